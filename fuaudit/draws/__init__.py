@@ -1,0 +1,22 @@
+"""Random draws: the only source of randomness of learning and unlearning."""
+
+from fuaudit.draws.address import END, START, Address, Position, Purpose
+from fuaudit.draws.enumerating import Enumeration, Token, enumerate_law, estimate_leaves
+from fuaudit.draws.keyed import Keyed
+from fuaudit.draws.protocol import Draws
+from fuaudit.draws.recorded import Recorded
+
+__all__ = [
+    "END",
+    "START",
+    "Address",
+    "Draws",
+    "Enumeration",
+    "Keyed",
+    "Position",
+    "Purpose",
+    "Recorded",
+    "Token",
+    "enumerate_law",
+    "estimate_leaves",
+]

@@ -1,0 +1,57 @@
+"""Where a draw stands: its address, and the one total order in which draws are made.
+
+An address names a draw by what it is for and by *whom* it concerns (client and occurrence), never by a slot
+in an array. Removing a client therefore shifts nobody else's random numbers. The population version is part
+of the address, so that a key used again over a smaller population cannot repeat old numbers.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+NOBODY = -1
+"""The client of a draw that concerns the whole federation."""
+
+
+class Purpose(StrEnum):
+    """What a draw decides. The value is part of the key of the draw, so it never changes its meaning."""
+
+    INIT = "init"
+    COHORT = "cohort"
+    BATCH = "batch"
+    PARTITION = "partition"
+    AUDIT = "audit"
+
+
+class Position(NamedTuple):
+    """A moment of training: rounds count from 1; step 0 draws the cohort, steps 1..E draw batches.
+
+    Tuples compare in the declared total order of draws, which defines "first changed position".
+    """
+
+    round: int
+    step: int
+
+
+START = Position(0, 0)
+"""Before the first round: the initial model is drawn here."""
+
+END = Position(2**31 - 1, 0)
+"""After every round that a plan can have."""
+
+
+class Address(NamedTuple):
+    """The name of one draw under one key.
+
+    ``round`` and ``step`` as in :class:`Position`; ``client`` is a stable client id or ``NOBODY``;
+    ``occurrence`` counts the places of that client in the cohort, from 0; ``version`` counts the requests
+    carried out before this draw, from 0. All are below 2**31.
+    """
+
+    purpose: Purpose
+    round: int = 0
+    step: int = 0
+    client: int = NOBODY
+    occurrence: int = 0
+    version: int = 0

@@ -1,0 +1,191 @@
+"""All outcomes of all draws, with exact weights: the oracle behind every proof of exactness.
+
+A procedure that takes its randomness from an :class:`Enumeration` is run once for every path through its
+tree of draws. Branching is lazy: a draw that the procedure never looks at is not branched. Draws that cannot
+be enumerated (continuous ones) are symbolic tokens: two tokens are equal iff they are the same draw.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, permutations, product
+from math import prod
+from typing import TypeVar
+
+from fuaudit.draws.address import Address, Purpose
+from fuaudit.draws.keyed import Keyed
+from fuaudit.errors import BudgetError, KeyReuseError
+
+Result = TypeVar("Result")
+Distinct = TypeVar("Distinct", bound=Hashable)
+Outcomes = Sequence[tuple[tuple[int, ...], Fraction]]
+
+
+@dataclass(frozen=True)
+class Token:
+    """A continuous draw, known only by its name: fresh, and equal to itself alone."""
+
+    key: str
+    at: Address
+
+
+def _sequences(population: tuple[int, ...], count: int) -> Outcomes:
+    weight = Fraction(1, len(population) ** count)
+    return [(outcome, weight) for outcome in product(population, repeat=count)]
+
+
+def _subsets(population: tuple[int, ...], count: int) -> Outcomes:
+    outcomes = list(combinations(population, count))
+    return [(outcome, Fraction(1, len(outcomes))) for outcome in outcomes]
+
+
+def _weighted(population: tuple[int, ...], weights: tuple[int, ...], count: int) -> Outcomes:
+    weight = dict(zip(population, weights, strict=True))
+    total = sum(weights)
+    outcomes = []
+    for drawn in permutations(population, count):
+        left, probability = total, Fraction(1)
+        for member in drawn:
+            probability *= Fraction(weight[member], left)
+            left -= weight[member]
+        outcomes.append((drawn, probability))
+    return outcomes
+
+
+class Enumeration:
+    """One path through the tree of draws: choices on the tape are replayed, later draws take their first outcome.
+
+    Raises:
+        KeyReuseError: one key and address are asked for draws over different populations.
+    """
+
+    def __init__(self, tape: list[tuple[int, Outcomes]]) -> None:
+        self.tape = tape
+        self._next = 0
+        self._asked: dict[tuple[str, Address], tuple[Hashable, tuple[int, ...]]] = {}
+
+    def source(self, key: str) -> _Source:
+        """The draws under one symbolic key. Sources with the same name are the same source."""
+        return _Source(self, key)
+
+    def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
+        """The outcome of one draw on this path; branches when the draw is new on it."""
+        known = self._asked.get((key, at))
+        if known is not None:
+            if known[0] != question:
+                raise KeyReuseError(
+                    f"key {key!r} was asked twice at {at}, over different populations",
+                    "Both answers would come from one random number. Use the fresh key, or a new population version.",
+                )
+            return known[1]
+        if self._next == len(self.tape):
+            self.tape.append((0, outcomes()))
+        choice, options = self.tape[self._next]
+        self._next += 1
+        answer = options[choice][0]
+        self._asked[key, at] = question, answer
+        return answer
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The draws of one key within an enumeration."""
+
+    enumeration: Enumeration
+    key: str
+
+    def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        members = tuple(population)
+        return self.enumeration.draw(
+            self.key, at, ("sequence", members, count), lambda: _sequences(members, count)
+        )
+
+    def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        members = tuple(population)
+        return self.enumeration.draw(self.key, at, ("subset", members, count), lambda: _subsets(members, count))
+
+    def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
+        members, sizes = tuple(population), tuple(weights)
+        return self.enumeration.draw(
+            self.key, at, ("weighted", members, sizes, count), lambda: _weighted(members, sizes, count)
+        )
+
+    def uniform(self, at: Address, count: int) -> Token:
+        return Token(self.key, at)
+
+
+def _advance(tape: list[tuple[int, Outcomes]]) -> bool:
+    """Turn the tape to the next path, deepest draw first; False when all paths were walked."""
+    while tape:
+        choice, outcomes = tape.pop()
+        if choice + 1 < len(outcomes):
+            tape.append((choice + 1, outcomes))
+            return True
+    return False
+
+
+def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[tuple[Result, Fraction]]:
+    """Run ``procedure`` on every path: yields its result and the exact probability of the path.
+
+    Raises:
+        BudgetError: there are more than ``budget`` paths (leaves).
+    """
+    tape: list[tuple[int, Outcomes]] = []
+    leaves = 0
+    while True:
+        leaves += 1
+        if leaves > budget:
+            raise BudgetError(
+                f"the enumeration has more than {budget} leaves",
+                "Choose a smaller federation, or raise the budget of leaves.",
+            )
+        result = procedure(Enumeration(tape))
+        yield result, prod((outcomes[choice][1] for choice, outcomes in tape), start=Fraction(1))
+        if not _advance(tape):
+            return
+
+
+def enumerate_law(
+    procedure: Callable[[Enumeration], Distinct], budget: int = 1_000_000
+) -> dict[Distinct, Fraction]:
+    """The exact law of the result of ``procedure``: result -> probability, summing to 1.
+
+    Raises:
+        BudgetError: more than ``budget`` leaves.
+        KeyReuseError: the procedure uses one key and address for two populations.
+    """
+    law: dict[Distinct, Fraction] = defaultdict(Fraction)
+    for result, weight in paths(procedure, budget):
+        law[result] += weight
+    return dict(law)
+
+
+def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32) -> float:
+    """An estimate of the number of leaves, before walking them.
+
+    Knuth, "Estimating the efficiency of backtrack programs" (Math. Comp. 1975): along a path of uniform random
+    choices the product of the branching degrees has the number of leaves as its mean. The probes are drawn
+    from a fixed key, so the estimate is reproducible.
+    """
+    key = Keyed(b"fuaudit: probes of tree size  v1")
+    total = 0.0
+    for probe in range(probes):
+        tape = _ProbingTape(key, Address(Purpose.AUDIT, round=probe))
+        procedure(Enumeration(tape))
+        total += prod(len(outcomes) for _, outcomes in tape)
+    return total / probes
+
+
+class _ProbingTape(list[tuple[int, Outcomes]]):
+    """A tape whose new draws take a random outcome instead of the first one."""
+
+    def __init__(self, key: Keyed, at: Address) -> None:
+        super().__init__()
+        self._key, self._at = key, at
+
+    def append(self, item: tuple[int, Outcomes]) -> None:
+        choice = self._key.integer(self._at, len(self), len(item[1]))
+        super().append((choice, item[1]))

@@ -1,0 +1,161 @@
+"""Draws under a secret key: any draw can be computed alone, in any order, on any machine.
+
+The key of a purpose is BLAKE2b of the secret and the purpose; the counter is the address. Integers are
+unbiased: a 64-bit word at or above the largest multiple of the bound is rejected, and the next attempt reads a
+word of its own, so no draw depends on another's rejections. The same generator serves committed runs and
+statistics; :func:`sequences` and :func:`subsets` are the array form of :meth:`Keyed.sequence` and
+:meth:`Keyed.subset`, equal bit for bit (tested).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.draws.address import Address, Purpose
+from fuaudit.draws.philox import Words, block, blocks
+from fuaudit.errors import UsageError
+
+_WORD = 1 << 64
+Ids = NDArray[np.int64]
+
+
+@cache
+def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
+    """The 128-bit Philox key of one purpose under a secret of 32 bytes."""
+    digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def _counter(at: Address) -> tuple[int, int, int]:
+    """Counter words 1 to 3 of an address; word 0 counts blocks inside the draw."""
+    return at.round << 32 | at.step, (at.client + 1) % _WORD, at.occurrence << 32 | at.version
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Draws under a secret of 32 bytes. Equal secrets give equal draws; the secret is not shown in ``repr``.
+
+    Raises:
+        UsageError: the secret does not have 32 bytes.
+    """
+
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != 32:
+            raise UsageError(f"a key has 32 bytes, this one has {len(self.secret)}")
+
+    def _word(self, at: Address, index: int, attempt: int) -> int:
+        """Word ``index`` of the draw at ``at``; attempts after the first have blocks of their own."""
+        w1, w2, w3 = _counter(at)
+        return block((attempt << 32 | index // 4, w1, w2, w3), philox_key(self.secret, at.purpose))[index % 4]
+
+    def integer(self, at: Address, index: int, bound: int) -> int:
+        """The ``index``-th integer of the draw at ``at``, uniform in [0, bound)."""
+        limit = _WORD - _WORD % bound
+        attempt = 0
+        while (word := self._word(at, index, attempt)) >= limit:
+            attempt += 1
+        return word % bound
+
+    def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        return tuple(population[self.integer(at, index, len(population))] for index in range(count))
+
+    def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`. Floyd's method: one integer an element, no rejection."""
+        size = len(population)
+        chosen: set[int] = set()
+        for index in range(count):
+            last = size - count + index
+            rank = self.integer(at, index, last + 1)
+            chosen.add(last if rank in chosen else rank)
+        return tuple(population[rank] for rank in sorted(chosen))
+
+    def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        left = list(zip(population, weights, strict=True))
+        drawn = []
+        for index in range(count):
+            ticket = self.integer(at, index, sum(weight for _, weight in left))
+            for place, (_, weight) in enumerate(left):
+                if ticket < weight:
+                    drawn.append(left.pop(place)[0])
+                    break
+                ticket -= weight
+        return tuple(drawn)
+
+    def uniform(self, at: Address, count: int) -> NDArray[np.float64]:
+        """See :class:`~fuaudit.draws.protocol.Draws`; multiples of 2**-53, the same on every platform."""
+        w1, w2, w3 = _counter(at)
+        k0, k1 = philox_key(self.secret, at.purpose)
+        index = np.arange((count + 3) // 4, dtype=np.uint64)
+        words = blocks(
+            (index, np.uint64(w1), np.uint64(w2), np.uint64(w3)),  # type: ignore[arg-type]
+            (np.uint64(k0), np.uint64(k1)),  # type: ignore[arg-type]
+        )
+        return (words.reshape(-1)[:count] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Many addresses of one purpose, each under a key of its own: arrays that broadcast to one shape ``s``."""
+
+    keys: tuple[Words, Words]
+    round: Ids
+    step: Ids
+    client: Ids
+    occurrence: Ids
+    version: Ids
+
+    def words(self, index: int, attempt: int = 0) -> Words:
+        """Words ``4 * index`` to ``4 * index + 3`` of every draw, shape ``(*s, 4)``."""
+        unsigned = np.uint64
+        half = unsigned(32)
+        counters = (
+            np.array(attempt << 32 | index, dtype=unsigned),
+            self.round.astype(unsigned) << half | self.step.astype(unsigned),
+            (self.client + 1).astype(unsigned),
+            self.occurrence.astype(unsigned) << half | self.version.astype(unsigned),
+        )
+        return blocks(counters, self.keys)
+
+    def integers(self, count: int, bounds: Ids) -> Ids:
+        """``count`` integers of every draw: ``bounds`` broadcasts to ``(*s, count)``, and so does the result."""
+        words = np.concatenate([self.words(i) for i in range((count + 3) // 4)], axis=-1)[..., :count]
+        bound = np.broadcast_to(bounds, words.shape).astype(np.uint64)
+        # the largest accepted word is 2**64 - 1 - (2**64 mod bound)
+        with np.errstate(over="ignore"):
+            excess = (np.uint64(_WORD - 1) % bound + np.uint64(1)) % bound
+        accepted = words <= np.uint64(_WORD - 1) - excess
+        attempt = 0
+        while not accepted.all():  # about one word in 2**64 / bound
+            attempt += 1
+            again = np.concatenate([self.words(i, attempt) for i in range((count + 3) // 4)], axis=-1)[..., :count]
+            words = np.where(accepted, words, again)
+            accepted = words <= np.uint64(_WORD - 1) - excess
+        return (words % bound).astype(np.int64)
+
+
+def sequences(at: Addresses, sizes: Ids, count: int) -> Ids:
+    """Ranks drawn with replacement: ``sizes`` has shape ``s``, the result ``(*s, count)``."""
+    return at.integers(count, np.asarray(sizes)[..., None])
+
+
+def subsets(at: Addresses, sizes: Ids, count: int) -> Ids:
+    """Sorted ranks of uniform subsets of ``count`` elements: ``sizes`` has shape ``s``, the result ``(*s, count)``.
+
+    Every size must be at least ``count``.
+    """
+    last = np.asarray(sizes)[..., None] - count + np.arange(count)
+    ranks = at.integers(count, last + 1)
+    for index in range(1, count):
+        taken = (ranks[..., :index] == ranks[..., index : index + 1]).any(axis=-1)
+        ranks[..., index] = np.where(taken, last[..., index], ranks[..., index])
+    return np.sort(ranks, axis=-1)

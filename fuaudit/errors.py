@@ -1,0 +1,77 @@
+"""What can go wrong, and what the reader can do about it.
+
+Every error that reaches a user says what happened, where, and what to do next (``hint``). The exit code of
+the command line belongs to the class, so that scripts can tell a bad argument from tampered evidence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FuauditError(Exception):
+    """Base of all errors meant for users.
+
+    Args:
+        message: what happened, and where.
+        hint: what to do next; empty when the message says it all.
+    """
+
+    exit_code = 70
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n  {self.hint}" if self.hint else message
+
+
+class UsageError(FuauditError):
+    """The question was wrong: an unknown name, option, client or sample, or values that do not fit together."""
+
+    exit_code = 2
+
+
+class EvidenceError(FuauditError):
+    """A run folder cannot be used as evidence: missing, incomplete, corrupt or altered."""
+
+    exit_code = 4
+
+
+class PluginError(FuauditError):
+    """A plugin raised, returned something of the wrong kind, or touched what it had not declared."""
+
+    exit_code = 5
+
+
+class StorageError(FuauditError):
+    """The file system refused (full disk, no permission). What was complete before is still complete."""
+
+    exit_code = 70
+
+
+class KeyReuseError(FuauditError):
+    """One key and address were asked for a draw over two different populations.
+
+    The two answers would be one and the same random number, so they would not be independent.
+    """
+
+    exit_code = 5
+
+
+class BudgetError(FuauditError):
+    """The work asked for is larger than the stated budget."""
+
+    exit_code = 2
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that offers the known name nearest to a misspelt one, or lists what is known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}? Known: {', '.join(names)}."
+    return f"Known: {', '.join(names) or 'none'}."

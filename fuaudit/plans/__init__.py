@@ -1,0 +1,18 @@
+"""Plans: which clients, which samples, in which step. Combinatorial, cheap, no gradient."""
+
+from fuaudit.plans.law import Law, UniformLaw, WeightedLaw
+from fuaudit.plans.plan import Plan, Segment
+from fuaudit.plans.population import Population, Request
+from fuaudit.plans.proof import Exactness, exactness
+
+__all__ = [
+    "Exactness",
+    "Law",
+    "Plan",
+    "Population",
+    "Request",
+    "Segment",
+    "UniformLaw",
+    "WeightedLaw",
+    "exactness",
+]

@@ -1,0 +1,114 @@
+"""Laws of plans: how cohorts and batches are drawn from a population.
+
+A law is a frozen value. It may look at sizes and at earlier draws, never at models or data. Whether a
+rewriter may *keep* a draw depends on the law: keeping is exact where the law is closed under conditioning
+("a uniform draw that does not contain the target is a uniform draw over the rest"), so every rewriter names
+the laws it is exact for by their ``name``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fuaudit.draws import Address, Draws, Purpose
+from fuaudit.errors import UsageError
+from fuaudit.plans.population import Population
+
+
+class Law(Protocol):
+    """How every round of a run is drawn. ``rounds`` is R, ``steps`` is E; positions as in fuaudit.draws.
+
+    ``name`` identifies the family of the law, for rewriters that are exact for some families only.
+    """
+
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+        """The clients of a round, in drawn order, with repetitions."""
+        ...
+
+    def batch(
+        self, draws: Draws, population: Population, round: int, step: int, client: int, occurrence: int, version: int
+    ) -> tuple[int, ...]:
+        """The samples of one participation in one step: a set, sorted."""
+        ...
+
+
+def _require_positive(law: object, *names: str) -> None:
+    for name in names:
+        value = getattr(law, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
+            raise UsageError(f"{name} must be a whole number from 1 to 2**31 - 1, not {value!r}")
+
+
+@dataclass(frozen=True)
+class _BatchesOfFixedSize:
+    """Batches: uniform sets of min(b, n_k) samples, fresh in every step, for training and retraining alike."""
+
+    rounds: int
+    cohort_size: int
+    steps: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "rounds", "cohort_size", "steps", "batch_size")
+
+    def batch(
+        self, draws: Draws, population: Population, round: int, step: int, client: int, occurrence: int, version: int
+    ) -> tuple[int, ...]:
+        """See :class:`Law`."""
+        samples = population.samples[client]
+        at = Address(Purpose.BATCH, round, step, client, occurrence, version)
+        return draws.subset(at, samples, min(self.batch_size, len(samples)))
+
+
+@dataclass(frozen=True)
+class UniformLaw(_BatchesOfFixedSize):
+    """K clients a round, uniform: with replacement (FATS, Algorithm 1) or min(K, M) distinct ones (FedAvg)."""
+
+    replacement: bool = True
+
+    @property
+    def name(self) -> str:
+        """See :class:`Law`."""
+        return "uniform with replacement" if self.replacement else "uniform without replacement"
+
+    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+        """See :class:`Law`."""
+        at = Address(Purpose.COHORT, round, version=version)
+        if self.replacement:
+            return draws.sequence(at, population.clients, self.cohort_size)
+        return draws.subset(at, population.clients, min(self.cohort_size, len(population.clients)))
+
+
+@dataclass(frozen=True)
+class WeightedLaw(_BatchesOfFixedSize):
+    """K distinct clients, one after another, each proportional to its weight among those left.
+
+    Not closed under conditioning: with weights 1, 2, 3, 4 and two clients drawn, keeping the cohorts without
+    the client of weight 1 is at total variation 13/1890 from drawing among the rest.
+    """
+
+    weights: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """See :class:`Law`."""
+        return "weighted without replacement"
+
+    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+        """See :class:`Law`."""
+        weight = dict(self.weights)
+        clients = population.clients
+        return draws.weighted(
+            Address(Purpose.COHORT, round, version=version),
+            clients,
+            [weight[client] for client in clients],
+            min(self.cohort_size, len(clients)),
+        )

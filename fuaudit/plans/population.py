@@ -1,0 +1,87 @@
+"""Who can be drawn: clients and their samples under stable ids, and what a request takes away from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fuaudit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What must be forgotten: whole clients, single samples, or both. Ids are stable and sorted."""
+
+    clients: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, clients: Iterable[int] = (), samples: Iterable[int] = ()) -> Request:
+        """A request in canonical form: sorted, without repetitions."""
+        return cls(tuple(sorted(set(clients))), tuple(sorted(set(samples))))
+
+    def __or__(self, other: Request) -> Request:
+        return Request.of(self.clients + other.clients, self.samples + other.samples)
+
+    @property
+    def kind(self) -> str:
+        """``client``, ``sample`` or ``mixed``."""
+        return "mixed" if self.clients and self.samples else "client" if self.clients else "sample"
+
+    def __str__(self) -> str:
+        parts = [f"client {', '.join(map(str, self.clients))}"] if self.clients else []
+        parts += [f"sample {', '.join(map(str, self.samples))}"] if self.samples else []
+        return " and ".join(parts) or "nothing"
+
+
+@dataclass(frozen=True)
+class Population:
+    """Client id -> ids of its samples, each sample with one owner.
+
+    An emptied client stays (removing it would change the law of the cohorts); an erased client goes.
+    """
+
+    samples: Mapping[int, tuple[int, ...]]
+
+    @cached_property
+    def clients(self) -> tuple[int, ...]:
+        """The ids of the clients, sorted ``(M,)``."""
+        return tuple(sorted(self.samples))
+
+    @cached_property
+    def owner(self) -> Mapping[int, int]:
+        """Sample id -> id of its client."""
+        return {sample: client for client, samples in self.samples.items() for sample in samples}
+
+    @property
+    def size(self) -> int:
+        """The number of samples of all clients."""
+        return sum(map(len, self.samples.values()))
+
+    def without(self, request: Request) -> Population:
+        """The retained population.
+
+        Raises:
+            UsageError: the request names an unknown client or sample, asks for nothing, or leaves nobody.
+        """
+        unknown_clients = [client for client in request.clients if client not in self.samples]
+        unknown_samples = [sample for sample in request.samples if sample not in self.owner]
+        if unknown_clients or unknown_samples:
+            missing = Request(tuple(unknown_clients), tuple(unknown_samples))
+            raise UsageError(
+                f"this federation has no {missing}",
+                f"It has {len(self.clients)} clients and {self.size} samples; erased ones cannot be erased again.",
+            )
+        if not request.clients and not request.samples:
+            raise UsageError("the request names nothing to forget", "Name at least one client or sample.")
+        erased_clients, erased = set(request.clients), set(request.samples)
+        touched = {self.owner[sample] for sample in erased}
+        retained = {
+            client: tuple(s for s in samples if s not in erased) if client in touched else samples
+            for client, samples in self.samples.items()
+            if client not in erased_clients
+        }
+        if not any(retained.values()):
+            raise UsageError("nothing would be left to train on", "Retire the model instead of unlearning.")
+        return Population(retained)

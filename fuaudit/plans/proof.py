@@ -1,0 +1,161 @@
+"""Proof of exactness by enumeration: the law of the rewritten plan against the law of a fresh plan.
+
+Training is a function of the retained data and the history of draws, so equal laws of the history give equal
+laws of the model, and the total variation between models is at most that between histories. On a small
+federation both laws are computed by walking every draw with exact rational weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import or_
+from typing import Protocol
+
+from fuaudit.draws import END, Draws, Enumeration, Position, enumerate_law, estimate_leaves
+from fuaudit.errors import UsageError
+from fuaudit.plans.law import Law
+from fuaudit.plans.plan import Plan
+from fuaudit.plans.population import Population, Request
+
+History = Hashable
+Laws = dict[Hashable, Fraction]
+DEFAULT_LEAVES = 200_000
+
+
+class Rewrites(Protocol):
+    """The part of a rewriter that a proof needs; see fuaudit.unlearning."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One history, and its probability after unlearning and after retraining."""
+
+    history: History
+    unlearned: Fraction
+    retrained: Fraction
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """The result of a proof: ``total_variation`` is 0 iff the two laws are equal.
+
+    ``witness`` is the smallest history with different probabilities, None when there is none; ``histories``
+    the number of distinct histories of either law.
+    """
+
+    total_variation: Fraction
+    witness: Witness | None
+    histories: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two laws are equal."""
+        return self.total_variation == 0
+
+
+def compare(unlearned: Laws, retrained: Laws) -> Exactness:
+    """The exact total variation between two laws, and the smallest history that tells them apart."""
+    zero = Fraction(0)
+    keys = unlearned.keys() | retrained.keys()
+    gaps = {key: unlearned.get(key, zero) - retrained.get(key, zero) for key in keys}
+    different = [key for key, gap in gaps.items() if gap]
+    witness = None
+    if different:
+        smallest = min(different, key=repr)
+        witness = Witness(smallest, unlearned.get(smallest, zero), retrained.get(smallest, zero))
+    return Exactness(sum(map(abs, gaps.values()), zero) / 2, witness, len(keys))
+
+
+def unlearning(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requests: Sequence[Request],
+    executed: Sequence[Position] | None = None,
+) -> Callable[[Enumeration], History]:
+    """The procedure "train, then carry out the requests one after another", up to the expanded history."""
+    moments = executed or [END] * len(requests)
+
+    def procedure(draws: Enumeration) -> History:
+        plan = Plan.fresh(law, population, draws.source("training"))
+        for number, (request, moment) in enumerate(zip(requests, moments, strict=True), 1):
+            plan = unlearner.rewrite(plan, request, draws.source(f"request {number}"), moment)
+        return plan.history()
+
+    return procedure
+
+
+def retraining(law: Law, population: Population, requests: Sequence[Request]) -> Callable[[Enumeration], History]:
+    """The procedure "train on the retained population", up to the expanded history."""
+    retained = population.without(reduce(or_, requests))
+    return lambda draws: Plan.fresh(law, retained, draws.source("retraining")).history()
+
+
+def exactness(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requests: Sequence[Request],
+    executed: Sequence[Position] | None = None,
+    leaves: int = DEFAULT_LEAVES,
+) -> Exactness:
+    """Compare the law of the unlearned history with that of retraining, exactly.
+
+    Args:
+        requests: carried out in order; they do not depend on the draws (non-adaptive).
+        executed: for each request the first position not yet executed when it came; ``END`` (the default)
+            means that training was over.
+        leaves: the budget; at most this many paths are walked on either side.
+
+    Raises:
+        UsageError: no requests, or requests that do not fit the population.
+        BudgetError: more leaves than the budget.
+        KeyReuseError: the unlearner drew twice at one key and address over different populations.
+    """
+    if not requests:
+        raise UsageError("a proof of unlearning needs at least one request")
+    return compare(
+        enumerate_law(unlearning(unlearner, law, population, requests, executed), leaves),
+        enumerate_law(retraining(law, population, requests), leaves),
+    )
+
+
+def estimated_leaves(unlearner: Rewrites, law: Law, population: Population, requests: Sequence[Request]) -> float:
+    """How many leaves a proof would walk, about; cheap, and reproducible."""
+    return estimate_leaves(unlearning(unlearner, law, population, requests)) + estimate_leaves(
+        retraining(law, population, requests)
+    )
+
+
+def adaptive_exactness(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requester: Callable[[Plan], Request],
+    leaves: int = DEFAULT_LEAVES,
+) -> dict[Request, Exactness]:
+    """For a requester that looks at the draws: given each request it can make, the exactness conditional on it.
+
+    The guarantee of an exact unlearner is for requests that do not depend on the draws; this shows by how
+    much it fails when they do (Gupta et al., "Adaptive machine unlearning", NeurIPS 2021).
+    """
+
+    def procedure(draws: Enumeration) -> tuple[Request, History]:
+        plan = Plan.fresh(law, population, draws.source("training"))
+        request = requester(plan)
+        return request, unlearner.rewrite(plan, request, draws.source("request 1"), END).history()
+
+    joint = enumerate_law(procedure, leaves)
+    results = {}
+    for request in sorted({request for request, _ in joint}, key=repr):
+        mass = sum(weight for (asked, _), weight in joint.items() if asked == request)
+        conditional: Laws = {
+            history: weight / mass for (asked, history), weight in joint.items() if asked == request
+        }
+        results[request] = compare(conditional, enumerate_law(retraining(law, population, [request]), leaves))
+    return results

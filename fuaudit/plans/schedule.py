@@ -1,0 +1,282 @@
+"""Plans expanded into arrays: what the engines execute, and what statistics over many plans read.
+
+:func:`expand` reads one plan draw by draw and is the specification. :class:`Stack` reads many plans of one
+law at once, by address, only where asked; the two are equal number for number (tested).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.draws import END, Keyed, Position, Purpose
+from fuaudit.draws.address import NOBODY
+from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
+from fuaudit.errors import UsageError
+from fuaudit.plans.law import UniformLaw
+from fuaudit.plans.plan import Plan, Segment, occurrences
+from fuaudit.plans.population import Request
+
+Ids = NDArray[np.int64]
+NONE = -1
+"""Padding: no client at this place, no sample in this slot."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Expanded plans of n runs with R rounds, at most K places a round, E steps and batches of at most B.
+
+    ``cohorts (n, R, K)`` holds client ids, ``batches (n, R, K, E, B)`` sample ids; unused slots are ``NONE``.
+    """
+
+    cohorts: Ids
+    batches: Ids
+
+    @property
+    def runs(self) -> int:
+        """The number of runs, n."""
+        return int(self.cohorts.shape[0])
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds, R."""
+        return int(self.cohorts.shape[1])
+
+
+def expand(plan: Plan) -> Schedule:
+    """One plan, read draw by draw."""
+    rounds = []
+    for round in range(1, plan.law.rounds + 1):
+        cohort = plan.cohort(round)
+        rounds.append(
+            (
+                cohort,
+                [
+                    [plan.batch(round, step, client, occurrence) for step in range(1, plan.law.steps + 1)]
+                    for client, occurrence in occurrences(cohort)
+                ],
+            )
+        )
+    places = max(len(cohort) for cohort, _ in rounds)
+    slots = max((len(b) for _, places_ in rounds for steps in places_ for b in steps), default=0)
+    cohorts = np.full((1, len(rounds), places), NONE, dtype=np.int64)
+    batches = np.full((1, len(rounds), places, plan.law.steps, slots), NONE, dtype=np.int64)
+    for r, (cohort, participations) in enumerate(rounds):
+        cohorts[0, r, : len(cohort)] = cohort
+        for k, steps in enumerate(participations):
+            for e, batch in enumerate(steps):
+                batches[0, r, k, e, : len(batch)] = batch
+    return Schedule(cohorts, batches)
+
+
+def expand_many(plans: Sequence[Plan]) -> Schedule:
+    """Many plans of one law and one history of populations; read at once where the law allows it."""
+    if Stack.fits(plans):
+        return Stack(plans).schedule()
+    single = [expand(plan) for plan in plans]
+    places = max(s.cohorts.shape[2] for s in single)
+    slots = max(s.batches.shape[4] for s in single)
+
+    def pad(array: Ids, *widths: int) -> Ids:
+        gaps = [(0, 0)] * (array.ndim - len(widths)) + [(0, w - n) for w, n in zip(widths, array.shape[-len(widths):])]
+        return np.pad(array, gaps, constant_values=NONE)
+
+    return Schedule(
+        np.concatenate([pad(s.cohorts, places) for s in single]),
+        np.concatenate([pad(s.batches, places, s.batches.shape[3], slots) for s in single]),
+    )
+
+
+def _per_position(stream: tuple[Segment, ...], positions: Sequence[Position]) -> tuple[Ids, Ids]:
+    """Source and version of every position: two arrays ``(len(positions),)``."""
+    chosen = [next(s for s in reversed(stream) if s.start <= at) for at in positions]
+    return np.array([s.source for s in chosen]), np.array([s.version for s in chosen])
+
+
+class Stack:
+    """Many plans of one uniform law over one history of populations, read by address in arrays."""
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        """Raises UsageError unless :meth:`fits`."""
+        if not self.fits(plans):
+            raise UsageError("only plans of one uniform law, over the same populations and with keys, can be stacked")
+        self.plans = plans
+        law = plans[0].law
+        assert isinstance(law, UniformLaw)
+        self.law = law
+        self.populations = plans[0].populations
+        self._tabulate()
+
+    @staticmethod
+    def fits(plans: Sequence[Plan]) -> bool:
+        """Whether these plans can be stacked."""
+        first = plans[0]
+        return isinstance(first.law, UniformLaw) and all(
+            plan.law == first.law
+            and len(plan.populations) == len(first.populations)
+            and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
+            and all(isinstance(source, Keyed) for source in plan.sources)
+            for plan in plans
+        )
+
+    def _tabulate(self) -> None:
+        """Ranks to ids: tables over (version, client)."""
+        width = max(max(p.clients) for p in self.populations) + 1
+        versions = len(self.populations)
+        self._clients = [np.array(p.clients, dtype=np.int64) for p in self.populations]
+        self._sizes = np.zeros((versions, width), dtype=np.int64)
+        self._offsets = np.zeros((versions, width), dtype=np.int64)
+        pieces: list[Ids] = []
+        filled = 0
+        for version, population in enumerate(self.populations):
+            for client in population.clients:
+                samples = np.array(population.samples[client], dtype=np.int64)
+                self._sizes[version, client], self._offsets[version, client] = len(samples), filled
+                pieces.append(samples)
+                filled += len(samples)
+        self._samples = np.concatenate(pieces)
+
+    def _segments(self, stream: str, purpose: Purpose, positions: Sequence[Position]) -> tuple[Ids, Ids, Ids]:
+        """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
+        cache: dict[tuple[Segment, ...], tuple[Ids, Ids]] = {}
+        shape = len(self.plans), len(positions)
+        first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
+        versions = np.empty(shape, dtype=np.int64)
+        for run, plan in enumerate(self.plans):
+            segments = getattr(plan, stream)
+            if segments not in cache:
+                cache[segments] = _per_position(segments, positions)
+            source, versions[run] = cache[segments]
+            keys = np.array([philox_key(s.secret, purpose) for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
+            first[run], second[run] = keys[source, 0], keys[source, 1]
+        return first, second, versions
+
+    def cohorts(self) -> Ids:
+        """All cohorts, client ids ``(n, R, K)``, padded with ``NONE``."""
+        law = self.law
+        rounds = np.arange(1, law.rounds + 1)
+        first, second, versions = self._segments("cohorts", Purpose.COHORT, [Position(int(r), 0) for r in rounds])
+        result = np.full((len(self.plans), law.rounds, law.cohort_size), NONE, dtype=np.int64)
+        for version, clients in enumerate(self._clients):
+            run, column = np.nonzero(versions == version)
+            if not len(run):
+                continue
+            zero = np.zeros(len(run), dtype=np.int64)
+            at = Addresses(
+                (first[run, column], second[run, column]), rounds[column], zero, zero + NOBODY, zero, zero + version
+            )
+            sizes = zero + len(clients)
+            if law.replacement:
+                result[run, column] = clients[sequences(at, sizes, law.cohort_size)]
+            else:
+                count = min(law.cohort_size, len(clients))
+                result[run, column, :count] = clients[subsets(at, sizes, count)]
+        places = int((result != NONE).any(axis=(0, 1)).sum())
+        return result[..., :places]
+
+    def batches_of(self, run: Ids, round: Ids, client: Ids, occurrence: Ids) -> Ids:
+        """The batches of some participations, all steps: arrays ``(m,)`` in, sample ids ``(m, E, B)`` out.
+
+        ``run`` counts from 0, ``round`` from 1.
+        """
+        law = self.law
+        positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
+        first, second, versions = self._segments("batches", Purpose.BATCH, positions)
+        step = np.arange(1, law.steps + 1)
+        column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
+        row = run[:, None]
+        version = versions[row, column]
+        sizes = self._sizes[version, client[:, None]]
+        counts = np.minimum(sizes, law.batch_size)
+        result = np.full((*column.shape, max(int(counts.max(initial=0)), 0)), NONE, dtype=np.int64)
+        for count in np.unique(counts):
+            if count == 0:
+                continue
+            m, e = np.nonzero(counts == count)
+            at = Addresses(
+                (first[run[m], column[m, e]], second[run[m], column[m, e]]),
+                round[m], step[e], client[m], occurrence[m], version[m, e],
+            )
+            ranks = subsets(at, sizes[m, e], int(count))
+            offsets = self._offsets[version[m, e], client[m]]
+            result[m, e, :count] = self._samples[offsets[:, None] + ranks]
+        return result
+
+    def schedule(self) -> Schedule:
+        """Everything, as arrays."""
+        cohorts = self.cohorts()
+        occurrence = occurrence_numbers(cohorts)
+        run, column, place = np.nonzero(cohorts != NONE)
+        flat = self.batches_of(run, column + 1, cohorts[run, column, place], occurrence[run, column, place])
+        batches = np.full((*cohorts.shape, *flat.shape[1:]), NONE, dtype=np.int64)
+        batches[run, column, place] = flat
+        return Schedule(cohorts, batches)
+
+    def first_involvement(self, request: Request) -> tuple[Ids, Ids]:
+        """First involvement of a request in every plan: rounds and steps ``(n,)``, those of ``END`` if none.
+
+        Draws the cohorts, and the batches of the owners of requested samples; nothing else.
+        """
+        law = self.law
+        cohorts = self.cohorts()
+        never = END.round * (law.steps + 1)
+        earliest = np.full(len(self.plans), never, dtype=np.int64)
+        if request.clients:
+            hit = np.isin(cohorts, request.clients).any(axis=2)
+            run = np.nonzero(hit.any(axis=1))[0]
+            earliest[run] = (hit[run].argmax(axis=1) + 1) * (law.steps + 1)
+        owners = sorted({p.owner[s] for s in request.samples for p in self.populations if s in p.owner})
+        if owners:
+            occurrence = occurrence_numbers(cohorts)
+            run, column, place = np.nonzero(np.isin(cohorts, owners))
+            client = cohorts[run, column, place]
+            flat = self.batches_of(run, column + 1, client, occurrence[run, column, place])
+            hit = np.isin(flat, request.samples).any(axis=2)
+            m, e = np.nonzero(hit)
+            np.minimum.at(earliest, run[m], (column[m] + 1) * (law.steps + 1) + e + 1)
+        return earliest // (law.steps + 1), earliest % (law.steps + 1)
+
+
+def occurrence_numbers(cohorts: Ids) -> Ids:
+    """How often the client of each place was named earlier in its round; same shape ``(..., K)``."""
+    result = np.zeros_like(cohorts)
+    for place in range(1, cohorts.shape[-1]):
+        result[..., place] = (cohorts[..., :place] == cohorts[..., place : place + 1]).sum(axis=-1)
+    return result
+
+
+@dataclass(frozen=True)
+class Involvement:
+    """First involvement of every client and sample, for look-ups in constant time.
+
+    ``clients`` maps a client id to the first round whose cohort holds it; ``samples`` a sample id to the
+    first position whose batch holds it. What is missing was never drawn.
+    """
+
+    clients: dict[int, int]
+    samples: dict[int, Position]
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Involvement:
+        """The index of the first run of a schedule."""
+        clients: dict[int, int] = {}
+        samples: dict[int, Position] = {}
+        for r in range(schedule.rounds):
+            for client in schedule.cohorts[0, r]:
+                if client != NONE:
+                    clients.setdefault(int(client), r + 1)
+            # steps are the second axis: all places of a step are drawn at one position
+            for e, drawn in enumerate(schedule.batches[0, r].transpose(1, 0, 2)):
+                for sample in drawn.reshape(-1).tolist():
+                    if sample != NONE:
+                        samples.setdefault(sample, Position(r + 1, e + 1))
+        return cls(clients, samples)
+
+    def first(self, request: Request) -> Position | None:
+        """The first position whose draw holds something requested, or None: one look-up an id."""
+        found = [Position(self.clients[c], 0) for c in request.clients if c in self.clients]
+        found += [self.samples[s] for s in request.samples if s in self.samples]
+        return min(found, default=None)
