@@ -1,0 +1,150 @@
+"""Plugins: named by entry points, found by name, built from plain tables of options.
+
+Names in a config, run or spec resolve only to installed entry points, never to import paths, so data cannot
+choose code to import. The papers' methods register through the same door as a stranger's package. Nothing is
+imported before its name is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from fuaudit.errors import PluginError, UsageError, nearest
+
+KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "stages", "unlearners")
+"""What can be registered, as the entry-point groups ``fuaudit.<kind>``."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered plugin: its kind and name, and the installed distribution it comes from."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    point: EntryPoint
+
+    def load(self) -> type[Any]:
+        """The plugin class, a frozen dataclass whose fields are its options.
+
+        Raises:
+            PluginError: its module cannot be imported, or it is not a dataclass.
+        """
+        try:
+            loaded = self.point.load()
+        except Exception as error:
+            raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} cannot be loaded: {error}") from error
+        if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+            raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} is not a dataclass")
+        return loaded
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """All plugins of a kind, by name.
+
+    ``FUAUDIT_NO_PLUGINS=1`` leaves only those of fuaudit itself.
+
+    Raises:
+        PluginError: two distributions claim one name.
+    """
+    found: dict[str, Entry] = {}
+    for point in entry_points(group=f"fuaudit.{kind}"):
+        owner = point.dist.name if point.dist else "unknown"
+        if os.environ.get("FUAUDIT_NO_PLUGINS") == "1" and owner != "fuaudit":
+            continue
+        entry = Entry(kind, point.name, owner, point.dist.version if point.dist else "unknown", point)
+        if (other := found.get(point.name)) and other.point.value != point.value:
+            raise PluginError(
+                f"two distributions register the {kind[:-1]} {point.name!r}: {other.distribution} and {owner}",
+                "Uninstall one of them.",
+            )
+        found[point.name] = entry
+    return found
+
+
+def find(kind: str, name: str) -> Entry:
+    """The plugin of that kind and name.
+
+    Raises:
+        UsageError: there is none; the message offers the nearest name.
+    """
+    known = entries(kind)
+    if name not in known:
+        raise UsageError(f"there is no {kind[:-1]} called {name!r}", nearest(name, known))
+    return known[name]
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value read from TOML or JSON fits an annotation made of plain types."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin is tuple:
+        return isinstance(value, tuple)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint in (int, str, bool):
+        return type(value) is hint
+    return hint is not type(None) or value is None
+
+
+def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[str, Any]:
+    """The checked options of a dataclass from a table.
+
+    Raises:
+        UsageError: an unknown option, one of the wrong type, or a required one that is missing; all at once.
+    """
+    hints = typing.get_type_hints(plugin)
+    fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
+    problems, values = [], {}
+    for name, value in table.items():
+        if name not in fields:
+            problems.append(f"{owner} has no option {name!r}. {nearest(name, fields)}")
+            continue
+        plain = _tuples(value)
+        if not _fits(plain, hints[name]):
+            problems.append(f"{owner}: {name} = {value!r} is not {fields[name].type}")
+        values[name] = plain
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in table:
+            problems.append(f"{owner} needs the option {name!r}")
+    if problems:
+        raise UsageError("\n  ".join(problems))
+    return values
+
+
+def _tuples(value: object) -> object:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def build(kind: str, table: Mapping[str, object] | str) -> Any:
+    """A plugin from ``{"use": name, option: value, ...}``, or from its name alone.
+
+    Raises:
+        UsageError: unknown name or option, wrong type, missing option.
+        PluginError: the plugin cannot be loaded, or refuses its options with another error.
+    """
+    plain: Mapping[str, object] = {"use": table} if isinstance(table, str) else table
+    name = plain.get("use")
+    if not isinstance(name, str):
+        raise UsageError(f"a {kind[:-1]} is chosen by use = \"name\"", nearest("", entries(kind)))
+    entry = find(kind, name)
+    plugin = entry.load()
+    values = options(plugin, f"{kind[:-1]} {name!r}", {k: v for k, v in plain.items() if k != "use"})
+    try:
+        return plugin(**values)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{kind[:-1]} {name!r} of {entry.distribution} raised while being built: {error}") from error

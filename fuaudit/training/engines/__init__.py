@@ -1,0 +1,41 @@
+"""Engines: three ways to run local SGD along given batches, which replay one plan to the same result."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import nn
+
+from fuaudit.errors import UsageError, nearest
+from fuaudit.models.layout import linear_stack
+from fuaudit.training.engines.batched import Batched
+from fuaudit.training.engines.protocol import Engine, Task
+from fuaudit.training.engines.reference import Reference
+from fuaudit.training.engines.threads import Threads
+
+ENGINES = {"reference": Reference, "threads": Threads, "batched": Batched}
+"""By the name under which a run records its engine."""
+
+
+def engine(name: str, workers: int | None = None) -> Engine:
+    """An engine by name; ``workers`` defaults to the processors at hand. UsageError for an unknown name."""
+    if name not in ENGINES:
+        raise UsageError(f"there is no engine called {name!r}", nearest(name, ENGINES))
+    if name == "reference":
+        return Reference()
+    count = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
+    return Threads(count) if name == "threads" else Batched(count)
+
+
+def suggested(module: nn.Module, device: torch.device, many: bool) -> str:
+    """The engine that measurements favour: ``threads`` for one run on a CPU and for convolutions on a CPU.
+
+    ``many``: whether hundreds of runs are executed together.
+    """
+    if device.type != "cpu":
+        return "batched"
+    return "batched" if many and linear_stack(module) else "threads"
+
+
+__all__ = ["ENGINES", "Engine", "Task", "engine", "suggested"]

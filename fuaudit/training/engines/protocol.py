@@ -1,0 +1,50 @@
+"""What an engine is: local SGD of every participation of a round, for one run or many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fuaudit.models.layout import Layout
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all clients share: the model as a template (its values do not matter), and the training rows.
+
+    ``inputs (N, *shape)`` and ``targets (N,)`` lie on the device where the engine computes.
+    """
+
+    module: nn.Module
+    layout: Layout
+    inputs: Tensor
+    targets: Tensor
+
+
+class Engine(Protocol):
+    """Runs local SGD on cross-entropy, plain, without momentum or decay.
+
+    A participation starts from the vector of its run, takes one step for every batch, and returns what it
+    moved: start minus end. A step with an empty batch leaves the model as it is.
+    """
+
+    name: str
+
+    def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+        """The updates ``(n, K, d)`` of all participations of one round.
+
+        Args:
+            vectors: models sent out, ``(n, d)``, one a run.
+            batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
+            step_size: of this round.
+        """
+        ...
+
+
+def single_threaded() -> None:
+    """One torch thread a worker: bits then do not depend on the machine's load, and workers do not fight."""
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)

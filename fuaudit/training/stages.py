@@ -1,0 +1,197 @@
+"""Server work: a chain of stages ``(n, d) -> (m, d)`` on the updates of a round; the last leaves one row.
+
+An update is a descent: the model sent out minus the model that came back, one row per participation. The
+server subtracts the row that the chain leaves. A stage keeps no hidden memory: state goes in, state comes
+out, and it is recorded with the round, because an aggregator's memory of an erased client is a leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fuaudit.errors import PluginError, UsageError
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who took part in a round. All arrays are int64 or bool, ``(*s, n)``; ``s`` counts stacked runs.
+
+    Attributes:
+        clients: client ids, -1 at unused places.
+        sizes: how many samples each of them has, over the retained data.
+        present: which places are used.
+        members: how many clients the retained population has.
+        total: how many samples they have together.
+    """
+
+    clients: Tensor
+    sizes: Tensor
+    present: Tensor
+    members: int
+    total: int
+
+    def __getitem__(self, run: int) -> Cohort:
+        return Cohort(self.clients[run], self.sizes[run], self.present[run], self.members, self.total)
+
+
+class Stage(Protocol):
+    """A registered stage (group ``stages``), or the last one (group ``aggregators``): a frozen dataclass.
+
+    ``stackable`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
+    them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
+    """
+
+    stackable: ClassVar[bool]
+
+    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+        """The state before the first round; every tensor has the shape it keeps."""
+        ...
+
+    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+        """Map the rows of a round, and the state."""
+        ...
+
+
+class Stateless:
+    """For stages without memory."""
+
+    stackable: ClassVar[bool] = True
+
+    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+        """No state."""
+        return {}
+
+
+def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
+    """``sum_i weights_i * updates_i``, added in the order of places: ``(*s, n, d), (*s, n) -> (*s, 1, d)``.
+
+    A fixed order of elementwise additions, because the bits of a library's reduction may depend on its shape.
+    """
+    total = updates[..., 0, :] * weights[..., 0, None]
+    for place in range(1, updates.shape[-2]):
+        total = total + updates[..., place, :] * weights[..., place, None]
+    return total.unsqueeze(-2)
+
+
+@dataclass(frozen=True)
+class Mean(Stateless):
+    """The mean over places: 1 / K with multiplicity, as FATS needs it (a client drawn twice counts twice)."""
+
+    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+        """See :class:`Stage`."""
+        places = cohort.present.sum(dim=-1, keepdim=True)
+        return weighted_sum(updates, cohort.present.to(updates.dtype) / places.to(updates.dtype)), state
+
+
+@dataclass(frozen=True)
+class SizeWeighted(Stateless):
+    """The mean weighted by sample counts (McMahan et al., AISTATS 2017, Algorithm 1).
+
+    ``by = "cohort"`` divides by the samples of the cohort (n_k / n_S), ``by = "total"`` by those of all clients,
+    scaled by M / K. Weights come from the retained data, so kept rounds change when a sample of a participant
+    (or, with ``total``, anything) is erased: an unlearner that keeps rounds is then no longer exact.
+    """
+
+    by: Literal["cohort", "total"] = "cohort"
+
+    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+        """See :class:`Stage`."""
+        sizes = torch.where(cohort.present, cohort.sizes, 0).to(torch.float64)
+        if self.by == "cohort":
+            weights = sizes / sizes.sum(dim=-1, keepdim=True).clamp(min=1)
+        else:
+            places = cohort.present.sum(dim=-1, keepdim=True).to(torch.float64)
+            weights = sizes / cohort.total * cohort.members / places
+        return weighted_sum(updates, weights.to(updates.dtype)), state
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Server momentum: v <- beta v + row, and v is applied (Hsu, Qi, Brown, arXiv 1909.06335, "FedAvgM").
+
+    Its memory v holds the updates of all earlier rounds, an erased client's among them; it is recorded with
+    the round and rewound with the model.
+    """
+
+    beta: float = 0.9
+    stackable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1:
+            raise UsageError(f"beta must be in [0, 1), not {self.beta}")
+
+    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+        """``velocity (1, d)``, zero."""
+        return {"velocity": torch.zeros(1, dimension, dtype=dtype, device=device)}
+
+    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+        """See :class:`Stage`; works on every row it gets, and is meant for one."""
+        velocity = state["velocity"] * self.beta + updates
+        return velocity, {"velocity": velocity}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stages one after another; a chain is a stage. State names are prefixed by the place in the chain."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def stackable(self) -> bool:
+        """Whether all stages are."""
+        return all(getattr(stage, "stackable", False) for stage in self.stages)
+
+    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+        """See :class:`Stage`."""
+        return {
+            f"{place}.{name}": tensor
+            for place, stage in enumerate(self.stages)
+            for name, tensor in stage.init(dimension, dtype, device).items()
+        }
+
+    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+        """See :class:`Stage`."""
+        new: State = {}
+        for place, stage in enumerate(self.stages):
+            prefix = f"{place}."
+            own = {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}
+            updates, own = stage.apply(updates, cohort, own)
+            new |= {prefix + name: tensor for name, tensor in own.items()}
+        return updates, new
+
+
+def stacked_init(chain: Chain, runs: int, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+    """The initial state of ``runs`` runs: every tensor gets a leading axis ``(runs, ...)``."""
+    state = chain.init(dimension, dtype, device)
+    return {name: tensor.expand(runs, *tensor.shape).clone() for name, tensor in state.items()}
+
+
+def server_step(chain: Chain, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    """The one row that the chain leaves for every run: ``(r, n, d) -> (r, d)``, and the new state.
+
+    Raises:
+        PluginError: the chain leaves more than one row, or rows of another length.
+    """
+    if chain.stackable:
+        rows, new = chain.apply(updates, cohort, state)
+    else:
+        results = [
+            chain.apply(updates[run], cohort[run], {name: tensor[run] for name, tensor in state.items()})
+            for run in range(updates.shape[0])
+        ]
+        rows = torch.stack([row for row, _ in results])
+        new = {name: torch.stack([kept[name] for _, kept in results]) for name in results[0][1]}
+    if rows.shape != (updates.shape[0], 1, updates.shape[2]):
+        names = ", ".join(type(stage).__name__ for stage in chain.stages)
+        raise PluginError(
+            f"the chain {names} left {tuple(rows.shape[1:])} instead of one row of {updates.shape[2]}",
+            "The last stage must be an aggregator: (n, d) -> (1, d).",
+        )
+    return rows[:, 0], new
