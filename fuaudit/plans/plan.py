@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose
 from fuaudit.plans.law import Law
@@ -39,6 +39,12 @@ def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         seen[client] += 1
 
 
+class Index(Protocol):
+    """Answers first involvement by look-up; see :class:`fuaudit.plans.schedule.Involvement`."""
+
+    def first(self, request: Request) -> Position | None: ...
+
+
 @dataclass(frozen=True)
 class Plan:
     """All draws of a run over a history of requests.
@@ -49,6 +55,7 @@ class Plan:
         sources: draws under the keys that segments refer to.
         cohorts, batches: the segments of the two streams, by start; the first starts at ``START``.
         initial: the segment from which the initial model is drawn.
+        index: the first involvements that a saved run has recorded; without it they are found by drawing.
     """
 
     law: Law
@@ -57,6 +64,7 @@ class Plan:
     cohorts: tuple[Segment, ...] = (Segment(START, 0, 0),)
     batches: tuple[Segment, ...] = (Segment(START, 0, 0),)
     initial: Segment = Segment(START, 0, 0)
+    index: Index | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def fresh(cls, law: Law, population: Population, source: Draws) -> Plan:
@@ -91,8 +99,10 @@ class Plan:
         """The first position whose draw holds something requested, or None.
 
         An erased client is involved where a cohort holds it (step 0), an erased sample where a batch holds
-        it. Only the batches of owners of requested samples are looked at.
+        it. Only the batches of owners of requested samples are looked at; none with an index.
         """
+        if self.index is not None:
+            return self.index.first(request)
         clients, samples = set(request.clients), set(request.samples)
         owners = {self.retained.owner[sample] for sample in samples}
         for round in range(1, self.law.rounds + 1):
@@ -118,7 +128,10 @@ class Plan:
             UsageError: the request does not fit the population.
         """
         grown = replace(
-            self, populations=(*self.populations, self.retained.without(request)), sources=(*self.sources, fresh)
+            self,
+            populations=(*self.populations, self.retained.without(request)),
+            sources=(*self.sources, fresh),
+            index=None,
         )
         if at >= END or at.round > self.law.rounds:
             return grown

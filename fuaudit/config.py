@@ -1,0 +1,125 @@
+"""Configs: what to train, as TOML. Checked as a whole before anything is drawn; the resolved copy goes into the run."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fuaudit import registry
+from fuaudit.errors import UsageError, nearest
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The table ``[run]``: how to compute and what to keep. None of it changes which draws are made.
+
+    ``checkpoint_every`` rounds a model and state are stored, the last round always. ``engine`` and ``device``
+    may be ``auto``; the run records what was chosen, and its audits use the same.
+    """
+
+    checkpoint_every: int = 5
+    engine: Literal["auto", "reference", "threads", "batched"] = "auto"
+    device: str = "auto"
+    dtype: Literal["float32", "float64"] = "float32"
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every < 1:
+            raise UsageError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A resolved config. Every table but ``run`` names a plugin by ``use`` and gives its options.
+
+    ``server`` is the chain of stages; the learner's own default when it is left out.
+    """
+
+    data: Table
+    partition: Table
+    model: Table
+    learner: Table
+    server: tuple[Table, ...]
+    scaling: str = "none"
+    run: RunOptions = field(default_factory=RunOptions)
+
+    def tables(self) -> Table:
+        """As plain tables, for TOML."""
+        plain = asdict(self)
+        return plain | {"server": list(plain["server"])}
+
+
+_TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners"}
+
+
+def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
+    """A config from plain tables.
+
+    Raises:
+        UsageError: all that is wrong with names, options and types, in one message.
+    """
+    problems: list[str] = []
+    known = {*_TABLES, "server", "scaling", "run"}
+    problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
+    built: dict[str, Any] = {}
+    for name, kind in _TABLES.items():
+        try:
+            if not isinstance(table.get(name), Mapping):
+                raise UsageError(f"{origin} needs the table [{name}]", "It names a plugin: use = \"...\".")
+            built[name] = registry.build(kind, table[name])  # type: ignore[arg-type]
+        except UsageError as error:
+            problems.append(str(error))
+    run = RunOptions()
+    try:
+        run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
+    except UsageError as error:
+        problems.append(str(error))
+    server = table.get("server") or (list(built["learner"].server) if "learner" in built else [])
+    tables: list[Table] = []
+    if not isinstance(server, list):
+        problems.append(f"{origin}: server must be a list of tables, [[server]]")
+    else:
+        for stage in server:
+            try:
+                build_stage(stage)
+                tables.append(dict(stage))
+            except UsageError as error:
+                problems.append(str(error))
+    scaling = table.get("scaling", "none")
+    if not isinstance(scaling, str):
+        problems.append(f"{origin}: scaling must be a word")
+    if problems:
+        raise UsageError("\n".join(problems))
+    chosen = {name: _complete(built[name], dict(table[name])) for name in _TABLES}  # type: ignore[call-overload]
+    return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
+
+
+def _complete(plugin: Any, table: Table) -> Table:
+    """The table with every default written out, so that a later version's defaults cannot change a run."""
+    values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plugin).items() if v is not None}
+    return {"use": table["use"], **values}
+
+
+def build_stage(table: object) -> Any:
+    """A stage of the server's chain, from either group."""
+    name = table.get("use") if isinstance(table, Mapping) else None
+    kinds = [kind for kind in ("aggregators", "stages") if name in registry.entries(kind)]
+    if not kinds:
+        both = {**registry.entries("aggregators"), **registry.entries("stages")}
+        raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))
+    return registry.build(kinds[0], table)  # type: ignore[arg-type]
+
+
+def read_config(path: Path) -> Config:
+    """A config from a TOML file. UsageError when it is missing, no TOML, or wrong."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no config {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    return resolve(table, str(path))

@@ -1,0 +1,152 @@
+"""Files: durable writes, strict reads, digests. Nothing here, or in any format used here, can execute."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_numpy
+from safetensors.numpy import save as save_numpy
+from torch import Tensor
+
+from fuaudit.errors import EvidenceError, StorageError
+
+MAX_JSON_BYTES = 256 * 2**20
+MAX_TENSOR_BYTES = 64 * 2**30
+TEMPORARY = ".partial"
+"""Suffix of files being written; one that is found later is a torn write and is never read."""
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Turn refusals of the file system into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = "Free some space and resume; what was complete before still is."
+        else:
+            hint = "Check the path and its permissions."
+        raise StorageError(f"cannot write {path}: {error.strerror or error}", hint) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing: a temporary file beside it, flushed to disk, then renamed over it.
+
+    Raises:
+        StorageError: the file system refused; the old file, if any, is untouched.
+    """
+    partial = path.with_name(path.name + TEMPORARY)
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(partial, "wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append one line with one write, and flush it to disk. StorageError when the file system refuses."""
+    with storage(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            written = os.write(handle, line + b"\n")
+            if written != len(line) + 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def canonical_json(value: Any) -> bytes:
+    """One form for one value: sorted keys, no spaces, no NaN; what digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def pretty_json(value: Any) -> bytes:
+    """For files that people read: sorted and indented."""
+    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return result
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number of this format")
+
+
+def parse_json(content: bytes, path: Path) -> Any:
+    """Strict JSON: no repeated keys, no NaN or infinity, bounded size. EvidenceError for anything else."""
+    if len(content) > MAX_JSON_BYTES:
+        raise EvidenceError(f"{path} is larger than {MAX_JSON_BYTES} bytes")
+    try:
+        return json.loads(content, object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(f"{path} is not valid JSON: {error}") from None
+
+
+def read_bytes(path: Path, limit: int = MAX_TENSOR_BYTES) -> bytes:
+    """A regular file's content; EvidenceError when it is missing, a link, or larger than the limit."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise EvidenceError(f"{path} is missing or is not a regular file")
+        if path.stat().st_size > limit:
+            raise EvidenceError(f"{path} is larger than {limit} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise EvidenceError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """See :func:`parse_json`."""
+    return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """The safetensors form of some tensors; the same tensors give the same bytes."""
+    return save_numpy({name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in sorted(tensors.items())})
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Tensors from a safetensors file. EvidenceError when it is no such file, or holds NaN or infinities."""
+    try:
+        arrays = load_numpy(read_bytes(path))
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise EvidenceError(f"{path} is not a valid safetensors file: {error}") from None
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise EvidenceError(f"{path}: {name} holds NaN or infinities")
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def sha256(content: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(content).hexdigest()

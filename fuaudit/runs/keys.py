@@ -1,0 +1,68 @@
+"""Keys and commitments: who could have chosen which random numbers, and when.
+
+A run holds two keys of 32 bytes: ``draws`` makes its random numbers, ``children`` makes the keys of the runs
+that unlearning writes. Training publishes a hash of both before it starts. A child's keys follow from the
+parent's ``children`` key, the parent's digest and the digest of the request alone, so nobody can try keys until
+they like the outcome. The two are independent: ``draws`` can be destroyed (an old key over the old population
+gives every erased draw back) while the chain of children stays checkable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from fuaudit.errors import UsageError
+from fuaudit.plans.population import Request
+
+KEY_BYTES = 32
+
+
+def derive(key: bytes, label: str, *parts: str) -> bytes:
+    """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
+    hasher = hashlib.blake2b(key=key, digest_size=KEY_BYTES, person=b"fuaudit keys")
+    for text in (label, *parts):
+        data = text.encode()
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.digest()
+
+
+def digest_of_key(key: bytes) -> str:
+    """SHA-256 of a key, in hexadecimal: all that is published of it."""
+    return hashlib.sha256(b"fuaudit key" + key).hexdigest()
+
+
+def digest_of_request(request: Request) -> str:
+    """SHA-256 of what is to be forgotten and nothing else, so that no free field can steer the child's key."""
+    text = f"clients {','.join(map(str, request.clients))} samples {','.join(map(str, request.samples))}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def commitment(draws: str, children: str) -> str:
+    """The published commitment of a run, from the digests of its two keys."""
+    return hashlib.sha256(f"fuaudit commitment {draws} {children}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """The two keys of a run; never shown in ``repr``."""
+
+    draws: bytes = field(repr=False)
+    children: bytes = field(repr=False)
+
+    @classmethod
+    def of_secret(cls, secret: bytes) -> RunKeys:
+        """The keys of a training run from its master secret of 32 bytes."""
+        if len(secret) != KEY_BYTES:
+            raise UsageError(f"a master secret has {KEY_BYTES} bytes, this one has {len(secret)}")
+        return cls(derive(secret, "draws"), derive(secret, "children"))
+
+    def child(self, parent: str, request: Request) -> RunKeys:
+        """The keys of the run that carries out ``request`` on the run with digest ``parent``."""
+        parts = parent, digest_of_request(request)
+        return RunKeys(derive(self.children, "child draws", *parts), derive(self.children, "child children", *parts))
+
+    @property
+    def commitment(self) -> str:
+        """See :func:`commitment`."""
+        return commitment(digest_of_key(self.draws), digest_of_key(self.children))

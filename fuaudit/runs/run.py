@@ -1,0 +1,328 @@
+"""A run as evidence: opened only when every byte of it is accounted for.
+
+The format is documented byte by byte in docs/run-format.md. Opening a run imports nothing that its files
+name except installed entry points, and executes nothing from it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit import registry
+from fuaudit.config import Config, resolve
+from fuaudit.draws import Draws, Keyed, Position, Recorded
+from fuaudit.draws.address import Address, Purpose
+from fuaudit.runs.keys import RunKeys
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Plan, Population, Request, Segment
+from fuaudit.plans.schedule import Involvement
+from fuaudit.runs.files import TEMPORARY, canonical_json, read_bytes, read_json, read_tensors, sha256
+from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.ledger import Ledger, read_ledger
+
+FORMAT = "fuaudit run 1"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run whose manifest, digests and ledger agree.
+
+    Attributes:
+        path: the folder.
+        digest: of the manifest's list of files: the identity of the run. The ledger, which holds times, is
+            tied to it by its last event, and is not part of it.
+        info: ``run.json``: kind, parent, unlearner, versions, engine, device.
+        files: path -> digest and size of every file.
+    """
+
+    path: Path
+    digest: str
+    info: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+    ledger: Ledger
+    config: Config = field(repr=False)
+
+    @property
+    def is_child(self) -> bool:
+        """Whether unlearning wrote this run."""
+        return self.info["kind"] == "unlearning"
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests carried out up to this run, in order."""
+        return tuple(Request.of(r["clients"], r["samples"]) for r in self._plan_table["requests"])
+
+    @property
+    def request(self) -> Request:
+        """The last request; UsageError for a training run."""
+        if not self.is_child:
+            raise UsageError(f"{self.path} is a training run: it carries out no request")
+        return self.requests[-1]
+
+    @property
+    def executed(self) -> int:
+        """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
+        return int(self.info["executed_rounds"])
+
+    @cached_property
+    def _plan_table(self) -> dict[str, Any]:
+        table: dict[str, Any] = read_json(self.path / "plan.json")
+        return table
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """``keys.json``: per source the key of its draws (None when destroyed), and the key of children."""
+        table: dict[str, Any] = read_json(self.path / "keys.json")
+        return table
+
+    @property
+    def run_keys(self) -> RunKeys | None:
+        """The two keys of this run; None when one of them was destroyed."""
+        draws, children = self.keys["draws"][-1], self.keys["children"]
+        return RunKeys(bytes.fromhex(draws), bytes.fromhex(children)) if draws and children else None
+
+    @cached_property
+    def original(self) -> Population:
+        """The population that training started from (without what a prune removed)."""
+        return read_population(self.path / "partition.safetensors")
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, from its segments and keys; EvidenceError when they do not fit together."""
+        try:
+            return read_plan(self)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise EvidenceError(f"{self.path / 'plan.json'} is not a plan: {error!r}") from None
+
+    @cached_property
+    def learner(self) -> Any:
+        """The learner plugin."""
+        return registry.build("learners", self.config.learner)
+
+    @cached_property
+    def client_digests(self) -> dict[int, str]:
+        """Client -> digest of its retained rows."""
+        return {int(k): v for k, v in read_json(self.path / "data.json")["clients"].items()}
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """The rounds after which model and state are stored, ascending; 0 is before the first."""
+        return tuple(sorted(int(PurePosixPath(f).stem) for f in self.files if f.startswith("checkpoints/")))
+
+    def checkpoint(self, round: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Model ``(d,)`` and server state after a stored round."""
+        return read_checkpoint(self.path, round)
+
+    @property
+    def model(self) -> Tensor:
+        """The final model, ``(d,)``."""
+        return self.checkpoint(self.checkpoints[-1])[0]
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Test loss and accuracy at every stored round."""
+        rows: list[dict[str, Any]] = read_json(self.path / "metrics.json")
+        return rows
+
+
+def checkpoint_name(round: int) -> str:
+    """The path of a stored round inside a run."""
+    return f"checkpoints/{round:06d}.safetensors"
+
+
+def read_checkpoint(path: Path, round: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """Model and server state after a stored round of a run that may still be growing."""
+    tensors = read_tensors(path / checkpoint_name(round))
+    if "vector" not in tensors or tensors["vector"].ndim != 1:
+        raise EvidenceError(f"{path / checkpoint_name(round)} holds no model")
+    return tensors["vector"], {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
+
+
+def population_tensors(population: Population) -> dict[str, Tensor]:
+    """A population as three flat int64 tensors: client ids, where each client's samples end, sample ids."""
+    counts = [len(population.samples[c]) for c in population.clients]
+    return {
+        "clients": torch.tensor(population.clients, dtype=torch.int64),
+        "ends": torch.tensor(counts, dtype=torch.int64).cumsum(0),
+        "samples": torch.tensor([s for c in population.clients for s in population.samples[c]], dtype=torch.int64),
+    }
+
+
+def read_population(path: Path) -> Population:
+    """The inverse of :func:`population_tensors`; EvidenceError when it is not one."""
+    tensors = read_tensors(path)
+    try:
+        ends = tensors["ends"].tolist()
+        clients, samples = tensors["clients"].tolist(), tensors["samples"].tolist()
+    except KeyError as error:
+        raise EvidenceError(f"{path} lacks {error}") from None
+    starts = [0, *ends[:-1]]
+    if len(clients) != len(ends) or (ends and ends[-1] != len(samples)) or len(set(samples)) != len(samples):
+        raise EvidenceError(f"{path} is not a partition: clients, ends and samples do not fit together")
+    return Population({c: tuple(samples[a:b]) for c, a, b in zip(clients, starts, ends, strict=True)})
+
+
+def _segments(rows: list[list[int]], sources: int, versions: int) -> tuple[Segment, ...]:
+    segments = tuple(Segment(Position(r, e), source, version) for r, e, source, version in rows)
+    starts = [s.start for s in segments]
+    if not segments or starts != sorted(set(starts)) or starts[0] != Position(0, 0):
+        raise ValueError("segments are not in order from the start")
+    if any(not 0 <= s.source < sources or not 0 <= s.version < versions for s in segments):
+        raise ValueError("a segment names an unknown source or version")
+    return segments
+
+
+def segment_rows(segments: tuple[Segment, ...]) -> list[list[int]]:
+    """Segments as rows (round, step, source, version)."""
+    return [[*s.start, s.source, s.version] for s in segments]
+
+
+def recorded_tensors(answers: dict[Address, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Recorded draws as int64 tensors: one row of addresses a draw, where its ids end, ids."""
+    purposes = [Purpose.COHORT, Purpose.BATCH]
+    items = sorted(answers.items())
+    return {
+        "addresses": torch.tensor(
+            [[purposes.index(a.purpose), a.round, a.step, a.client, a.occurrence] for a, _ in items], dtype=torch.int64
+        ).reshape(-1, 5),
+        "ends": torch.tensor([len(ids) for _, ids in items], dtype=torch.int64).cumsum(0),
+        "ids": torch.tensor([i for _, ids in items for i in ids], dtype=torch.int64),
+    }
+
+
+def read_recorded(path: Path) -> Recorded:
+    """The inverse of :func:`recorded_tensors`."""
+    tensors = read_tensors(path)
+    purposes = [Purpose.COHORT, Purpose.BATCH]
+    ends = tensors["ends"].tolist()
+    ids = tensors["ids"].tolist()
+    return Recorded(
+        {
+            Address(purposes[p], r, e, c, o): tuple(ids[a:b])
+            for (p, r, e, c, o), a, b in zip(tensors["addresses"].tolist(), [0, *ends[:-1]], ends, strict=True)
+        }
+    )
+
+
+def read_plan(run: Run) -> Plan:
+    """The plan of a run: law from the config, populations from partition and requests, sources from keys."""
+    table = run._plan_table
+    populations = [run.original]
+    for request in run.requests:
+        populations.append(populations[-1] if table.get("pruned") else populations[-1].without(request))
+    secrets = run.keys["draws"]
+    sources: list[Draws] = [
+        Keyed(bytes.fromhex(secret)) if secret else read_recorded(run.path / "recorded.safetensors")
+        for secret in secrets
+    ]
+    counts = len(sources), len(populations)
+    round, step, source, version = table["initial"]
+    return Plan(
+        run.learner.law,
+        tuple(populations),
+        tuple(sources),
+        _segments(table["cohorts"], *counts),
+        _segments(table["batches"], *counts),
+        Segment(Position(round, step), source, version),
+        index=read_involvement(run.path / "involvement.safetensors"),
+    )
+
+
+def involvement_tensors(involvement: Involvement) -> dict[str, Tensor]:
+    """First involvements as int64 tensors: rows (client, round) and (sample, round, step), sorted."""
+    clients = sorted(involvement.clients.items())
+    samples = sorted((s, at.round, at.step) for s, at in involvement.samples.items())
+    return {
+        "clients": torch.tensor(clients, dtype=torch.int64).reshape(-1, 2),
+        "samples": torch.tensor(samples, dtype=torch.int64).reshape(-1, 3),
+    }
+
+
+def read_involvement(path: Path) -> Involvement:
+    """The inverse of :func:`involvement_tensors`."""
+    tensors = read_tensors(path)
+    return Involvement(
+        dict(tensors["clients"].tolist()), {s: Position(r, e) for s, r, e in tensors["samples"].tolist()}
+    )
+
+
+def digest_of_files(files: dict[str, dict[str, Any]]) -> str:
+    """The identity of a run: SHA-256 of the canonical list of its files."""
+    return sha256(canonical_json(files))
+
+
+def files_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
+    found = {}
+    for item in sorted(path.rglob("*")):
+        if item.is_symlink():
+            raise EvidenceError(f"{item} is a link; a run holds regular files only")
+        name = item.relative_to(path).as_posix()
+        if item.is_file() and name not in (MANIFEST, LEDGER):
+            content = read_bytes(item)
+            found[name] = {"sha256": sha256(content), "size": len(content)}
+    return found
+
+
+def load_run(path: str | Path) -> Run:
+    """Open a run, checking every byte of it.
+
+    Raises:
+        EvidenceError: there is no run, it is incomplete, or a file is missing, surplus or altered.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise EvidenceError(f"there is no run at {folder}")
+    if not (folder / MANIFEST).exists():
+        if (folder / "tombstone.json").exists():
+            raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
+        if (folder / "run.json").exists():
+            raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
+        raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
+    manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
+        raise EvidenceError(f"{folder / MANIFEST} is not a manifest of the format {FORMAT!r}")
+    found = files_of(folder)
+    _compare(folder, manifest["files"], found)
+    digest = digest_of_files(found)
+    ledger = read_ledger(folder)
+    sealed = ledger.of_kind("sealed") + ledger.of_kind("pruned")
+    if manifest.get("digest") != digest or not sealed or ledger.events[-1] is not sealed[-1] or sealed[-1].get("digest") != digest:
+        raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
+    try:
+        config = resolve(tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise EvidenceError(f"{folder / 'config.toml'} cannot be read: {error}") from None
+    info = read_json(folder / "run.json")
+    _check_info(folder, info)
+    return Run(folder, digest, info, found, ledger, config)
+
+
+def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> None:
+    missing, surplus = sorted(listed.keys() - found.keys()), sorted(found.keys() - listed.keys())
+    changed = sorted(name for name in listed.keys() & found.keys() if listed[name] != found[name])
+    problems = [f"missing: {', '.join(missing)}"] if missing else []
+    problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
+    problems += [f"altered: {', '.join(changed)}"] if changed else []
+    if problems:
+        torn = " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""
+        raise EvidenceError(f"the files of {folder} do not match its manifest; {'; '.join(problems)}.{torn}")
+
+
+def _check_info(folder: Path, info: Any) -> None:
+    if not isinstance(info, dict) or info.get("format") != FORMAT or info.get("kind") not in ("training", "unlearning"):
+        raise EvidenceError(f"{folder / 'run.json'} does not describe a run of the format {FORMAT!r}")
+    needed = {"executed_rounds": int, "engine": str, "device": str, "versions": dict}
+    if info["kind"] == "unlearning":
+        needed |= {"parent": dict, "unlearner": dict}
+    wrong = [name for name, kind in needed.items() if not isinstance(info.get(name), kind)]
+    if wrong:
+        raise EvidenceError(f"{folder / 'run.json'}: missing or wrong: {', '.join(wrong)}")

@@ -1,0 +1,149 @@
+"""Writing a run: everything known before the first round at once, then round by round, then sealed.
+
+A crash at any instant leaves a folder that ``resume`` can finish: every file is whole or absent, and a run
+without a manifest is never evidence.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+from torch import Tensor
+
+from fuaudit.config import Config
+from fuaudit.errors import StorageError, UsageError
+from fuaudit.models.layout import Layout
+from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans.schedule import Involvement
+from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
+from fuaudit.runs.ledger import GENESIS, Ledger, append
+from fuaudit.runs.run import (
+    FORMAT,
+    MANIFEST,
+    checkpoint_name,
+    digest_of_files,
+    files_of,
+    involvement_tensors,
+    population_tensors,
+    segment_rows,
+)
+
+
+def versions() -> dict[str, str]:
+    """What computed: a replay is bit for bit only where these agree."""
+    return {
+        "fuaudit": version("fuaudit"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": version("numpy"),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def require_new(path: Path) -> None:
+    """Raises UsageError when something is already there: runs are never overwritten."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
+
+
+def require_space(path: Path, size: int) -> None:
+    """Raises StorageError when the disk has less room than the estimated size of a run, in bytes."""
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < size:
+        raise StorageError(f"the run needs about {size / 2**20:.0f} MiB, the disk has {free / 2**20:.0f}", "Free some space.")
+
+
+def estimated_size(dimension: int, element: int, rounds: int, every: int, state: int, samples: int) -> int:
+    """About how many bytes a run will take: checkpoints, and three tables over samples."""
+    checkpoints = rounds // every + 2
+    return checkpoints * (dimension + state) * element + 48 * samples + 400 * rounds + 100_000
+
+
+def plan_table(plan: Plan, requests: tuple[Request, ...]) -> dict[str, Any]:
+    """``plan.json``: segments as rows (round, step, source, version), and the requests behind the versions."""
+    s = plan.initial
+    return {
+        "cohorts": segment_rows(plan.cohorts),
+        "batches": segment_rows(plan.batches),
+        "initial": [*s.start, s.source, s.version],
+        "requests": [asdict(request) for request in requests],
+    }
+
+
+@dataclass
+class RunWriter:
+    """A run being written. Its ledger grows with it."""
+
+    path: Path
+    ledger: Ledger = Ledger()
+
+    def write_json(self, name: str, value: Any) -> None:
+        """A file of the run, whole or not at all."""
+        write_bytes(self.path / name, pretty_json(value))
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """A file of the run, whole or not at all."""
+        write_bytes(self.path / name, tensor_bytes(tensors))
+
+    def record(self, event: str, **facts: Any) -> None:
+        """Add an event to the ledger."""
+        self.ledger = append(self.path, self.ledger, event, **facts)
+
+    def begin(
+        self,
+        config: Config,
+        info: Mapping[str, Any],
+        original: Population,
+        plan: dict[str, Any],
+        keys: Mapping[str, Any],
+        commitment: str,
+    ) -> None:
+        """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish."""
+        require_new(self.path)
+        write_bytes(self.path / "config.toml", tomli_w.dumps(config.tables()).encode())
+        self.write_tensors("partition.safetensors", population_tensors(original))
+        self.write_json("plan.json", plan)
+        self.write_json("keys.json", dict(keys))
+        (self.path / "keys.json").chmod(0o600)
+        if self.ledger.head == GENESIS:
+            self.record("commitment", commitment=commitment)
+        self.write_json("run.json", {"format": FORMAT, **info})
+
+    def checkpoint(self, round: int, vector: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Store model ``(d,)`` and server state after a round."""
+        tensors = {"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}}
+        self.write_tensors(checkpoint_name(round), tensors)
+
+    def seal(
+        self, layout: Layout, vector: Tensor, metrics: list[dict[str, Any]], clients: dict[int, str], involvement: Involvement
+    ) -> str:
+        """Write what is known at the end, then the manifest, then the last event. Returns the digest of the run."""
+        self.write_tensors("involvement.safetensors", involvement_tensors(involvement))
+        self.write_json("data.json", {"clients": {str(client): digest for client, digest in sorted(clients.items())}})
+        self.write_json("metrics.json", metrics)
+        self.write_tensors("model.safetensors", dict(zip(layout.names, layout.split(vector.cpu()), strict=True)))
+        return self.close("sealed")
+
+    def close(self, event: str, **facts: Any) -> str:
+        """Write the manifest over the files that are there, and tie it to the ledger by a last event."""
+        files = files_of(self.path)
+        digest = digest_of_files(files)
+        self.record(event, digest=digest, **facts)
+        write_bytes(self.path / MANIFEST, pretty_json({"format": FORMAT, "digest": digest, "files": files}))
+        return digest
+
+
+def digest_of_vector(vector: Tensor) -> str:
+    """SHA-256 over the bytes of a model ``(d,)``: what the ledger keeps of every round."""
+    return sha256(vector.detach().cpu().contiguous().numpy().tobytes())

@@ -1,0 +1,1 @@
+"""The flow: config -> train -> run -> unlearn -> child run -> prune. Everything here writes run folders."""

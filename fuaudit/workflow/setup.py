@@ -1,0 +1,81 @@
+"""What a config needs to be executed: data, learner, learning, engine, device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fuaudit import registry
+from fuaudit.config import Config, build_stage
+from fuaudit.data.dataset import SCALINGS, Dataset, retained_rows
+from fuaudit.errors import PluginError, UsageError, nearest
+from fuaudit.plans import Population
+from fuaudit.training.engines import Engine, engine, suggested
+from fuaudit.training.engines.protocol import Task
+from fuaudit.training.execute import Learning, task
+from fuaudit.training.stages import Chain
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A config made executable on this machine. ``dataset`` holds all rows that are at hand."""
+
+    config: Config
+    dataset: Dataset
+    learner: Any
+    learning: Learning
+    engine: Engine
+    device: torch.device
+
+    def ground(self, population: Population) -> Task:
+        """What engines train on over a population: every other row is overwritten, so it cannot be read."""
+        return task(self.learning, retained_rows(self.dataset, population), population, self.device)
+
+
+def device_of(name: str) -> torch.device:
+    """A device; ``auto`` takes the GPU if there is one. UsageError for one that is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"the device {name!r} is not available: {str(error).splitlines()[0]}") from None
+    return device
+
+
+def load_dataset(config: Config, root: Path | None) -> Dataset:
+    """The dataset of a config.
+
+    Raises:
+        PluginError: the plugin raised, or returned something that is no dataset.
+    """
+    plugin = registry.build("datasets", config.data)
+    try:
+        dataset = plugin.load(root)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise PluginError(f"dataset {config.data['use']!r} raised while loading: {error!r}") from error
+    if not isinstance(dataset, Dataset):
+        raise PluginError(f"dataset {config.data['use']!r} returned {type(dataset).__name__}, not a Dataset")
+    return dataset
+
+
+def setup(config: Config, root: Path | None, dataset: Dataset | None = None, engine_name: str | None = None) -> Setup:
+    """Build everything a config names. ``engine_name`` overrides the choice, as a recorded run does."""
+    data = dataset or load_dataset(config, root)
+    if config.scaling not in SCALINGS:
+        raise UsageError(f"unknown scaling {config.scaling!r}", nearest(config.scaling, SCALINGS))
+    device = device_of(config.run.device)
+    module = registry.build("models", config.model).build(data.shape, data.classes)
+    learner = registry.build("learners", config.learner)
+    chain = Chain(tuple(build_stage(stage) for stage in config.server))
+    learning = Learning(module, chain, learner.step_size, config.scaling, getattr(torch, config.run.dtype))
+    name = engine_name or config.run.engine
+    if name == "auto":
+        name = suggested(module, device, many=False)
+    return Setup(config, data, learner, learning, engine(name), device)

@@ -1,0 +1,176 @@
+"""Train: from a config to a run. Commits to its keys before the first draw."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fuaudit.config import Config, read_config, resolve
+from fuaudit.data.dataset import Dataset, digest_of_client, scaling_constants
+from fuaudit.data.partition import partition
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Plan, Population
+from fuaudit.plans.schedule import Involvement, Schedule, expand_many
+from fuaudit.registry import build
+from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
+from fuaudit.runs.writer import RunWriter, digest_of_vector, estimated_size, plan_table, require_new, require_space, versions
+from fuaudit.training.execute import Moment, beginning, execute, require_finite
+from fuaudit.workflow.progress import Progress, silent
+from fuaudit.workflow.setup import Setup, setup
+
+
+def train(
+    config: Config | Path | str | dict[str, Any],
+    out: Path | str,
+    root: Path | None = None,
+    secret: bytes | None = None,
+    until: int | None = None,
+    dataset: Dataset | None = None,
+    progress: Progress = silent,
+    announce: Any = None,
+) -> Run:
+    """Train a federation and save the run.
+
+    Args:
+        config: a config, its tables, or the path of its TOML file.
+        out: the folder to write; it must not exist or be empty.
+        root: the folder of the data, for datasets that need one.
+        secret: the master secret, 32 bytes; by default from the operating system.
+        until: stop and seal after this round, as when a request comes in during training.
+        announce: called with the commitment before training starts.
+
+    Raises:
+        UsageError: a wrong config or option, an existing folder.
+        StorageError: the file system refused; ``resume`` finishes the run later.
+    """
+    out = Path(out)
+    resolved = config if isinstance(config, Config) else resolve(config) if isinstance(config, dict) else read_config(Path(config))
+    ready = setup(resolved, root, dataset)
+    require_new(out)
+    keys = RunKeys.of_secret(secret if secret is not None else secrets.token_bytes(32))
+    source = Keyed(keys.draws)
+    population = partition(build("partitions", resolved.partition), ready.dataset.targets.numpy(), source)
+    plan = Plan.fresh(ready.learner.law, population, source)
+    executed = plan.law.rounds if until is None else until
+    if not 1 <= executed <= plan.law.rounds:
+        raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
+    layout = ready.learning.layout
+    require_space(out, size_of_run(ready, population))
+    if announce:
+        announce(keys.commitment)
+    writer = RunWriter(out)
+    writer.begin(
+        resolved,
+        {
+            "kind": "training",
+            "executed_rounds": executed,
+            "engine": ready.engine.name,
+            "device": ready.device.type,
+            "versions": versions(),
+        },
+        population,
+        plan_table(plan, ()),
+        {"draws": [keys.draws.hex()], "children": keys.children.hex()},
+        keys.commitment,
+    )
+    start = beginning(ready.learning, plan.initial_uniform(layout.dimension)[None], ready.device)
+    writer.checkpoint(0, start.vectors[0], _single(start).state)
+    return finish(writer, ready, plan, start, 0, executed, progress)
+
+
+def size_of_run(ready: Setup, population: Population) -> int:
+    """About how many bytes a run with this setup takes."""
+    layout, run = ready.learning.layout, ready.config.run
+    state = ready.learning.chain.init(layout.dimension, ready.learning.dtype, torch.device("cpu"))
+    element = torch.empty(0, dtype=ready.learning.dtype).element_size()
+    numel = sum(t.numel() for t in state.values())
+    return estimated_size(layout.dimension, element, ready.learner.law.rounds, run.checkpoint_every, numel, population.size)
+
+
+def _single(moment: Moment) -> Moment:
+    """A stacked moment of one run without its leading axis in the state."""
+    return Moment(moment.vectors, {name: tensor[0] for name, tensor in moment.state.items()})
+
+
+def stacked(vector: Tensor, state: dict[str, Tensor], device: torch.device) -> Moment:
+    """A stored checkpoint as a moment of one run."""
+    return Moment(vector[None].to(device), {name: tensor[None].to(device) for name, tensor in state.items()})
+
+
+def finish(
+    writer: RunWriter, ready: Setup, plan: Plan, start: Moment, done: int, executed: int, progress: Progress
+) -> Run:
+    """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
+    population = plan.retained
+    schedule = until_round(expand_many([plan]), executed)
+    every = ready.config.run.checkpoint_every
+    ground = ready.ground(population)
+    moment = start
+    for round, moment in execute(
+        ready.learning, ground, population, schedule, start, ready.engine, first=done + 1
+    ):
+        require_finite(moment, round)
+        writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
+        if round % every == 0 or round == executed:
+            writer.checkpoint(round, moment.vectors[0], _single(moment).state)
+        progress("rounds", round, executed)
+    return seal(writer, ready, population, schedule)
+
+
+def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Schedule) -> Run:
+    """Measure the stored models on the test data, write what is known at the end, and close the run."""
+    rounds = sorted(int(p.stem) for p in (writer.path / "checkpoints").glob("*.safetensors"))
+    metrics = []
+    for round in rounds:
+        vector, _ = read_checkpoint(writer.path, round)
+        loss, accuracy = test_metrics(ready, population, vector)
+        metrics.append({"round": round, "test_loss": loss, "test_accuracy": accuracy})
+    clients = {c: digest_of_client(ready.dataset, s) for c, s in population.samples.items()}
+    vector, _ = read_checkpoint(writer.path, rounds[-1])
+    writer.seal(ready.learning.layout, vector, metrics, clients, Involvement.of(schedule))
+    return load_run(writer.path)
+
+
+def until_round(schedule: Schedule, rounds: int) -> Schedule:
+    """The first ``rounds`` rounds of a schedule."""
+    return Schedule(schedule.cohorts[:, :rounds], schedule.batches[:, :rounds])
+
+
+@torch.no_grad()
+def test_metrics(ready: Setup, population: Population, vector: Tensor) -> tuple[float, float]:
+    """Mean test loss and test accuracy of a model, on the CPU with one thread, in chunks of 1,000."""
+    torch.set_num_threads(1)
+    module, data, learning = ready.learning.module.cpu(), ready.dataset, ready.learning
+    shift, divisor = scaling_constants(data, population, learning.scaling)
+    parameters = dict(zip(learning.layout.names, learning.layout.split(vector.cpu()), strict=True))
+    loss, hits = 0.0, 0
+    for first in range(0, len(data.test_targets), 1000):
+        inputs = (data.test_inputs[first : first + 1000].to(learning.dtype) - shift) / divisor
+        targets = data.test_targets[first : first + 1000]
+        logits = torch.func.functional_call(module, parameters, (inputs,))
+        loss += float(cross_entropy(logits, targets, reduction="sum"))
+        hits += int((logits.argmax(dim=1) == targets).sum())
+    count = len(data.test_targets)
+    return loss / count, hits / count
+
+
+def latest_checkpoint(path: Path, executed: int) -> int:
+    """The last round of an unfinished run whose model is stored; EvidenceError when there is none."""
+    stored = [round for round in range(executed, -1, -1) if (path / checkpoint_name(round)).exists()]
+    if not stored:
+        raise EvidenceError(f"{path} holds no checkpoint to resume from", "Remove it and start again.")
+    return stored[0]
+
+
+def reopened(path: Path, executed: int) -> tuple[RunWriter, int]:
+    """The writer of an unfinished run, its ledger mended, and the round to go on from."""
+    round = latest_checkpoint(path, executed)
+    return RunWriter(path, mend_ledger(path, round)), round

@@ -1,0 +1,294 @@
+"""Unlearn: from a run and a request to a child run. The parent is never edited."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fuaudit import registry
+from fuaudit.data.dataset import Dataset, retained_rows
+from fuaudit.draws import END, START, Draws, Keyed, Position
+from fuaudit.errors import FuauditError, PluginError, UsageError
+from fuaudit.plans import Plan, Request
+from fuaudit.plans.schedule import expand_many
+from fuaudit.registry import Entry
+from fuaudit.runs.files import read_bytes, write_bytes
+from fuaudit.runs.run import Run, checkpoint_name, load_run
+from fuaudit.runs.writer import RunWriter, plan_table, require_new, require_space, versions
+from fuaudit.training.execute import beginning, execute, require_finite, task
+from fuaudit.unlearning.protocol import Context, Message, is_editor
+from fuaudit.workflow.progress import Progress, silent
+from fuaudit.workflow.setup import Setup, setup
+from fuaudit.workflow.train import finish, seal, size_of_run, stacked
+
+
+def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int, int], ...] = ()) -> Request:
+    """A request in stable ids from client ids and (client, index) pairs, where index counts a client's samples.
+
+    The index counts over the samples that the client had when training started, from 0.
+
+    Raises:
+        UsageError: an unknown client, or an index beyond the client's samples.
+    """
+    ids = []
+    for client, index in samples:
+        owned = run.original.samples.get(client)
+        if owned is None:
+            raise UsageError(f"this federation has no client {client}", f"Clients are {_span(run.original.clients)}.")
+        if not 0 <= index < len(owned):
+            raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
+        ids.append(owned[index])
+    request = Request.of(clients, ids)
+    run.plan.retained.without(request)  # says what is unknown
+    return request
+
+
+def _span(ids: tuple[int, ...]) -> str:
+    return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
+
+
+def rewritten(
+    unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position
+) -> Plan:
+    """The plan that a rewriter makes, checked for form.
+
+    Raises:
+        PluginError: the rewriter raised, or returned no plan over the retained population.
+    """
+    try:
+        new = unlearner.rewrite(plan, request, fresh, executed)
+    except FuauditError:
+        raise
+    except Exception as error:
+        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
+    if not isinstance(new, Plan):
+        raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
+    if new.law != plan.law or new.retained.samples != plan.retained.without(request).samples:
+        raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
+    if new.sources != (*plan.sources, fresh) or len(new.populations) != len(plan.populations) + 1:
+        raise PluginError(f"unlearner {name!r} added or dropped keys or populations", "Use plan.erase or plan.restart.")
+    return new
+
+
+@dataclass(frozen=True)
+class Unlearning:
+    """A plan rewritten: what is kept, and from which round on models must be computed again."""
+
+    plan: Plan
+    first_change: Position
+
+    def first_round(self, executed: int) -> int:
+        """The first round to execute, from 1; one more than ``executed`` when no executed round changed."""
+        return min(max(self.first_change.round, 1), executed + 1)
+
+
+def unlearn(
+    parent: Run | Path | str,
+    name: str,
+    request: Request,
+    out: Path | str,
+    options: Mapping[str, object] | None = None,
+    root: Path | None = None,
+    dataset: Dataset | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """Carry out a request on a run with an unlearner, and save the child run.
+
+    Raises:
+        UsageError: unknown unlearner, option, client or sample; a folder that exists.
+        EvidenceError: the parent does not check out, or its keys were destroyed.
+        PluginError: the unlearner raised or touched what it had not declared.
+    """
+    run = parent if isinstance(parent, Run) else load_run(parent)
+    out = Path(out)
+    require_new(out)
+    table = {"use": name, **(options or {})}
+    unlearner = registry.build("unlearners", table)
+    editor = is_editor(unlearner)
+    ready = setup(run.config, root, dataset, run.info["engine"])
+    keys = run.run_keys
+    if keys is None:
+        raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
+    child_keys = keys.child(run.digest, request)
+    fresh = Keyed(child_keys.draws)
+    law_rounds = run.plan.law.rounds
+    executed = Position(run.executed + 1, 0) if run.executed < law_rounds else END
+    retained = run.plan.retained.without(request)
+    if editor and run.executed < law_rounds:
+        raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
+    if editor:
+        change = Unlearning(run.plan.erase(request, fresh, END), END)
+    else:
+        plan = rewritten(unlearner, name, run.plan, request, fresh, executed)
+        change = Unlearning(plan, plan.first_change(run.plan))
+        if "edited_by" in run.info and change.first_change != START:
+            raise UsageError(
+                f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
+                "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
+            )
+    require_space(out, size_of_run(ready, retained))
+    info: dict[str, Any] = {
+        "kind": "unlearning",
+        "executed_rounds": law_rounds,
+        "engine": ready.engine.name,
+        "device": ready.device.type,
+        "versions": versions(),
+        "parent": {"digest": run.digest, "name": run.path.resolve().name},
+        "unlearner": provenance(registry.find("unlearners", name), unlearner),
+        "first_change": list(change.first_change),
+    }
+    if editor:
+        info["edited_by"] = name
+    elif "edited_by" in run.info and change.first_change != START:
+        info["edited_by"] = run.info["edited_by"]
+    writer = RunWriter(out)
+    writer.begin(
+        run.config,
+        info,
+        run.original,
+        plan_table(change.plan, (*run.requests, request)),
+        {"draws": [*run.keys["draws"], child_keys.draws.hex()], "children": child_keys.children.hex()},
+        child_keys.commitment,
+    )
+    writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
+    if (run.path / "recorded.safetensors").exists():
+        write_bytes(out / "recorded.safetensors", read_bytes(run.path / "recorded.safetensors"))
+    return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
+
+
+def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
+    """What a run records of the unlearner: name, options, distribution and version."""
+    return {
+        "use": entry.name,
+        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(unlearner).items()},
+        "kind": "editor" if is_editor(unlearner) else "rewriter",
+        "distribution": entry.distribution,
+        "version": entry.version,
+        "guarantee": unlearner.guarantee,
+        "cite": unlearner.cite,
+    }
+
+
+def carry_out(
+    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str, progress: Progress
+) -> Run:
+    """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume."""
+    if is_editor(unlearner):
+        return _edit(writer, ready, parent, plan, unlearner, name)
+    change = Unlearning(plan, plan.first_change(parent.plan))
+    first = change.first_round(parent.executed)
+    stored = [round for round in parent.checkpoints if round < first]
+    for round in stored if change.first_change != START else []:
+        if not (writer.path / checkpoint_name(round)).exists():
+            write_bytes(writer.path / checkpoint_name(round), read_bytes(parent.path / checkpoint_name(round)))
+    have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
+    if have:
+        done = have[-1]
+        start = stacked(*_stored(writer, done), ready.device)
+    else:
+        done = 0
+        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+        writer.checkpoint(0, start.vectors[0], {k: v[0] for k, v in start.state.items()})
+    if not writer.ledger.of_kind("unlearning"):
+        writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
+    return finish(writer, ready, plan, start, done, plan.law.rounds, progress)
+
+
+def _stored(writer: RunWriter, round: int) -> tuple[Tensor, dict[str, Tensor]]:
+    from fuaudit.runs.run import read_checkpoint
+
+    return read_checkpoint(writer.path, round)
+
+
+def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str) -> Run:
+    """Run an editor in a context that holds what it declared, and store the one model it returns."""
+    vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, stored_models(parent))
+    traffic = [asdict(message) for message in messages]
+    writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
+    writer.write_json("edit.json", {"messages": traffic})
+    writer.checkpoint(plan.law.rounds, vector, {})
+    return seal(writer, ready, plan.retained, expand_many([plan]))
+
+
+def stored_models(run: Run) -> dict[int, Tensor]:
+    """The models of all stored rounds of a run."""
+    return {round: run.checkpoint(round)[0] for round in run.checkpoints}
+
+
+def edited(
+    ready: Setup, old: Plan, new: Plan, unlearner: Any, name: str, model: Tensor, round_models: Mapping[int, Tensor]
+) -> tuple[Tensor, list[Message]]:
+    """The model that an editor makes from ``model``, and the messages it cost.
+
+    ``old`` is the plan of the run it edits, ``new`` the same draws over the retained population, whose last
+    source makes the editor's own draws.
+
+    Raises:
+        PluginError: the editor raised, touched what it had not declared, or returned no model.
+    """
+    request = _last_request(old, new)
+    retained, fresh = new.retained, new.sources[-1]
+    bytes_of_model = model.numel() * model.element_size()
+
+    def further(vector: Tensor, rounds: int) -> tuple[Tensor, list[Message]]:
+        plan = Plan.fresh(replace(new.law, rounds=rounds), retained, fresh)  # type: ignore[type-var]
+        schedule = expand_many([plan])
+        begin = beginning(ready.learning, _zeros(ready), ready.device)
+        moment = replace(begin, vectors=vector[None].to(ready.device))
+        for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, moment, ready.engine):
+            require_finite(moment, round)
+        down = [Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0]
+        return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
+
+    def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
+        return _target_gradient(ready, old, request, vector), [
+            Message("server", "target", bytes_of_model), Message("target", "server", bytes_of_model)
+        ]
+
+    context = Context(
+        request, retained, f"unlearner {name!r}", unlearner.needs, unlearner.participants,
+        _model=model, _plan=old, _round_models=round_models,
+        _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets),
+        _train=further, _target_gradient=target_gradient,
+    )
+    try:
+        vector = unlearner.edit(context)
+    except FuauditError:
+        raise
+    except Exception as error:
+        raise PluginError(f"unlearner {name!r} raised while editing the model: {error!r}") from error
+    if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
+        raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
+    return vector.to(model.dtype).cpu(), context.messages
+
+
+def _zeros(ready: Setup) -> Any:
+    import numpy as np
+
+    return np.zeros((1, ready.learning.layout.dimension))
+
+
+def _last_request(old: Plan, new: Plan) -> Request:
+    clients = set(old.retained.clients) - set(new.retained.clients)
+    left = new.retained.owner
+    samples = [s for s, owner in old.retained.owner.items() if s not in left and owner not in clients]
+    return Request.of(clients, samples)
+
+
+def _target_gradient(ready: Setup, old: Plan, request: Request, vector: Tensor) -> Tensor:
+    """The gradient of the mean loss on the erased rows; UsageError when they are no longer at hand."""
+    rows = sorted({*request.samples, *(s for c in request.clients for s in old.retained.samples[c])})
+    if ready.dataset.absent.intersection(rows):
+        raise UsageError("the erased data is not at hand, so the target cannot take part")
+    ground = task(ready.learning, retained_rows(ready.dataset, old.retained), old.retained, ready.device)
+    leaf = vector.to(ready.device).requires_grad_()
+    parameters = dict(zip(ready.learning.layout.names, ready.learning.layout.split(leaf), strict=True))
+    loss = cross_entropy(torch.func.functional_call(ground.module, parameters, (ground.inputs[rows],)), ground.targets[rows])
+    return torch.autograd.grad(loss, leaf)[0].cpu()

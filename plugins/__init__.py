@@ -1,0 +1,1 @@
+"""The methods of the papers, registered through the same entry points as anybody's."""

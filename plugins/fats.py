@@ -1,0 +1,119 @@
+"""FATS: exact federated unlearning by total-variation stability.
+
+Tao, Wang, Pan, Yu, Cheng, Wang: "Communication Efficient and Provable Federated Unlearning" (VLDB 2024,
+arXiv 2401.11018). Algorithm 1 is the learner :class:`Fats`; Algorithms 2 (samples) and 3 (clients) are the
+unlearner :class:`FatsUnlearning`.
+
+What differs from print, and why:
+
+- Algorithm 2 restarts with Algorithm 1, which draws the client set anew when the restart falls on the first
+  step of a round. The trigger "the sample was drawn" depends on that client set, so the new one tilts its law:
+  with 2 clients of 2 samples, 1 client a round, batches of 1, 1 step and 1 round the output is at total
+  variation 1/8 from retraining. Keeping the client set of that round and drawing only batches anew gives 0.
+  The printed form is kept as :class:`FatsAsPrinted`. Algorithm 3 is exact as printed.
+- K and b stay as they are after a deletion; recomputing them from rho would change the law.
+- Clients may have unequal numbers of samples; a batch is min(b, n_k), the aggregation stays 1 / K.
+- A mid-round restart starts from the model before that step; here by executing the round's kept steps again.
+
+Guarantee: exact, for uniform cohorts with or without replacement, for requests that do not depend on the draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fuaudit.draws import END, Draws, Position
+from fuaudit.errors import UsageError
+from fuaudit.plans import Plan, Population, Request, UniformLaw
+
+PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
+
+
+@dataclass(frozen=True)
+class Fats:
+    """FATS learning (Algorithm 1): K clients a round with replacement, E steps of plain SGD, mean 1 / K.
+
+    ``cohort`` is K, ``steps`` E, ``batch`` b; ``step_size`` is the clients' learning rate.
+    """
+
+    rounds: int
+    cohort: int
+    steps: int
+    batch: int
+    step_size: float
+    cite: ClassVar[str] = PAPER
+    guarantee: ClassVar[str] = "TV-stable: min(rho_S, 1) at sample level, min(rho_C, 1) at client level (Lemma 1)"
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
+
+    def __post_init__(self) -> None:
+        if not self.step_size > 0:
+            raise UsageError(f"step_size must be above 0, not {self.step_size}")
+        _ = self.law
+
+    @property
+    def law(self) -> UniformLaw:
+        """How rounds are drawn."""
+        return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=True)
+
+
+@dataclass(frozen=True)
+class FatsUnlearning:
+    """FATS-SU and FATS-CU (Algorithms 2 and 3), for clients, samples, mixed batches and streams of requests.
+
+    Keeps every draw before the first involvement of what is requested (or before the first step not yet
+    executed) and draws anew from there; inside a round the client set is kept.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"plan"})
+    participants: ClassVar[frozenset[str]] = frozenset({"server", "retained clients"})
+    guarantee: ClassVar[str] = "exact, for uniform cohorts, non-adaptive requests (Theorem 2, repaired at sample level)"
+    cite: ClassVar[str] = PAPER
+    exact_for: ClassVar[frozenset[str]] = frozenset({"uniform with replacement", "uniform without replacement"})
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, executed))
+
+
+@dataclass(frozen=True)
+class FatsAsPrinted(FatsUnlearning):
+    """Algorithm 2 as printed: a restart on the first step of a round draws the client set anew. Not exact.
+
+    A named mutant: it exists so that audits can be seen to catch it at sample level.
+    """
+
+    guarantee: ClassVar[str] = "claimed exact (Theorem 2); false as printed at sample level: total variation 1/8 on a toy"
+    exact_for: ClassVar[frozenset[str]] = FatsUnlearning.exact_for
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        first = min(plan.first_involvement(request) or END, executed)
+        return plan.erase(request, fresh, Position(first.round, 0) if first.step == 1 else first)
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How often one request makes FATS compute again: exact probability, and the paper's linear bound rho."""
+
+    exact: float
+    bound: float
+
+
+def client_stability(law: UniformLaw, population: Population) -> Stability:
+    """For one client: 1 - (1 - 1/M)^(K R), and rho_C = K R / M."""
+    places = law.cohort_size * law.rounds
+    clients = len(population.clients)
+    return Stability(1 - (1 - 1 / clients) ** places, places / clients)
+
+
+def sample_stability(law: UniformLaw, population: Population, client: int) -> Stability:
+    """For one sample of a client with N samples, b' = min(b, N): 1 - (1 - (1 - (1 - b'/N)^E) / M)^(K R).
+
+    The bound is rho_S = b' K R E / (N M).
+    """
+    samples, clients = len(population.samples[client]), len(population.clients)
+    share = min(law.batch_size, samples) / samples
+    places = law.cohort_size * law.rounds
+    a_place = (1 - (1 - share) ** law.steps) / clients
+    return Stability(1 - (1 - a_place) ** places, share * places * law.steps / clients)
