@@ -20,21 +20,20 @@ from torch import Tensor
 
 from fuaudit.config import Config
 from fuaudit.errors import StorageError, UsageError
-from fuaudit.models.layout import Layout
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import Involvement
 from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
 from fuaudit.runs.ledger import GENESIS, Ledger, append
+from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.run import (
     FORMAT,
     MANIFEST,
     checkpoint_name,
     digest_of_files,
     files_of,
-    involvement_tensors,
     population_tensors,
     segment_rows,
 )
+from fuaudit.training.stages import State
 
 
 def versions() -> dict[str, str]:
@@ -120,20 +119,9 @@ class RunWriter:
             self.record("commitment", commitment=commitment)
         self.write_json("run.json", {"format": FORMAT, **info})
 
-    def checkpoint(self, round: int, vector: Tensor, state: Mapping[str, Tensor]) -> None:
+    def checkpoint(self, round: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and server state after a round."""
-        tensors = {"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}}
-        self.write_tensors(checkpoint_name(round), tensors)
-
-    def seal(
-        self, layout: Layout, vector: Tensor, metrics: list[dict[str, Any]], clients: dict[int, str], involvement: Involvement
-    ) -> str:
-        """Write what is known at the end, then the manifest, then the last event. Returns the digest of the run."""
-        self.write_tensors("involvement.safetensors", involvement_tensors(involvement))
-        self.write_json("data.json", {"clients": {str(client): digest for client, digest in sorted(clients.items())}})
-        self.write_json("metrics.json", metrics)
-        self.write_tensors("model.safetensors", dict(zip(layout.names, layout.split(vector.cpu()), strict=True)))
-        return self.close("sealed")
+        write_bytes(self.path / checkpoint_name(round), checkpoint_bytes(vector, state))
 
     def close(self, event: str, **facts: Any) -> str:
         """Write the manifest over the files that are there, and tie it to the ledger by a last event."""

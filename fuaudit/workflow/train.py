@@ -8,23 +8,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fuaudit.config import Config, read_config, resolve
-from fuaudit.data.dataset import Dataset, digest_of_client, scaling_constants
+from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import Involvement, Schedule, expand_many
+from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.registry import build
+from fuaudit.runs.files import write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.products import products
 from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, digest_of_vector, estimated_size, plan_table, require_new, require_space, versions
 from fuaudit.training.execute import Moment, beginning, execute, require_finite
-from fuaudit.workflow.progress import Progress, silent
-from fuaudit.workflow.setup import Setup, setup
+from fuaudit.progress import Progress, silent
+from fuaudit.training.setup import Setup, setup
 
 
 def train(
@@ -126,40 +127,19 @@ def finish(
 
 
 def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Schedule) -> Run:
-    """Measure the stored models on the test data, write what is known at the end, and close the run."""
-    rounds = sorted(int(p.stem) for p in (writer.path / "checkpoints").glob("*.safetensors"))
-    metrics = []
-    for round in rounds:
-        vector, _ = read_checkpoint(writer.path, round)
-        loss, accuracy = test_metrics(ready, population, vector)
-        metrics.append({"round": round, "test_loss": loss, "test_accuracy": accuracy})
-    clients = {c: digest_of_client(ready.dataset, s) for c, s in population.samples.items()}
-    vector, _ = read_checkpoint(writer.path, rounds[-1])
-    writer.seal(ready.learning.layout, vector, metrics, clients, Involvement.of(schedule))
+    """Write all that follows from the stored models, and close the run."""
+    rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
+    stored = {round: read_checkpoint(writer.path, round) for round in rounds}
+    for name, content in products(ready, population, schedule, stored).items():
+        if not name.startswith("checkpoints/"):
+            write_bytes(writer.path / name, content)
+    writer.close("sealed")
     return load_run(writer.path)
 
 
 def until_round(schedule: Schedule, rounds: int) -> Schedule:
     """The first ``rounds`` rounds of a schedule."""
     return Schedule(schedule.cohorts[:, :rounds], schedule.batches[:, :rounds])
-
-
-@torch.no_grad()
-def test_metrics(ready: Setup, population: Population, vector: Tensor) -> tuple[float, float]:
-    """Mean test loss and test accuracy of a model, on the CPU with one thread, in chunks of 1,000."""
-    torch.set_num_threads(1)
-    module, data, learning = ready.learning.module.cpu(), ready.dataset, ready.learning
-    shift, divisor = scaling_constants(data, population, learning.scaling)
-    parameters = dict(zip(learning.layout.names, learning.layout.split(vector.cpu()), strict=True))
-    loss, hits = 0.0, 0
-    for first in range(0, len(data.test_targets), 1000):
-        inputs = (data.test_inputs[first : first + 1000].to(learning.dtype) - shift) / divisor
-        targets = data.test_targets[first : first + 1000]
-        logits = torch.func.functional_call(module, parameters, (inputs,))
-        loss += float(cross_entropy(logits, targets, reduction="sum"))
-        hits += int((logits.argmax(dim=1) == targets).sum())
-    count = len(data.test_targets)
-    return loss / count, hits / count
 
 
 def latest_checkpoint(path: Path, executed: int) -> int:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fuaudit import registry
-from fuaudit.data.dataset import Dataset, retained_rows
-from fuaudit.draws import END, START, Draws, Keyed, Position
-from fuaudit.errors import FuauditError, PluginError, UsageError
+from fuaudit.data.dataset import Dataset
+from fuaudit.draws import END, START, Keyed, Position
+from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import expand_many
 from fuaudit.registry import Entry
 from fuaudit.runs.files import read_bytes, write_bytes
-from fuaudit.runs.run import Run, checkpoint_name, load_run
+from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, plan_table, require_new, require_space, versions
-from fuaudit.training.execute import beginning, execute, require_finite, task
-from fuaudit.unlearning.protocol import Context, Message, is_editor
-from fuaudit.workflow.progress import Progress, silent
-from fuaudit.workflow.setup import Setup, setup
+from fuaudit.training.execute import beginning
+from fuaudit.unlearning.apply import edited, rewritten
+from fuaudit.unlearning.protocol import is_editor
+from fuaudit.progress import Progress, silent
+from fuaudit.training.setup import Setup, setup
 from fuaudit.workflow.train import finish, seal, size_of_run, stacked
 
 
@@ -52,29 +50,6 @@ def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int
 
 def _span(ids: tuple[int, ...]) -> str:
     return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
-
-
-def rewritten(
-    unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position
-) -> Plan:
-    """The plan that a rewriter makes, checked for form.
-
-    Raises:
-        PluginError: the rewriter raised, or returned no plan over the retained population.
-    """
-    try:
-        new = unlearner.rewrite(plan, request, fresh, executed)
-    except FuauditError:
-        raise
-    except Exception as error:
-        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
-    if not isinstance(new, Plan):
-        raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
-    if new.law != plan.law or new.retained.samples != plan.retained.without(request).samples:
-        raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
-    if new.sources != (*plan.sources, fresh) or len(new.populations) != len(plan.populations) + 1:
-        raise PluginError(f"unlearner {name!r} added or dropped keys or populations", "Use plan.erase or plan.restart.")
-    return new
 
 
 @dataclass(frozen=True)
@@ -191,7 +166,7 @@ def carry_out(
     have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
     if have:
         done = have[-1]
-        start = stacked(*_stored(writer, done), ready.device)
+        start = stacked(*read_checkpoint(writer.path, done), ready.device)
     else:
         done = 0
         start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
@@ -199,12 +174,6 @@ def carry_out(
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
     return finish(writer, ready, plan, start, done, plan.law.rounds, progress)
-
-
-def _stored(writer: RunWriter, round: int) -> tuple[Tensor, dict[str, Tensor]]:
-    from fuaudit.runs.run import read_checkpoint
-
-    return read_checkpoint(writer.path, round)
 
 
 def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str) -> Run:
@@ -220,75 +189,3 @@ def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: A
 def stored_models(run: Run) -> dict[int, Tensor]:
     """The models of all stored rounds of a run."""
     return {round: run.checkpoint(round)[0] for round in run.checkpoints}
-
-
-def edited(
-    ready: Setup, old: Plan, new: Plan, unlearner: Any, name: str, model: Tensor, round_models: Mapping[int, Tensor]
-) -> tuple[Tensor, list[Message]]:
-    """The model that an editor makes from ``model``, and the messages it cost.
-
-    ``old`` is the plan of the run it edits, ``new`` the same draws over the retained population, whose last
-    source makes the editor's own draws.
-
-    Raises:
-        PluginError: the editor raised, touched what it had not declared, or returned no model.
-    """
-    request = _last_request(old, new)
-    retained, fresh = new.retained, new.sources[-1]
-    bytes_of_model = model.numel() * model.element_size()
-
-    def further(vector: Tensor, rounds: int) -> tuple[Tensor, list[Message]]:
-        plan = Plan.fresh(replace(new.law, rounds=rounds), retained, fresh)  # type: ignore[type-var]
-        schedule = expand_many([plan])
-        begin = beginning(ready.learning, _zeros(ready), ready.device)
-        moment = replace(begin, vectors=vector[None].to(ready.device))
-        for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, moment, ready.engine):
-            require_finite(moment, round)
-        down = [Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0]
-        return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
-
-    def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
-        return _target_gradient(ready, old, request, vector), [
-            Message("server", "target", bytes_of_model), Message("target", "server", bytes_of_model)
-        ]
-
-    context = Context(
-        request, retained, f"unlearner {name!r}", unlearner.needs, unlearner.participants,
-        _model=model, _plan=old, _round_models=round_models,
-        _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets),
-        _train=further, _target_gradient=target_gradient,
-    )
-    try:
-        vector = unlearner.edit(context)
-    except FuauditError:
-        raise
-    except Exception as error:
-        raise PluginError(f"unlearner {name!r} raised while editing the model: {error!r}") from error
-    if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
-        raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
-    return vector.to(model.dtype).cpu(), context.messages
-
-
-def _zeros(ready: Setup) -> Any:
-    import numpy as np
-
-    return np.zeros((1, ready.learning.layout.dimension))
-
-
-def _last_request(old: Plan, new: Plan) -> Request:
-    clients = set(old.retained.clients) - set(new.retained.clients)
-    left = new.retained.owner
-    samples = [s for s, owner in old.retained.owner.items() if s not in left and owner not in clients]
-    return Request.of(clients, samples)
-
-
-def _target_gradient(ready: Setup, old: Plan, request: Request, vector: Tensor) -> Tensor:
-    """The gradient of the mean loss on the erased rows; UsageError when they are no longer at hand."""
-    rows = sorted({*request.samples, *(s for c in request.clients for s in old.retained.samples[c])})
-    if ready.dataset.absent.intersection(rows):
-        raise UsageError("the erased data is not at hand, so the target cannot take part")
-    ground = task(ready.learning, retained_rows(ready.dataset, old.retained), old.retained, ready.device)
-    leaf = vector.to(ready.device).requires_grad_()
-    parameters = dict(zip(ready.learning.layout.names, ready.learning.layout.split(leaf), strict=True))
-    loss = cross_entropy(torch.func.functional_call(ground.module, parameters, (ground.inputs[rows],)), ground.targets[rows])
-    return torch.autograd.grad(loss, leaf)[0].cpu()

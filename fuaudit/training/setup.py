@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from fuaudit import registry
 from fuaudit.config import Config, build_stage
@@ -29,6 +31,10 @@ class Setup:
     learning: Learning
     engine: Engine
     device: torch.device
+
+    def cpu_module(self) -> nn.Module:
+        """A copy of the model's template on the CPU, for measuring."""
+        return copy.deepcopy(self.learning.module).to(device="cpu", dtype=self.learning.dtype)
 
     def ground(self, population: Population) -> Task:
         """What engines train on over a population: every other row is overwritten, so it cannot be read."""

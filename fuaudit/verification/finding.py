@@ -1,0 +1,101 @@
+"""Findings: what an audit saw, how strong it is, and what it does not show. Verdicts, and how they combine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """The outcome of an audit.
+
+    ``PASS``: what was asked holds, within the scope that the finding states. ``FAIL``: it does not, shown by a
+    counterexample or at the stated error rate. ``INCONCLUSIVE``: evidence or power is missing. ``NOT_APPLICABLE``:
+    the question does not arise for this run. ``ERROR``: the audit itself broke.
+    """
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    ERROR = "ERROR"
+
+
+class Subject(StrEnum):
+    """What a finding is about: the unlearning algorithm, or this very run."""
+
+    ALGORITHM = "algorithm"
+    RUN = "run"
+
+
+@dataclass(frozen=True)
+class Control:
+    """A subject whose verdict is known beforehand, and whether the audit gave it."""
+
+    name: str
+    expected: str
+    observed: str
+
+    @property
+    def held(self) -> bool:
+        """Whether the audit said what it had to say."""
+        return self.expected == self.observed
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one audit found. Holds no wall-clock times, so that equal evidence gives equal bytes.
+
+    Attributes:
+        audit: the registered name.
+        subject: algorithm or run.
+        statistic: named figures, each an int, a float or text (exact fractions are text).
+        interval: of the main figure, where it is an estimate.
+        detectable: the smallest violation that would have been seen, in words; empty for proofs.
+        shows, shows_not: one sentence each.
+        assumptions: what was taken on trust.
+        details: lines for an engineer: witnesses, first differences, files.
+        series: named sequences of numbers for figures.
+    """
+
+    audit: str
+    subject: Subject
+    verdict: Verdict
+    shows: str
+    shows_not: str
+    statistic: dict[str, Any] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
+    detectable: str = ""
+    controls: tuple[Control, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    series: dict[str, list[float]] = field(default_factory=dict)
+
+
+def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:
+    """The verdict of a spec from those of its checks.
+
+    ======================================================  ============
+    any FAIL, required or supporting                        FAIL
+    else any ERROR                                          ERROR
+    else a required INCONCLUSIVE or NOT_APPLICABLE          INCONCLUSIVE
+    else no required check at all                           INCONCLUSIVE
+    else (every required check is PASS)                     PASS
+    ======================================================  ============
+
+    A supporting check can refute, but its lack of power does not block.
+    """
+    needed, extra = list(required), list(supporting)
+    if Verdict.FAIL in needed + extra:
+        return Verdict.FAIL
+    if Verdict.ERROR in needed + extra:
+        return Verdict.ERROR
+    if not needed or any(verdict is not Verdict.PASS for verdict in needed):
+        return Verdict.INCONCLUSIVE
+    return Verdict.PASS
+
+
+EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.NOT_APPLICABLE: 3, Verdict.ERROR: 70}
+"""Of the command line, for the combined verdict. 2 is usage, 4 rejected evidence, 5 a failed plugin, 130 interrupted."""

@@ -1,0 +1,1 @@
+"""The built-in policies, as TOML files beside this one."""
