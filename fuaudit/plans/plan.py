@@ -79,6 +79,14 @@ class Plan:
     def _segment(self, stream: tuple[Segment, ...], at: Position) -> Segment:
         return next(s for s in reversed(stream) if s.start <= at)
 
+    def segment_of_cohort(self, round: int) -> Segment:
+        """The segment from which the cohort of a round is drawn."""
+        return self._segment(self.cohorts, Position(round, 0))
+
+    def segment_of_batch(self, round: int, step: int) -> Segment:
+        """The segment from which the batches of one step are drawn."""
+        return self._segment(self.batches, Position(round, step))
+
     def initial_uniform(self, count: int) -> Any:
         """The numbers in [0, 1) from which the initial model is made, float64 ``(count,)``."""
         segment = self.initial
@@ -86,12 +94,12 @@ class Plan:
 
     def cohort(self, round: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
-        s = self._segment(self.cohorts, Position(round, 0))
+        s = self.segment_of_cohort(round)
         return self.law.cohort(self.sources[s.source], self.populations[s.version], round, s.version)
 
     def batch(self, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
-        s = self._segment(self.batches, Position(round, step))
+        s = self.segment_of_batch(round, step)
         population = self.populations[s.version]
         return self.law.batch(self.sources[s.source], population, round, step, client, occurrence, s.version)
 

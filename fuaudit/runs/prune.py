@@ -1,0 +1,186 @@
+"""Prune: remove what the store itself remembers of erased data, and leave a tombstone with digests.
+
+A child keeps draws of its parent. The parent's key over the parent's population gives every erased draw back,
+so keeping the key would keep the erased history. Prune therefore writes the kept draws down as a record,
+destroys the keys of all earlier populations, removes the erased ids from the partition, and replaces every
+ancestor by a tombstone: digests of its files, and the one key that lets the child's keys still be checked.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fuaudit.draws import Address, Purpose
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Plan, Segment
+from fuaudit.plans.plan import occurrences
+from fuaudit.runs.files import pretty_json, read_json, storage, sync_folder, tensor_bytes, write_bytes
+from fuaudit.runs.keys import digest_of_key
+from fuaudit.runs.ledger import read_ledger
+from fuaudit.runs.run import MANIFEST, Run, load_run, population_tensors, recorded_tensors
+from fuaudit.runs.writer import RunWriter, plan_table
+
+TOMBSTONE = "tombstone.json"
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What a prune left of a run: its digest, those of its files and keys, and at most the key of children."""
+
+    path: Path
+    digest: str
+    files: dict[str, Any]
+    draws_digest: str
+    children_digest: str
+    children: str | None
+
+
+def read_tombstone(path: Path) -> Tombstone:
+    """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
+    table = read_json(path / TOMBSTONE)
+    try:
+        return Tombstone(
+            path, table["digest"], table["files"], table["draws_digest"], table["children_digest"], table["children"]
+        )
+    except (KeyError, TypeError) as error:
+        raise EvidenceError(f"{path / TOMBSTONE} is not a tombstone: {error!r}") from None
+
+
+def parent_of(run: Run, given: Path | None = None) -> Run | Tombstone | None:
+    """The parent of a run: at the path given, or beside it under its recorded name; None when it is not there.
+
+    Raises:
+        EvidenceError: what is there is not the parent, or does not check out.
+    """
+    if not run.is_child:
+        return None
+    recorded = run.info["parent"]
+    path = given or run.path.resolve().parent / Path(recorded["name"]).name
+    if not path.is_dir():
+        if given:
+            raise EvidenceError(f"there is no run at {given}")
+        return None
+    parent = read_tombstone(path) if (path / TOMBSTONE).exists() else load_run(path)
+    if parent.digest != recorded["digest"]:
+        raise EvidenceError(
+            f"{path} is not the parent of {run.path}: its digest is {parent.digest[:16]}, not {recorded['digest'][:16]}",
+            "Give the right folder with --parent.",
+        )
+    return parent
+
+
+def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
+    """All draws of a plan that were made over earlier populations than the last one."""
+    last = len(plan.populations) - 1
+    answers: dict[Address, tuple[int, ...]] = {}
+    for round in range(1, plan.law.rounds + 1):
+        cohort = plan.cohort(round)
+        if plan.segment_of_cohort(round).version < last:
+            answers[Address(Purpose.COHORT, round)] = cohort
+        for client, occurrence in occurrences(cohort):
+            for step in range(1, plan.law.steps + 1):
+                if plan.segment_of_batch(round, step).version < last:
+                    answer = plan.batch(round, step, client, occurrence)
+                    answers[Address(Purpose.BATCH, round, step, client, occurrence)] = answer
+    return answers
+
+
+def prune(run: Run) -> tuple[Run, list[Path]]:
+    """Prune a child run in place, and all its ancestors beside it. Returns the pruned run and the tombstones.
+
+    Raises:
+        UsageError: the run is no child, was edited, or still holds erased data in a draw.
+        EvidenceError: an ancestor is missing or does not check out; nothing was changed.
+    """
+    if not run.is_child:
+        raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
+    if "edited_by" in run.info:
+        raise UsageError(f"the model of {run.path} was edited: its draws still hold the erased data")
+    if run.plan.first_involvement(run.request) is not None:
+        raise UsageError(f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first.")
+    ancestors: list[Run] = []
+    above = parent_of(run)
+    while isinstance(above, Run):
+        ancestors.append(above)
+        above = parent_of(above)
+    if not ancestors and above is None:
+        raise EvidenceError(f"the parent of {run.path} is not at hand", "Prune where the parent lies beside the run.")
+    pruned = _rewrite(run)
+    for age, ancestor in enumerate(ancestors):
+        _bury(ancestor, keep_children=age == 0)
+    return pruned, [ancestor.path for ancestor in ancestors]
+
+
+def _rewrite(run: Run) -> Run:
+    """The run without keys and ids of earlier populations: written beside it, then put in its place."""
+    staging = run.path.with_name(run.path.name + ".pruning")
+    old = run.path.with_name(run.path.name + ".before-prune")
+    plan, last = run.plan, len(run.plan.populations) - 1
+    answers = recorded_answers(plan)
+    needed = {len(plan.sources) - 1}
+    secrets = [secret if place in needed else None for place, secret in enumerate(run.keys["draws"])]
+    with storage(staging):
+        if staging.exists():
+            shutil.rmtree(staging)
+        shutil.copytree(run.path, staging)
+        (staging / MANIFEST).unlink()
+    writer = RunWriter(staging, read_ledger(staging))
+    write_bytes(staging / "recorded.safetensors", tensor_bytes(recorded_tensors(answers)))
+    writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
+    # the key of the last request's draws stays; the keys of all earlier populations go
+    keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
+    writer.write_json("keys.json", keys)
+    (staging / "keys.json").chmod(0o600)
+    table = plan_table(_with_recorded(plan, last), run.requests) | {"pruned": True}
+    writer.write_json("plan.json", table)
+    writer.close("pruned", before=run.digest)
+    with storage(run.path):
+        run.path.rename(old)
+        staging.rename(run.path)
+        sync_folder(run.path.parent)
+        shutil.rmtree(old)
+    return load_run(run.path)
+
+
+def _key_digests(run: Run) -> list[str]:
+    known = run.keys.get("digests", [None] * len(run.keys["draws"]))
+    return [
+        digest_of_key(bytes.fromhex(secret)) if secret else digest
+        for secret, digest in zip(run.keys["draws"], known, strict=True)
+    ]
+
+
+def _with_recorded(plan: Plan, last: int) -> Plan:
+    """The same segments, every one over the retained population."""
+    from dataclasses import replace
+
+    def moved(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
+
+    initial = plan.initial if plan.initial.version == last else Segment(plan.initial.start, 0, last)
+    return replace(plan, cohorts=moved(plan.cohorts), batches=moved(plan.batches), initial=initial)
+
+
+def _bury(run: Run, keep_children: bool) -> None:
+    """Replace a run by its tombstone: written first, then everything else is removed."""
+    keys = run.run_keys
+    stone = Tombstone(
+        run.path,
+        run.digest,
+        run.files,
+        _key_digests(run)[-1],
+        digest_of_key(bytes.fromhex(run.keys["children"])),
+        keys.children.hex() if keys and keep_children else None,
+    )
+    table = {k: v for k, v in asdict(stone).items() if k != "path"} | {"requests": [asdict(r) for r in run.requests]}
+    write_bytes(run.path / TOMBSTONE, pretty_json(json.loads(json.dumps(table))))
+    with storage(run.path):
+        (run.path / MANIFEST).unlink(missing_ok=True)
+        for item in run.path.iterdir():
+            if item.name not in (TOMBSTONE, "ledger.jsonl"):
+                shutil.rmtree(item) if item.is_dir() else item.unlink()
+        sync_folder(run.path)

@@ -1,0 +1,103 @@
+"""Level 2, stress plans: kept rounds must know nothing of erased data, also where one run's plan would not show it.
+
+The run's own plan can miss a fault: if the owner of an erased sample took part in no kept round, weights by
+sample counts look right. So keys are searched for plans in which the target sits in a kept round and the
+restart is late or absent, and their kept rounds are executed twice: as training did, and on the retained data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuaudit.draws import END, Keyed
+from fuaudit.plans import Plan, Request
+from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.runs.keys import derive
+from fuaudit.training.execute import beginning, execute
+from fuaudit.unlearning.apply import rewritten
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
+
+
+@dataclass(frozen=True)
+class Stress:
+    """Tries ``plans`` plans, the most telling ones among ``candidates`` keys."""
+
+    plans: int = 3
+    candidates: int = 256
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL when kept rounds differ between full and retained data; PASS when none does."""
+        if case.request is None or case.is_editor:
+            reason = "The run carries out no request." if case.request is None else "An editor keeps no rounds of a plan."
+            return Finding("stress", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
+        if case.dataset is None:
+            return Finding(
+                "stress", Subject.ALGORITHM, Verdict.INCONCLUSIVE, "The retained data is not at hand.", SHOWS_NOT,
+                details=("Give --data ROOT.",),
+            )
+        chosen = self._choose(case, case.request)
+        details, faults, kept_rounds = [], 0, 0
+        for number, (plan, after) in enumerate(chosen, 1):
+            kept = min(after.first_change(plan).round - 1, plan.law.rounds)
+            kept_rounds += kept
+            gap = self._gap(case, plan, after, kept)
+            faults += gap != 0
+            case.progress("stress plans", number, len(chosen))
+            details.append(
+                f"plan {number}: {kept} rounds kept of {plan.law.rounds}, "
+                f"{_participations(plan, case.request, kept)} participations of the target in them; "
+                + ("equal bits" if gap == 0 else f"models differ by {gap:.3g}")
+            )
+        if not kept_rounds:
+            return Finding(
+                "stress", Subject.ALGORITHM, Verdict.PASS, "The method keeps no round, so none can know erased data.",
+                SHOWS_NOT, {"plans": len(chosen), "kept_rounds": 0}, details=tuple(details),
+            )
+        shows = (
+            f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
+            if faults
+            else f"In {len(chosen)} stress plans all {kept_rounds} kept rounds are the same with and without the erased data."
+        )
+        return Finding(
+            "stress", Subject.ALGORITHM, Verdict.FAIL if faults else Verdict.PASS, shows, SHOWS_NOT,
+            {"plans": len(chosen), "kept_rounds": kept_rounds, "faults": faults}, details=tuple(details),
+        )
+
+    def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
+        """The candidate plans that keep the most rounds with the target in them, then the most rounds."""
+        law, before = case.run.plan.law, case.before
+        scored = []
+        for number in range(self.candidates):
+            source = Keyed(derive(case.key.secret, "stress", str(number)))
+            plan = Plan.fresh(law, before, source)
+            fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
+            after = rewritten(case.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
+            kept = min(after.first_change(plan).round - 1, law.rounds)
+            scored.append((_participations(plan, request, kept), kept, -number, plan, after))
+        scored.sort(key=lambda row: row[:3], reverse=True)
+        return [(plan, after) for _, _, _, plan, after in scored[: self.plans]]
+
+    def _gap(self, case: Case, plan: Plan, after: Plan, kept: int) -> float:
+        """The largest difference of models or states after the kept rounds, executed on full and on retained data."""
+        if not kept:
+            return 0.0
+        ready = case.ready
+        whole = expand_many([plan])
+        schedule = Schedule(whole.cohorts[:, :kept], whole.batches[:, :kept])
+        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+        results = []
+        for population in (plan.retained, after.retained):
+            ground = ready.ground(population)
+            *_, (_, moment) = execute(ready.learning, ground, population, schedule, start, ready.engine)
+            results.append([moment.vectors, *(moment.state[name] for name in sorted(moment.state))])
+        gaps = [float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(*results, strict=True)]
+        return float("inf") if any(g != g for g in gaps) else max(gaps)
+
+
+def _participations(plan: Plan, request: Request, kept: int) -> int:
+    """How often the target, or the owner of a target sample, takes part in the kept rounds."""
+    owners = {plan.retained.owner[s] for s in request.samples} | set(request.clients)
+    return sum(client in owners for round in range(1, kept + 1) for client in plan.cohort(round))
