@@ -155,12 +155,12 @@ def test_many_columns_are_handled_in_blocks_with_one_answer():
 
 
 def test_long_streams_need_wider_ranks():
-    x = np.arange(17_000.0)[:, None]  # 34 000 distinct values do not fit in 16 bits
-    first, second = rank_payoffs(x, x + 0.5)
-    # The largest gap, 1, is first reached at the smallest x, and no later value is at or below it.
-    assert not first.any()
+    x = np.arange(17_000.0)[::-1, None]  # with y 34 000 distinct values, which do not fit in 16 bits
+    first, second = rank_payoffs(x, x[::-1] + 17_000)
+    # All x are at or below the first one, all y above it.
+    assert (first[0], second[0]) == (0, 0)
+    assert (first[1:] == 1).all()
     assert not second.any()
-    assert log_wealth_path(x, x + 0.5)[-1] > 1000  # the shift is seen
 
 
 # --- validity, without sampling -----------------------------------------------------------------------------------
@@ -414,6 +414,13 @@ def test_a_replication_is_an_ordinary_audit_of_planted_runs():
     assert point == Power(1.0, int(expected), 1)
     spoilt = np.full_like(second, NAN)  # unused at rate 1
     assert detectable_rate(untouched, reference, spoilt, 0.01, Counted(), Goal(0.9, 1, (1.0,))).curve[0] == point
+
+
+def test_pairs_stay_together():
+    """Differences within pairs are tiny and of one sign, those between pairs are not: only real pairs show them."""
+    reference = three_arms(0.0, count=60)[1]
+    point = detectable_rate(reference + 0.01, reference, reference, 0.01, Counted(), Goal(0.9, 10, (1.0,))).curve[0]
+    assert point.rejections == 10
 
 
 def test_a_dip_of_the_curve_is_not_skipped():

@@ -1,36 +1,48 @@
 """Many participations at once as stacked weights: best for small models, for many runs, and for GPUs.
 
 Stacks of linear layers have a hand-written step of batched matrix products; every other model goes through
-``torch.func``. Participations are lanes of chunks that all have one shape, the last one padded, and nothing in
-a step mixes lanes or treats them by their place, so a run's bits do not depend on what is computed beside it.
+``torch.func``. Work is cut into chunks of whole runs, all of one shape, the last one padded, and nothing in a
+step mixes participations or treats them by their place, so a run's bits do not depend on what is computed
+beside it.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from math import log2
+from dataclasses import dataclass, field
+from math import log2, prod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from fuaudit.models.layout import Layout, linear_stack
+from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.protocol import Task, single_threaded
 
-UNUSED = -1
-"""The sample id of an unused slot."""
+
+class Buffers:
+    """Memory that a worker keeps from chunk to chunk: fresh pages would cost as much as the arithmetic."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def take(self, name: str, like: Tensor, shape: Sequence[int]) -> Tensor:
+        """The buffer of that name, contiguous; it holds whatever was left in it."""
+        kept = self._kept.get(name)
+        if kept is None or kept.shape != tuple(shape) or kept.dtype != like.dtype or kept.device != like.device:
+            kept = self._kept[name] = like.new_empty(tuple(shape))
+        return kept
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What the c lanes of a chunk read: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
+    """What c participations read: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
 
-    The rate of a sample is the step size over the size of its batch, and 0 in unused slots: steps add up
-    gradients times rates, which leaves no multiplication for the update.
+    The rate of a sample is the step size over the size of its batch, and 0 in unused slots: a step subtracts
+    gradients of losses times rates.
     """
 
     inputs: Tensor
@@ -38,53 +50,62 @@ class Reads:
     rates: Tensor
 
     @classmethod
-    def gather(cls, task: Task, batches: Tensor, step_size: float) -> Reads:
-        """One gather for all steps; ``batches (c, E, B)`` are on the CPU, results where the task's rows are."""
+    def gather(cls, task: Task, batches: Tensor, step_size: float, buffers: Buffers) -> Reads:
+        """One gather for all steps; ``batches (c, E, B)`` lie on the CPU, the result with the task's rows."""
         rows = batches.transpose(0, 1).contiguous()
-        used = rows != UNUSED
-        rates = used * (step_size / used.sum(dim=2, keepdim=True).clamp(min=1).double())
-        full = bool(used.all())
-        device = task.inputs.device
-        at = rows.clamp(min=0).flatten().to(device)
-        inputs = task.inputs.index_select(0, at).unflatten(0, rows.shape)
-        if not full:  # row 0 stands in for no row; it may be erased, that is NaN, and NaN times rate 0 is NaN
-            hole = ~used.to(device)
-            inputs.masked_fill_(hole.view(*hole.shape, *[1] * (inputs.ndim - 3)), 0)
-        return cls(inputs, task.targets.index_select(0, at).view(rows.shape), rates.to(device, inputs.dtype))
+        used = rows >= 0
+        rates = used.to(task.inputs.dtype)
+        rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
+        at = rows.clamp_(min=0).flatten().to(task.inputs.device)
+        shape = task.inputs.shape[1:]
+        inputs = buffers.take("inputs", task.inputs, (len(at), *shape))
+        torch.index_select(task.inputs, 0, at, out=inputs)
+        if not bool(used.all()):  # row 0 filled the gaps; it may be erased, that is NaN, and NaN times 0 is NaN
+            gaps = ~used.flatten().to(task.inputs.device)
+            inputs.masked_fill_(gaps.view(-1, *[1] * len(shape)), 0)
+        targets = task.targets.index_select(0, at)
+        return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates.to(task.inputs.device))
 
 
-Steps = Callable[[list[Tensor], Reads], None]
-"""Takes the E steps of a chunk in place, on parameters ``(c, *shape)``."""
+Steps = Callable[[list[Tensor], Reads, Buffers], None]
+"""Takes the E steps of a chunk, in place, on parameters ``(c, *shape)``."""
 
 
-def _linear_steps(parameters: list[Tensor], reads: Reads) -> None:
-    """The steps of a stack of linear layers with ReLU between them, by hand: see :data:`Steps`."""
+def _linear_steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> None:
+    """The steps of linear layers with ReLU between them, by hand, in operations of one pass: see :data:`Steps`."""
     weights, biases = parameters[::2], [bias.unsqueeze(1) for bias in parameters[1::2]]
-    lanes, slots = reads.rates.shape[1:]
-    outputs = [weight.new_empty(lanes, slots, weight.shape[1]) for weight in weights]
-    errors = [torch.empty_like(output) for output in outputs[:-1]]
     rates = reads.rates.unsqueeze(3)
-    wanted = rates.new_zeros(*reads.rates.shape, biases[-1].shape[2]).scatter_(3, reads.targets.unsqueeze(3), rates)
-    for step, inputs in enumerate(reads.inputs.flatten(3)):
-        signals = [inputs, *outputs]
-        for weight, bias, signal, output in zip(weights, biases, signals, outputs, strict=False):
-            torch.baddbmm(bias, signal, weight.mT, out=output)
-            if output is not outputs[-1]:
+    tall, classes = rates.shape[1:3], weights[-1].shape[1]
+    outputs = [buffers.take(f"output {at}", rates, (*tall, w.shape[1])) for at, w in enumerate(weights)]
+    errors = [buffers.take(f"error {at}", rates, (*tall, w.shape[1])) for at, w in enumerate(weights[:-1])]
+    wanted = buffers.take("wanted", rates, (*rates.shape[:3], classes)).zero_()
+    wanted.scatter_(3, reads.targets.unsqueeze(3), rates)
+    errors.append(outputs[-1])
+    forward, backward = [w.mT for w in weights], [error.mT for error in errors]
+    last = len(weights) - 1
+    for inputs, rate, target in zip(reads.inputs.flatten(3).unbind(), rates.unbind(), wanted.unbind(), strict=True):
+        below = [inputs, *outputs]
+        for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
+            torch.baddbmm(bias, below[at], weight, out=output)
+            if at < last:
                 output.relu_()
-        # the gradient of cross-entropy by the logits, times the rate: rate * softmax - rate * one-hot
-        error = outputs[-1]
-        error.sub_(error.amax(dim=2, keepdim=True)).exp_()
-        error.mul_(rates[step] / error.sum(dim=2, keepdim=True)).sub_(wanted[step])
-        for layer in reversed(range(len(weights))):
-            below = torch.bmm(error, weights[layer], out=errors[layer - 1]) if layer else error
-            weights[layer].baddbmm_(error.mT, signals[layer], alpha=-1)
-            biases[layer].sub_(error.sum(dim=1, keepdim=True))
-            error = below.mul_(signals[layer].sign()) if layer else error
+        # the gradient by the logits: rate * softmax - rate * one-hot
+        logits = outputs[-1]
+        logits.sub_(logits.amax(dim=2, keepdim=True)).exp_()
+        logits.mul_(rate / logits.sum(dim=2, keepdim=True)).sub_(target)
+        for at in range(last, -1, -1):
+            if at:
+                torch.bmm(errors[at], weights[at], out=errors[at - 1])
+            weights[at].baddbmm_(backward[at], below[at], alpha=-1)
+            biases[at].sub_(errors[at].sum(dim=1, keepdim=True))
+            if at:
+                errors[at - 1].mul_(below[at].sign_())  # ReLU passes errors on where its output is positive
 
 
 def _general_steps(task: Task) -> Steps:
-    """The steps of any module through torch.func, one participation a lane: see :data:`Steps`."""
-    module = copy.deepcopy(task.module)  # functional_call exchanges the parameters of the module: one a worker
+    """The steps of any module through torch.func: see :data:`Steps`."""
+    # functional_call exchanges the parameters of the module for a while, so every worker needs one of its own
+    module = copy.deepcopy(task.module)
 
     def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> Tensor:
         logits = functional_call(module, parameters, (inputs,))
@@ -92,59 +113,72 @@ def _general_steps(task: Task) -> Steps:
 
     gradients = vmap(grad(loss))
 
-    def steps(parameters: list[Tensor], reads: Reads) -> None:
+    def steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> None:
         named = dict(zip(task.layout.names, parameters, strict=True))
-        for read in zip(reads.inputs, reads.targets, reads.rates, strict=True):
-            for name, move in gradients(named, *read).items():
+        for step in zip(reads.inputs, reads.targets, reads.rates, strict=True):
+            for name, move in gradients(named, *step).items():
                 named[name].sub_(move)
 
     return steps
 
 
+def suitable_lanes(dimension: int, device: torch.device) -> int:
+    """Participations a chunk by default: their weights fill a cache (1.2 MB in float32), or occupy a GPU."""
+    numbers, most = (320_000, 128) if device.type == "cpu" else (2**24, 1024)
+    return int(min(most, 2 ** max(1, int(log2(numbers / dimension)))))
+
+
 @dataclass(frozen=True)
 class Batched:
-    """Chunks of lanes, spread over ``workers`` threads on a CPU; one after another on a GPU.
+    """Chunks of about ``lanes`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
 
-    ``lanes`` is how many participations a chunk has, by default as many as :func:`suitable_lanes` says.
+    ``lanes`` defaults to :func:`suitable_lanes`. It shapes every product, so compare bits only under one value.
     """
 
     workers: int
     lanes: int | None = None
     name: str = "batched"
+    _idle: list[Buffers] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
-        width = self.lanes or suitable_lanes(task.layout.dimension, vectors.device)
-        surplus = -(runs * places) % width
-        lanes = batches.flatten(0, 1)
-        lanes = torch.cat([lanes, lanes.new_full((surplus, *lanes.shape[1:]), UNUSED)])
-        run = (torch.arange(len(lanes)) // places).clamp(max=runs - 1).to(vectors.device)
-        result = vectors.new_empty(len(lanes), vectors.shape[1])
-        by_hand = linear_stack(task.module) is not None
+        width = max(1, (self.lanes or suitable_lanes(task.layout.dimension, vectors.device)) // places)
+        surplus = -runs % width
+        if surplus:
+            batches = torch.cat([batches, batches.new_full((surplus, *batches.shape[1:]), -1)])
+            vectors = torch.cat([vectors, vectors[-1:].expand(surplus, -1)])
+        result = vectors.new_empty(runs + surplus, places, vectors.shape[1])
 
         def work(first: int) -> None:
+            buffers = self._idle.pop() if self._idle else Buffers()
             chunk = slice(first, first + width)
-            reads = Reads.gather(task, lanes[chunk], step_size)
-            starts = vectors.index_select(0, run[chunk])
-            parameters = [part.clone(memory_format=torch.contiguous_format) for part in task.layout.split(starts)]
-            (_linear_steps if by_hand else _general_steps(task))(parameters, reads)
-            parts = zip(task.layout.split(starts), parameters, task.layout.split(result[chunk]), strict=True)
-            for start, end, update in parts:
-                torch.sub(start, end, out=update)
+            _advance(task, vectors[chunk], batches[chunk], step_size, result[chunk], buffers)
+            self._idle.append(buffers)
 
-        firsts = range(0, len(lanes), width)
-        if vectors.device.type == "cpu" and self.workers > 1 and len(firsts) > 1:
+        if vectors.device.type == "cpu" and self.workers > 1 and len(vectors) > width:
             with ThreadPoolExecutor(self.workers, initializer=single_threaded) as pool:
-                list(pool.map(work, firsts))
+                list(pool.map(work, range(0, len(vectors), width)))
         else:
-            for first in firsts:
+            for first in range(0, len(vectors), width):
                 work(first)
-        return result[: runs * places].unflatten(0, (runs, places))
+        return result[:runs]
 
 
-def suitable_lanes(dimension: int, device: torch.device) -> int:
-    """A power of two, so that stacked weights fill a cache (1.2 MB in float32) on a CPU, or a GPU's processors."""
-    numbers, most = (320_000, 128) if device.type == "cpu" else (2**24, 1024)
-    return min(most, max(4, 2 ** int(log2(max(1.0, numbers / dimension)))))
+def _advance(
+    task: Task, vectors: Tensor, batches: Tensor, step_size: float, updates: Tensor, buffers: Buffers
+) -> None:
+    """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to ``updates (g, K, d)``."""
+    places = batches.shape[:2]
+    reads = Reads.gather(task, batches.flatten(0, 1), step_size, buffers)
+    starts = [start.unsqueeze(1) for start in task.layout.split(vectors)]
+    parameters = []
+    for name, start in zip(task.layout.names, starts, strict=True):
+        parameter = buffers.take(f"parameter {name}", vectors, (prod(places), *start.shape[2:]))
+        parameter.unflatten(0, places).copy_(start)
+        parameters.append(parameter)
+    steps = _linear_steps if linear_stack(task.module) else _general_steps(task)
+    steps(parameters, reads, buffers)
+    for start, end, update in zip(starts, parameters, task.layout.split(updates), strict=True):
+        torch.sub(start, end.unflatten(0, places), out=update)

@@ -1,0 +1,168 @@
+"""Level 4: proof on small federations shaped like the run that the rewritten plan has the law of retraining."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from fuaudit.errors import BudgetError, FuauditError
+from fuaudit.plans import Law, Population, Request, UniformLaw
+from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = (
+    "It does not cover federations of other sizes by itself, requests that depend on the draws, bookkeeping "
+    "(segments, keys, ledger), timing, or the pair of old and new model."
+)
+
+
+@dataclass(frozen=True)
+class Toy:
+    """One small federation with its requests."""
+
+    law: Law
+    population: Population
+    requests: tuple[Request, ...]
+
+    def __str__(self) -> str:
+        sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
+        law: Any = self.law
+        asked = "; ".join(map(str, self.requests))
+        return (
+            f"{len(self.population.clients)} clients with {sizes} samples, {law.rounds} rounds, cohort {law.cohort_size}, "
+            f"{law.steps} steps, batch {law.batch_size}; forget {asked}"
+        )
+
+
+def federation(sizes: tuple[int, ...]) -> Population:
+    """Clients 0, 1, ... with so many samples each, numbered through."""
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(zip(sizes, ends, strict=True))})
+
+
+def requests_of(kind: str, population: Population, number: int) -> tuple[Request, ...]:
+    """``number`` requests of a kind, one after another: ``client`` 0, 1, ...; samples 0, 1, ...; or both at once."""
+    samples = [s for c in population.clients for s in population.samples[c]]
+    last = population.clients[-1]
+    if kind == "client":
+        return tuple(Request.of(clients=[population.clients[i]]) for i in range(number))
+    if kind == "sample":
+        return tuple(Request.of(samples=[samples[i]]) for i in range(number))
+    return tuple(Request.of(clients=[last - i], samples=[samples[i]]) for i in range(number))
+
+
+def toys_like(law: Law, kind: str, number: int, at_most: int = 3) -> Iterator[Toy]:
+    """Small federations with every parameter from 1 up to that of the run, at most ``at_most``, smallest first.
+
+    Only laws whose sizes can be shrunk (the uniform ones) have toys.
+    """
+    if not isinstance(law, UniformLaw):
+        return
+    small = [
+        (rounds, cohort, steps, batch, sizes)
+        for rounds in range(1, min(law.rounds, 2) + 1)
+        for cohort in range(1, min(law.cohort_size, 2) + 1)
+        for steps in range(1, min(law.steps, 2) + 1)
+        for batch in range(1, min(law.batch_size, 2) + 1)
+        for sizes in ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2))
+        if len(sizes) <= at_most
+    ]
+    for rounds, cohort, steps, batch, sizes in sorted(small, key=lambda t: (t[0] * t[1] * t[2], sum(t[4]), t)):
+        population = federation(sizes)
+        toy = replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
+        requests = requests_of(kind, population, number)
+        try:
+            reduce(Population.without, requests, population)
+        except (FuauditError, IndexError):
+            continue
+        yield Toy(toy, population, requests)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep over small federations gave."""
+
+    proved: tuple[Toy, ...]
+    refuted: tuple[tuple[Toy, Exactness], ...]
+    too_large: int
+
+    @property
+    def smallest(self) -> tuple[Toy, Exactness] | None:
+        """The smallest refutation."""
+        return self.refuted[0] if self.refuted else None
+
+
+def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) -> Sweep:
+    """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
+
+    Raises:
+        PluginError, KeyReuseError: the unlearner failed on one of them.
+    """
+    proved, refuted, too_large, left = [], [], 0, leaves
+    for number, toy in enumerate(toys, 1):
+        try:
+            estimate = estimated_leaves(unlearner, toy.law, toy.population, toy.requests)
+            if estimate > left:
+                raise BudgetError("too large")
+            result = exactness(unlearner, toy.law, toy.population, toy.requests, leaves=max(left, 1))
+            left -= int(estimate)
+        except BudgetError:
+            too_large += 1
+            continue
+        finally:
+            if progress:
+                progress("small federations", number, len(toys))
+        if result.exact:
+            proved.append(toy)
+        else:
+            refuted.append((toy, result))
+    return Sweep(tuple(proved), tuple(refuted), too_large)
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Sweeps small federations with the kinds of request of the run, within a budget of ``leaves``."""
+
+    leaves: int = 100_000
+
+    def examine(self, case: Case) -> Finding:
+        """PASS when all federations within the budget are proved; FAIL with the smallest witness when one is not."""
+        if case.request is None or case.is_editor:
+            reason = "The run carries out no request." if case.request is None else "An editor has no plan whose law could be compared."
+            return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
+        name, law = case.run.info["unlearner"]["use"], case.run.plan.law
+        toys = [t for number in (1, 2) for t in toys_like(law, case.request.kind, number)]
+        found = sweep(case.unlearner, toys, self.leaves, case.progress)
+        statistic: dict[str, Any] = {
+            "proved": len(found.proved), "refuted": len(found.refuted), "too_large": found.too_large, "law": law.name,
+        }
+        assumptions = ("Requests do not depend on the draws (non-adaptive).",)
+        if found.smallest:
+            toy, result = found.smallest
+            witness = result.witness
+            assert witness is not None
+            statistic |= {"total_variation": str(result.total_variation)}
+            return Finding(
+                "enumeration", Subject.ALGORITHM, Verdict.FAIL,
+                f"{name!r} is not exact: its law differs from retraining by {result.total_variation} on a small federation.",
+                SHOWS_NOT, statistic, assumptions=assumptions,
+                details=(
+                    f"smallest federation: {toy}",
+                    f"witness: the history {witness.history} has probability {witness.unlearned} after unlearning "
+                    f"and {witness.retrained} after retraining",
+                ),
+            )
+        if not found.proved:
+            return Finding(
+                "enumeration", Subject.ALGORITHM, Verdict.INCONCLUSIVE,
+                f"No small federation of the law {law.name!r} could be enumerated.", SHOWS_NOT, statistic, assumptions=assumptions,
+            )
+        return Finding(
+            "enumeration", Subject.ALGORITHM, Verdict.PASS,
+            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0).",
+            SHOWS_NOT, statistic | {"total_variation": "0"}, assumptions=assumptions,
+            details=tuple(f"proved: {toy}" for toy in found.proved),
+        )
