@@ -7,6 +7,7 @@ these bytes again needs no erased row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import torch
@@ -38,7 +39,8 @@ def products(ready: Setup, population: Population, schedule: Schedule, stored: C
     metrics: list[dict[str, Any]] = []
     for round, (vector, _) in sorted(stored.items()):
         loss, accuracy = test_metrics(ready, population, vector)
-        metrics.append({"round": round, "test_loss": loss, "test_accuracy": accuracy})
+        # a plan that reads erased rows makes NaN; JSON has no such number
+        metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),

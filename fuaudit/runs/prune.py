@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,12 @@ def _rewrite(run: Run) -> Run:
     keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
     writer.write_json("keys.json", keys)
     (staging / "keys.json").chmod(0o600)
-    table = plan_table(_with_recorded(plan, last), run.requests) | {"pruned": True}
+    before, request = plan.populations[-2], run.request
+    table = plan_table(_with_recorded(plan, last), run.requests) | {
+        "pruned": True,
+        "erased_sizes": {str(client): len(before.samples[client]) for client in request.clients},
+        "erased_owners": {str(sample): before.owner[sample] for sample in request.samples},
+    }
     writer.write_json("plan.json", table)
     writer.close("pruned", before=run.digest)
     with storage(run.path):
@@ -156,8 +161,6 @@ def _key_digests(run: Run) -> list[str]:
 
 def _with_recorded(plan: Plan, last: int) -> Plan:
     """The same segments, every one over the retained population."""
-    from dataclasses import replace
-
     def moved(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
 

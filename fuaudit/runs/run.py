@@ -102,6 +102,28 @@ class Run:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise EvidenceError(f"{self.path / 'plan.json'} is not a plan: {error!r}") from None
 
+    @property
+    def pruned(self) -> bool:
+        """Whether keys and ids of earlier populations were destroyed."""
+        return bool(self._plan_table.get("pruned"))
+
+    def before(self, rows: int) -> Population:
+        """The population before the last request, in a dataset of so many rows.
+
+        After a prune only sizes and owners are known: the ids of an erased client's samples are then stand-ins,
+        rows that nobody owns.
+        """
+        if not self.pruned:
+            return self.plan.populations[-2]
+        samples = dict(self.original.samples)
+        for sample, owner in self._plan_table["erased_owners"].items():
+            samples[owner] = tuple(sorted((*samples[owner], int(sample))))
+        owned = {s for group in samples.values() for s in group}
+        free = iter(row for row in range(rows) if row not in owned)
+        for client, size in self._plan_table["erased_sizes"].items():
+            samples[int(client)] = tuple(next(free) for _ in range(size))
+        return Population(samples)
+
     @cached_property
     def learner(self) -> Any:
         """The learner plugin."""

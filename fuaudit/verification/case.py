@@ -71,17 +71,17 @@ class Case:
             raise UsageError("the data is not at hand", "Give --data ROOT.")
         return setup(self.run.config, None, self.dataset, self.run.info["engine"])
 
-    @property
+    @cached_property
     def before(self) -> Population:
-        """The population before the last request."""
-        return self.run.plan.populations[-2]
+        """The population before the last request; see :meth:`fuaudit.runs.run.Run.before`."""
+        return self.run.before(self.ready.dataset.size)
 
     @property
     def erased_rows(self) -> frozenset[int]:
         """The sample ids that the last request took away."""
-        if self.request is None:
-            return frozenset()
-        owned = {s for c in self.request.clients for s in self.before.samples.get(c, ())}
+        if self.request is None or self.run.pruned:
+            return frozenset(self.request.samples) if self.request else frozenset()
+        owned = {s for c in self.request.clients for s in self.run.plan.populations[-2].samples.get(c, ())}
         return frozenset(owned | set(self.request.samples))
 
     @property

@@ -9,7 +9,7 @@ that must not be rejected, and the untouched originals, which must be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class Parameters:
         if case.request is None:
             return Finding(name, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT)
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
-        if missing or case.run.plan.populations[-2] == case.run.plan.retained:
+        if missing or case.run.pruned:
             verdict = Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE
             return Finding(
                 name, Subject.ALGORITHM, verdict, "The erased data is not at hand, so originals cannot be trained.", SHOWS_NOT,
@@ -200,8 +200,6 @@ def _subjects(case: Case, originals: list[Plan], history: list[Moment], maker: E
 
 
 def _sharing(plan: Plan, populations: tuple[Population, ...]) -> Plan:
-    from dataclasses import replace
-
     return replace(plan, populations=populations)
 
 

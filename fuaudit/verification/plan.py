@@ -41,11 +41,13 @@ class PlanAudit:
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         first = next((a.text for a in answers if a.verdict is worst), "")
-        shows = (
-            "The plan follows from committed keys by the named method, and holds nothing that was to be forgotten."
-            if worst is Verdict.PASS and case.run.is_child and not case.is_editor
-            else first
-        )
+        shows = first
+        if worst is Verdict.PASS and case.run.is_child:
+            shows = (
+                "The model is what the named method makes of the parent's, with keys that follow from the commitment."
+                if case.is_editor
+                else "The plan follows from committed keys by the named method, and holds nothing that was to be forgotten."
+            )
         assumptions = ["The request did not depend on the draws or on published models (non-adaptive)."] if case.run.is_child else []
         if case.commitment is None:
             assumptions.append("The commitment is not anchored outside: no --commitment was given to compare with.")

@@ -39,10 +39,10 @@ class Stress:
                 details=("Give --data ROOT.",),
             )
         chosen = self._choose(case, case.request)
-        details, faults, kept_rounds = [], 0, 0
+        details, faults, kept_total = [], 0, 0
         for number, (plan, after) in enumerate(chosen, 1):
-            kept = min(after.first_change(plan).round - 1, plan.law.rounds)
-            kept_rounds += kept
+            kept = kept_rounds_of(plan, after)
+            kept_total += kept
             gap = self._gap(case, plan, after, kept)
             faults += gap != 0
             case.progress("stress plans", number, len(chosen))
@@ -51,7 +51,7 @@ class Stress:
                 f"{_participations(plan, case.request, kept)} participations of the target in them; "
                 + ("equal bits" if gap == 0 else f"models differ by {gap:.3g}")
             )
-        if not kept_rounds:
+        if not kept_total:
             return Finding(
                 "stress", Subject.ALGORITHM, Verdict.PASS, "The method keeps no round, so none can know erased data.",
                 SHOWS_NOT, {"plans": len(chosen), "kept_rounds": 0}, details=tuple(details),
@@ -59,11 +59,11 @@ class Stress:
         shows = (
             f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
             if faults
-            else f"In {len(chosen)} stress plans all {kept_rounds} kept rounds are the same with and without the erased data."
+            else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same with and without the erased data."
         )
         return Finding(
             "stress", Subject.ALGORITHM, Verdict.FAIL if faults else Verdict.PASS, shows, SHOWS_NOT,
-            {"plans": len(chosen), "kept_rounds": kept_rounds, "faults": faults}, details=tuple(details),
+            {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults}, details=tuple(details),
         )
 
     def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
@@ -75,7 +75,7 @@ class Stress:
             plan = Plan.fresh(law, before, source)
             fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
             after = rewritten(case.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
-            kept = min(after.first_change(plan).round - 1, law.rounds)
+            kept = kept_rounds_of(plan, after)
             scored.append((_participations(plan, request, kept), kept, -number, plan, after))
         scored.sort(key=lambda row: row[:3], reverse=True)
         return [(plan, after) for _, _, _, plan, after in scored[: self.plans]]
@@ -95,6 +95,11 @@ class Stress:
             results.append([moment.vectors, *(moment.state[name] for name in sorted(moment.state))])
         gaps = [float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(*results, strict=True)]
         return float("inf") if any(g != g for g in gaps) else max(gaps)
+
+
+def kept_rounds_of(plan: Plan, after: Plan) -> int:
+    """How many whole rounds at the beginning a rewrite has kept, with the initial model."""
+    return max(0, min(after.first_change(plan).round - 1, plan.law.rounds))
 
 
 def _participations(plan: Plan, request: Request, kept: int) -> int:

@@ -24,8 +24,13 @@ def engine(name: str, workers: int | None = None) -> Engine:
         raise UsageError(f"there is no engine called {name!r}", nearest(name, ENGINES))
     if name == "reference":
         return Reference()
-    count = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
+    count = workers or processors()
     return Threads(count) if name == "threads" else Batched(count)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def suggested(module: nn.Module, device: torch.device, many: bool) -> str:

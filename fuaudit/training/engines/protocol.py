@@ -45,6 +45,10 @@ class Engine(Protocol):
 
 
 def single_threaded() -> None:
-    """One torch thread a worker: bits then do not depend on the machine's load, and workers do not fight."""
+    """One torch thread a worker: bits then do not depend on the machine's load, and workers do not fight.
+
+    Every worker calls this when it starts: a new thread only takes over the number when it is asked for it, and
+    until then the libraries below torch would use all processors.
+    """
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from queue import SimpleQueue
 
 import torch
@@ -42,8 +43,8 @@ class Threads:
             finally:
                 workspaces.put(module)
 
-        with ThreadPoolExecutor(self.workers) as pool:
-            jobs = [pool.submit(participate, run, place) for run in range(len(vectors)) for place in range(batches.shape[1])]
+        with ThreadPoolExecutor(self.workers, initializer=single_threaded) as pool:
+            jobs = [pool.submit(participate, *at) for at in product(range(len(vectors)), range(batches.shape[1]))]
             for job in jobs:
                 job.result()
         return result

@@ -1,0 +1,252 @@
+"""Speed of the engines against a plain PyTorch loop: ``python benchmarks/engines.py``.
+
+All rows of a table do the same work, which is checked: from the same plans and the same initial models to the
+same final ones. They take turns inside one process, so what disturbs the machine disturbs all of them, and only
+ratios within a turn are summed up. The plain loop gets its plans as ready arrays, free of charge; the batched
+engine draws its own inside the timing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import Iid, partition
+from fuaudit.data.sources import Digits
+from fuaudit.draws import Keyed
+from fuaudit.models.zoo import Cnn, Mlp
+from fuaudit.plans import Plan, Population, UniformLaw
+from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.training import Chain, Learning, execute
+from fuaudit.training.engines import Engine, Task, engine
+from fuaudit.training.execute import Moment, beginning, task
+from fuaudit.training.stages import Mean
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A learning task with a law of plans."""
+
+    learning: Learning
+    dataset: Dataset
+    population: Population
+    law: UniformLaw
+
+    def plans(self, runs: int) -> list[Plan]:
+        return [
+            Plan.fresh(self.law, self.population, Keyed(run.to_bytes(4, "big") + b"fuaudit: benchmark of engine"))
+            for run in range(runs)
+        ]
+
+    def starts(self, plans: list[Plan]) -> Moment:
+        dimension = self.learning.layout.dimension
+        return beginning(self.learning, np.stack([plan.initial_uniform(dimension) for plan in plans]), CPU)
+
+    def ground(self) -> Task:
+        return task(self.learning, self.dataset, self.population, CPU)
+
+
+def digits() -> Setting:
+    """Digits, 64-32-10 (2,410 parameters), 20 clients of about 70 rows, K=4, E=5, b=8, 10 rounds."""
+    data = Digits().load(None)
+    population = partition(Iid(20), data.targets.numpy(), Keyed(b"fuaudit: benchmark's partition  "))
+    learning = Learning(Mlp().build(data.shape, data.classes), Chain((Mean(),)), step_size=0.1)
+    return Setting(learning, data, population, UniformLaw(10, 4, 5, 8))
+
+
+def images(places: int) -> Setting:
+    """Random images of MNIST's shape, the small CNN, 20 clients of 60 rows, E=10, b=10, one round."""
+    draws = torch.Generator().manual_seed(1)
+    inputs = torch.rand(1200, 1, 28, 28, generator=draws)
+    targets = torch.randint(10, (1200,), generator=draws)
+    data = Dataset(inputs, targets, inputs[:1], targets[:1], classes=10)
+    population = Population({client: tuple(range(60 * client, 60 * client + 60)) for client in range(20)})
+    learning = Learning(Cnn().build(data.shape, data.classes), Chain((Mean(),)), step_size=0.05)
+    return Setting(learning, data, population, UniformLaw(1, places, 10, 10))
+
+
+def plain_loop(module: nn.Module, ground: Task, vector: Tensor, batches: Tensor, step_size: float) -> Tensor:
+    """Federated averaging as one would write it: batches ``(R, K, E, B)`` of row numbers, returns ``(d,)``."""
+    inputs, targets = ground.inputs, ground.targets
+    nn.utils.vector_to_parameters(vector.clone(), module.parameters())
+    sent = {name: value.clone() for name, value in module.state_dict().items()}
+    for cohort in batches:
+        moves: list[dict[str, Tensor]] = []
+        for client in cohort:
+            module.load_state_dict(sent)
+            optimizer = torch.optim.SGD(module.parameters(), lr=step_size)
+            for rows in client:
+                optimizer.zero_grad()
+                cross_entropy(module(inputs[rows]), targets[rows]).backward()
+                optimizer.step()
+            moves.append({name: sent[name] - value for name, value in module.state_dict().items()})
+        for name in sent:
+            total = moves[0][name] * (1 / len(moves))
+            for move in moves[1:]:
+                total = total + move[name] * (1 / len(moves))
+            sent[name] = sent[name] - total
+    return torch.cat([value.flatten() for value in sent.values()])
+
+
+@dataclass
+class Row:
+    """One contender: ``work`` does ``runs`` runs and returns final models; ``models`` are its first ones."""
+
+    name: str
+    runs: int
+    work: Callable[[], Tensor]
+    seconds: list[float] = field(default_factory=list)
+    models: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def turn(self, count: bool) -> None:
+        start = time.perf_counter()
+        self.models = self.work()
+        if count:
+            self.seconds.append((time.perf_counter() - start) / self.runs)
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+def compare(title: str, rows: list[Row], repeats: int, tolerance: float) -> dict[str, Any]:
+    """Let rows take turns; every ratio is to the first row in the same turn."""
+    for turn in range(repeats + 1):
+        for row in rows:
+            row.turn(count=turn > 0)
+    print(f"\n{title}\n{'':42}{'ms a run, median':>18}{'times the loop, min / median / max':>38}{'difference':>14}")
+    table: dict[str, Any] = {}
+    for row in rows:
+        ratios = spread([loop / own for loop, own in zip(rows[0].seconds, row.seconds, strict=True)])
+        shared = min(len(row.models), len(rows[0].models))
+        difference = float((row.models[:shared] - rows[0].models[:shared]).abs().max())
+        allowed = 0.0 if "batched" not in row.name else tolerance
+        if not difference <= allowed:
+            raise SystemExit(f"{row.name} did other work: models differ by {difference}")
+        table[row.name] = {"ms": spread([1e3 * s for s in row.seconds]), "ratio": ratios, "difference": difference}
+        shown = " / ".join(f"{ratios[key]:.2f}" for key in ("min", "median", "max"))
+        print(f"{row.name:42}{1e3 * statistics.median(row.seconds):>18.3f}{shown:>38}{difference:>14.1e}")
+    return table
+
+
+def replay(setting: Setting, ground: Task, schedule: Schedule, start: Moment, maker: Engine) -> Tensor:
+    moment = start
+    for _, moment in execute(setting.learning, ground, setting.population, schedule, start, maker):
+        pass
+    return moment.vectors
+
+
+def mlp_rows(runs: int, few: int) -> list[Row]:
+    """Repeated runs: the loop, one run at a time, against engines that take many."""
+    setting = digits()
+    ground, plans = setting.ground(), setting.plans(runs)
+    start, schedule = setting.starts(plans), expand_many(plans)
+    first = Schedule(schedule.cohorts[:few], schedule.batches[:few])
+    head = Moment(start.vectors[:few], {})
+    module, batches = Mlp().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
+
+    def loop() -> Tensor:
+        step = setting.learning.step_size
+        return torch.stack([plain_loop(module, ground, start.vectors[i], batches[i], step) for i in range(few)])
+
+    def drawn(workers: int, models_too: bool) -> Callable[[], Tensor]:
+        maker = engine("batched", workers)
+        return lambda: replay(
+            setting, ground, expand_many(plans), setting.starts(plans) if models_too else start, maker
+        )
+
+    return [
+        Row("plain loop", few, loop),
+        Row("reference", few, lambda: replay(setting, ground, first, head, engine("reference"))),
+        Row("batched, 1 core, plans drawn", runs, drawn(1, False)),
+        Row("batched, 2 cores, plans drawn", runs, drawn(2, False)),
+        Row("batched, 1 core, plans and models drawn", runs, drawn(1, True)),
+        Row("batched, 2 cores, plans and models drawn", runs, drawn(2, True)),
+    ]
+
+
+def cnn_rows(places: int) -> list[Row]:
+    """One round of one run."""
+    setting = images(places)
+    ground, plans = setting.ground(), setting.plans(1)
+    start, schedule = setting.starts(plans), expand_many(plans)
+    module, batches = Cnn().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
+    step = setting.learning.step_size
+    return [
+        Row("plain loop", 1, lambda: plain_loop(module, ground, start.vectors[0], batches[0], step)[None]),
+        Row("reference", 1, lambda: replay(setting, ground, schedule, start, engine("reference"))),
+        Row("threads, 2 cores", 1, lambda: replay(setting, ground, schedule, start, engine("threads", 2))),
+        Row("batched, 1 core", 1, lambda: replay(setting, ground, schedule, start, engine("batched", 1))),
+    ]
+
+
+def control_rows() -> list[Row]:
+    """What a second core is worth here and now: large products, which nothing but the hardware slows down."""
+    matrix = torch.eye(640) * 0.5
+
+    def product(_: int) -> Tensor:
+        return matrix @ matrix @ matrix @ matrix
+
+    def beside() -> Tensor:
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(product, range(8)))[0]
+
+    return [
+        Row("8 products, 1 core", 1, lambda: [product(i) for i in range(8)][0]),
+        Row("8 products, 2 cores", 1, beside),
+    ]
+
+
+def hardware() -> dict[str, str]:
+    """Versions and processor."""
+    info = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=9, help="turns that count, after one that does not")
+    parser.add_argument("--runs", type=int, default=256, help="runs that the batched engine takes at once")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    result: dict[str, Any] = {"hardware": hardware(), "repeats": options.repeats, "runs": options.runs}
+    print(", ".join(f"{key} {value}" for key, value in result["hardware"].items()))
+    tables = {
+        "control": lambda: control_rows(),
+        "digits, MLP 64-32-10, 200 steps a run": lambda: mlp_rows(options.runs, min(10, options.runs)),
+        "CNN, K=10, E=10, b=10, one round": lambda: cnn_rows(10),
+        "CNN, K=5, E=10, b=10, one round": lambda: cnn_rows(5),
+    }
+    for title, rows in tables.items():
+        result[title] = compare(title, rows(), options.repeats, tolerance=1e-5)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Verify: a run against a spec. Reads runs, writes findings beside them, never into them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fuaudit import registry
+from fuaudit.data.dataset import Dataset
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.files import pretty_json, read_json, sha256, write_bytes
+from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.writer import versions
+from fuaudit.training.setup import load_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
+from fuaudit.verification.parameters import ARMS
+from fuaudit.verification.spec import Check, Spec, read_spec
+
+FINDINGS = "findings.json"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The findings of a run under a spec, their combined verdict, and what is needed to repeat them."""
+
+    run: Path
+    run_digest: str
+    spec: Spec
+    key: str
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...]
+    lineage: tuple[dict[str, Any], ...]
+    context: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command line."""
+        return EXIT_CODES[self.verdict]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document that is stored and reported; equal evidence, spec and key give equal bytes."""
+        checks = [
+            {"claim": check.claim, "role": check.role, "basis": list(check.basis), "finding": asdict(finding)}
+            for check, finding in zip(self.spec.checks, self.findings, strict=True)
+        ]
+        return {
+            "format": "fuaudit findings 1",
+            "run": self.run_digest,
+            "spec": {"id": self.spec.id, "title": self.spec.title, "digest": self.spec.digest, "asks": self.spec.asks},
+            "key": self.key,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "checks": checks,
+            "out_of_scope": list(self.spec.out_of_scope),
+            "lineage": list(self.lineage),
+            "context": self.context,
+        }
+
+
+def verify(
+    run: Run | Path | str,
+    spec: Spec | Path | str | None = None,
+    root: Path | None = None,
+    erased: Path | None = None,
+    parent: Path | None = None,
+    commitment: str | None = None,
+    budget: int | None = None,
+    key: bytes | None = None,
+    dataset: Dataset | None = None,
+    out: Path | None = None,
+    save: bool = True,
+    progress: Progress = silent,
+    estimate: Callable[[str], None] | None = None,
+) -> Verification:
+    """Audit a run against a spec, and store the findings in ``<run>.audit/findings.json``.
+
+    Args:
+        spec: a spec, its file, or the name of a built-in one; by default the one for the run's kind of request.
+        root: the folder of the data, for datasets that need one.
+        erased: a folder of the same dataset that holds the erased rows, where ``root`` no longer does.
+        parent: the parent's folder, by default beside the run.
+        commitment: the commitment that was received before training, in hexadecimal.
+        budget: the most training runs to execute for repeated sampling.
+        key: 32 bytes from which the audit draws; fresh from the operating system by default.
+        estimate: called with a sentence about the cost before repeated sampling starts.
+
+    Raises:
+        EvidenceError: the run or its parent is missing, incomplete or altered.
+        UsageError: an unknown spec, or arguments that do not fit.
+        PluginError: a plugin failed.
+    """
+    opened = run if isinstance(run, Run) else load_run(run)
+    above = parent_of(opened, parent)
+    policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
+    data = dataset or _data(opened, root, erased)
+    chosen = key if key is not None else secrets.token_bytes(32)
+    case = Case(opened, above, data, Keyed(chosen), commitment, budget, progress)
+    if estimate and data is not None and opened.is_child:
+        estimate(cost(case, policy))
+    threads = torch.get_num_threads()
+    try:
+        findings = tuple(_examine(check, case) for check in policy.checks)
+    finally:
+        torch.set_num_threads(threads)
+    verdict, reason = conclude(policy, findings, case)
+    result = Verification(
+        opened.path, opened.digest, policy, chosen.hex(), verdict, reason, findings, lineage_of(opened, above), _context(case)
+    )
+    if save:
+        write_bytes((out or audit_folder(opened.path)) / FINDINGS, pretty_json(result.as_json()))
+    return result
+
+
+def audit_folder(run: Path) -> Path:
+    """Where the findings and reports of a run lie: beside it, for a run is never edited."""
+    return run.with_name(run.name + ".audit")
+
+
+def default_spec(run: Run) -> str:
+    """The built-in spec for the run's kind of request."""
+    return "sample-erasure" if run.is_child and run.request.kind == "sample" else "client-erasure"
+
+
+def _data(run: Run, root: Path | None, erased: Path | None) -> Dataset | None:
+    """The rows at hand; None when the dataset needs a folder and none was given."""
+    try:
+        data = load_dataset(run.config, root)
+    except UsageError:
+        if root is not None:
+            raise
+        return None
+    if erased is None:
+        return data
+    other = load_dataset(run.config, erased)
+    if other.inputs.shape != data.inputs.shape:
+        raise UsageError("--erased holds another dataset than --data: their sizes differ")
+    rows = sorted(data.absent - other.absent)
+    data.inputs[rows], data.targets[rows] = other.inputs[rows], other.targets[rows]
+    return replace(data, absent=data.absent & other.absent)
+
+
+def _examine(check: Check, case: Case) -> Finding:
+    """One audit; what breaks inside it becomes an ERROR finding, never a pass."""
+    audit = registry.build("audits", check.audit)
+    try:
+        finding = audit.examine(case)
+    except (EvidenceError, PluginError):
+        raise
+    except FuauditError as error:
+        return Finding(
+            check.audit["use"], Subject.RUN, Verdict.INCONCLUSIVE, f"The audit could not be carried out: {error}", "Anything."
+        )
+    if not isinstance(finding, Finding):
+        raise PluginError(f"audit {check.audit['use']!r} returned {type(finding).__name__}, not a Finding")
+    return finding
+
+
+def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Verdict, str]:
+    """The combined verdict and one sentence why; see :func:`fuaudit.verification.finding.combine`.
+
+    Where a spec asks for exactness, an editor of models can be refuted but never pass: no test on its models
+    shows equality.
+    """
+    roles = list(zip(spec.checks, findings, strict=True))
+    verdict = combine(
+        [f.verdict for c, f in roles if c.role == "required"], [f.verdict for c, f in roles if c.role == "supporting"]
+    )
+    if verdict is Verdict.FAIL:
+        return verdict, next(f.shows for f in findings if f.verdict is Verdict.FAIL)
+    if not case.run.is_child:
+        return Verdict.INCONCLUSIVE, "This is a training run: there is no request whose fulfilment could be judged."
+    if spec.asks == "exact" and case.edited:
+        name = case.run.info["edited_by"]
+        return Verdict.INCONCLUSIVE, f"The spec asks for exact erasure; {name!r} edits models, which no audit can show to be exact."
+    if verdict is Verdict.PASS:
+        scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
+        return verdict, f"Every required check passed; this is evidence for {scope} within the stated scope."
+    return verdict, next(f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
+
+
+def lineage_of(run: Run, parent: Run | Tombstone | None) -> tuple[dict[str, Any], ...]:
+    """The run and its ancestors at hand, youngest first."""
+    rows: list[dict[str, Any]] = []
+    current: Run | Tombstone | None = run
+    above = parent
+    while isinstance(current, Run):
+        row: dict[str, Any] = {"digest": current.digest, "name": current.path.name, "kind": current.info["kind"]}
+        if current.is_child:
+            row |= {"unlearner": current.info["unlearner"]["use"], "request": str(current.request)}
+        rows.append(row)
+        if above is None:
+            try:
+                above = parent_of(current) if current is not run else None
+            except EvidenceError:
+                above = None
+        current, above = above, None
+    if isinstance(current, Tombstone):
+        rows.append({"digest": current.digest, "name": current.path.name, "kind": "pruned"})
+    return tuple(rows)
+
+
+def _context(case: Case) -> dict[str, Any]:
+    """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run."""
+    info = case.run.info
+    table: dict[str, Any] = {
+        "engine": info["engine"], "device": info["device"], "run_versions": info["versions"], "audit_versions": versions(),
+        "metrics": case.run.metrics,
+    }
+    if isinstance(case.parent, Run):
+        table["parent_metrics"] = case.parent.metrics
+    if case.run.is_child:
+        table |= {"unlearner": info["unlearner"], "request": str(case.run.request), "first_change": info["first_change"]}
+    return table
+
+
+def cost(case: Case, spec: Spec) -> str:
+    """A sentence about the work that repeated sampling will take, in runs and client steps."""
+    for check in spec.checks:
+        if check.audit["use"] == "parameters":
+            audit = registry.build("audits", check.audit)
+            pairs = audit.pairs if case.budget is None else min(audit.pairs, case.budget // ARMS)
+            law: Any = case.run.plan.law
+            steps = pairs * ARMS * law.rounds * getattr(law, "cohort_size", 1) * law.steps
+            return f"repeated sampling: {pairs} pairs, {pairs * ARMS} training runs, at most {steps:,} client steps"
+    return "no repeated sampling"
+
+
+def read_findings(run: Path) -> dict[str, Any]:
+    """The stored findings of a run; EvidenceError when there are none, or they are of another run."""
+    path = audit_folder(run) / FINDINGS
+    if not path.exists():
+        raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
+    document: dict[str, Any] = read_json(path)
+    if document.get("format") != "fuaudit findings 1":
+        raise EvidenceError(f"{path} does not hold findings")
+    return document
+
+
+def digest_of_findings(document: dict[str, Any]) -> str:
+    """SHA-256 over the stored form of findings."""
+    return sha256(pretty_json(document))
+
+

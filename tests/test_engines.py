@@ -1,0 +1,299 @@
+"""Engines: all replay one plan to one result, whatever is computed beside it, and read nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
+from fuaudit.models.layout import Layout, linear_stack
+from fuaudit.models.zoo import Cnn, Linear, Mlp
+from fuaudit.plans import Plan, Population, UniformLaw
+from fuaudit.plans.schedule import expand_many
+from fuaudit.training import Chain, Learning, execute
+from fuaudit.training.engines import Engine, Task, engine, suggested
+from fuaudit.training.engines.batched import Batched, suitable_lanes
+from fuaudit.training.engines.reference import Reference
+from fuaudit.training.engines.threads import Threads
+from fuaudit.training.execute import beginning, task
+from fuaudit.training.stages import SizeWeighted
+
+SHAPE, CLASSES, ROWS, STEP = (1, 16, 16), 4, 60, 0.2
+CPU = torch.device("cpu")
+TOLERANCE = 1e-12
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(147, CLASSES))
+
+
+def without_bias() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 6, bias=False), nn.ReLU(), nn.Linear(6, CLASSES))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: Linear().build(SHAPE, CLASSES),
+    "mlp": lambda: Mlp((32,)).build(SHAPE, CLASSES),
+    "deep mlp": lambda: Mlp((9, 7)).build(SHAPE, CLASSES),
+    "cnn": lambda: Cnn((4, 5), 8).build(SHAPE, CLASSES),
+    "other convolution": convolutional,
+    "without bias": without_bias,
+}
+every_model = pytest.mark.parametrize("model", MODELS)
+both_paths = pytest.mark.parametrize("model", ["mlp", "cnn"])
+
+
+def make_task(model: str, dtype: torch.dtype = torch.float64) -> Task:
+    draws = torch.Generator().manual_seed(5)
+    module = MODELS[model]().to(dtype)
+    inputs = torch.rand(ROWS, *SHAPE, generator=draws, dtype=torch.float64).to(dtype)
+    return Task(module, Layout.of(module), inputs, torch.randint(CLASSES, (ROWS,), generator=draws))
+
+
+def make_vectors(ground: Task, runs: int) -> Tensor:
+    uniform = np.random.Generator(np.random.Philox(7)).random((runs, ground.layout.dimension))
+    return ground.layout.initial(uniform, ground.inputs.dtype)
+
+
+def make_batches(runs: int, places: int = 3, steps: int = 3, slots: int = 5, ragged: bool = True) -> Tensor:
+    """Batches from rows 10 on; ragged ones have 0 to all slots used, and one participation none at all."""
+    draws = np.random.Generator(np.random.Philox(11))
+    result = np.full((runs, places, steps, slots), -1, dtype=np.int64)
+    for at in np.ndindex(runs, places, steps):
+        count = int(draws.integers(slots + 1)) if ragged else slots
+        result[at][:count] = 10 + draws.permutation(ROWS - 10)[:count]
+    if ragged:
+        result[0, 0] = -1
+    return torch.from_numpy(result)
+
+
+def gap(one: Engine, other: Engine, ground: Task, batches: Tensor) -> float:
+    """The largest difference between the updates of two engines; NaN counts as infinite."""
+    vectors = make_vectors(ground, len(batches))
+    difference = one.updates(ground, vectors, batches, STEP) - other.updates(ground, vectors, batches, STEP)
+    return float(difference.abs().nan_to_num(nan=torch.inf).max())
+
+
+def train(maker: Engine, ground: Task, vectors: Tensor, batches: Tensor) -> Tensor:
+    """Two rounds over the same batches, with a plain mean."""
+    for _ in range(2):
+        updates = maker.updates(ground, vectors, batches, STEP)
+        vectors = vectors - updates.sum(dim=1) / updates.shape[1]
+    return vectors
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_model
+def test_threads_have_the_bits_of_the_reference(model: str, dtype: torch.dtype, ragged: bool) -> None:
+    ground, batches = make_task(model, dtype), make_batches(3, ragged=ragged)
+    assert gap(Threads(2), Reference(), ground, batches) == 0
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@every_model
+def test_batched_agrees_with_the_reference(model: str, ragged: bool) -> None:
+    ground, batches = make_task(model), make_batches(3, ragged=ragged)
+    assert gap(Batched(1, lanes=6), Reference(), ground, batches) <= TOLERANCE
+
+
+@both_paths
+def test_batched_agrees_in_single_precision_over_a_short_horizon(model: str) -> None:
+    assert gap(Batched(1, lanes=6), Reference(), make_task(model, torch.float32), make_batches(3)) <= 1e-5
+
+
+def test_which_models_have_a_step_by_hand() -> None:
+    by_hand = [model for model, build in MODELS.items() if linear_stack(build())]
+    assert by_hand == ["linear", "mlp", "deep mlp"]
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 7, 128])
+@both_paths
+def test_a_chunk_may_be_smaller_or_larger_than_the_work(model: str, lanes: int) -> None:
+    assert gap(Batched(1, lanes=lanes), Reference(), make_task(model), make_batches(4)) <= TOLERANCE
+
+
+@dataclass(frozen=True)
+class CountsUnusedSlots:
+    """A wrong engine: it divides the sum of losses by the number of slots, used or not."""
+
+    name: str = "wrong"
+
+    def updates(self, ground: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+        result = Reference().updates(ground, vectors, batches[:, :, :0], step_size)
+        for at in np.ndindex(*batches.shape[:2]):
+            vector = vectors[at[0]]
+            for batch in batches[at]:
+                share = float((batch >= 0).double().mean())
+                one = Reference().updates(ground, vector[None], batch.view(1, 1, 1, -1), step_size * share)
+                vector = vector - one[0, 0]
+            result[at] = vectors[at[0]] - vector
+        return result
+
+
+@dataclass(frozen=True)
+class ReadsRowZero:
+    """A wrong engine: an unused slot becomes row 0."""
+
+    name: str = "wrong"
+
+    def updates(self, ground: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+        return Reference().updates(ground, vectors, batches.clamp(min=0), step_size)
+
+
+@pytest.mark.parametrize("wrong", [CountsUnusedSlots(), ReadsRowZero()])
+@both_paths
+def test_the_comparison_catches_wrong_engines(model: str, wrong: Engine) -> None:
+    ground = make_task(model)
+    assert gap(wrong, Reference(), ground, make_batches(3, ragged=False)) <= TOLERANCE  # wrong on ragged ones only
+    assert gap(wrong, Reference(), ground, make_batches(3)) > 1e-4
+
+
+@pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
+@both_paths
+def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engine) -> None:
+    ground = make_task(model, torch.float32)
+    vectors = make_vectors(ground, 2)
+    batches = make_batches(2)
+    assert not maker.updates(ground, vectors, batches, STEP)[0, 0].any()
+    without_slots = maker.updates(ground, vectors, batches[..., :0], STEP)
+    assert without_slots.shape == (2, 3, ground.layout.dimension)
+    assert not without_slots.any()
+    # an empty step between others is no step
+    steps = make_batches(2, ragged=False)
+    padded = torch.cat([steps[:, :, :1], torch.full_like(steps[:, :, :1], -1), steps[:, :, 1:]], dim=2)
+    assert torch.equal(maker.updates(ground, vectors, padded, STEP), maker.updates(ground, vectors, steps, STEP))
+
+
+@pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
+@both_paths
+def test_rows_outside_the_batches_are_not_read(model: str, maker: Engine) -> None:
+    ground, batches = make_task(model, torch.float32), make_batches(3)
+    vectors = make_vectors(ground, 3)
+    expected = maker.updates(ground, vectors, batches, STEP)
+    ground.inputs[:10] = torch.nan
+    ground.targets[:10] = 0
+    found = maker.updates(ground, vectors, batches, STEP)
+    assert torch.isfinite(found).all()
+    assert torch.equal(found, expected)
+    ground.inputs[10:] = torch.nan  # and NaN does show when it is read
+    assert not torch.isfinite(maker.updates(ground, vectors, batches, STEP)).all()
+
+
+@pytest.fixture(scope="module", params=["mlp", "cnn"])
+def together(request: pytest.FixtureRequest) -> tuple[Task, Tensor, Tensor, Tensor]:
+    """Forty runs in single precision, ragged, and what the batched engine makes of them at once."""
+    ground, batches = make_task(request.param, torch.float32), make_batches(40, places=4)
+    vectors = make_vectors(ground, 40)
+    return ground, vectors, batches, train(Batched(1), ground, vectors, batches)
+
+
+Together = tuple[Task, Tensor, Tensor, Tensor]
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 32])
+def test_bits_do_not_depend_on_the_grouping(together: Together, size: int) -> None:
+    ground, vectors, batches, expected = together
+    pieces = zip(vectors.split(size), batches.split(size), strict=True)
+    assert torch.equal(torch.cat([train(Batched(1), ground, v, b) for v, b in pieces]), expected)
+
+
+def test_bits_do_not_depend_on_the_order(together: Together) -> None:
+    ground, vectors, batches, expected = together
+    order = torch.from_numpy(np.random.Generator(np.random.Philox(3)).permutation(len(vectors)))
+    assert torch.equal(train(Batched(1), ground, vectors[order], batches[order]), expected[order])
+    maker = Batched(1)
+    updates = maker.updates(ground, vectors, batches, STEP)
+    assert torch.equal(maker.updates(ground, vectors, batches.flip(1), STEP), updates.flip(1))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_bits_do_not_depend_on_the_workers(together: Together, workers: int) -> None:
+    ground, vectors, batches, expected = together
+    assert torch.equal(train(Batched(workers), ground, vectors, batches), expected)
+
+
+@both_paths
+def test_workers_share_nothing(model: str) -> None:
+    """Many small chunks on more threads than processors; a shared module or buffer would mix them up."""
+    ground, batches = make_task(model), make_batches(24, places=2)
+    vectors = make_vectors(ground, 24)
+    for maker in (Batched(4, lanes=2), Threads(4)):
+        alone = maker.__class__(1, **({"lanes": 2} if isinstance(maker, Batched) else {}))
+        assert torch.equal(train(maker, ground, vectors, batches), train(alone, ground, vectors, batches))
+
+
+def test_buffers_keep_nothing_between_calls() -> None:
+    """One engine serves tasks of all shapes, as a new one would."""
+    kept = Batched(1)
+    for model, dtype, slots in [("mlp", torch.float32, 5), ("mlp", torch.float64, 4), ("linear", torch.float64, 4),
+                                ("cnn", torch.float32, 4), ("mlp", torch.float32, 5)]:  # fmt: skip
+        ground, batches = make_task(model, dtype), make_batches(3, slots=slots)
+        assert gap(kept, Batched(1), ground, batches) == 0
+
+
+@pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(2)])
+def test_neither_arguments_nor_global_random_states_change(maker: Engine) -> None:
+    ground, batches = make_task("cnn"), make_batches(3)
+    vectors = make_vectors(ground, 3)
+    before = vectors.clone(), batches.clone(), ground.inputs.clone()
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    updates = maker.updates(ground, vectors, batches, STEP)
+    vectors[0] += 1
+    assert not torch.equal(updates, maker.updates(ground, vectors, batches, STEP))
+    vectors[0] -= 1
+    assert torch.allclose(vectors, before[0])
+    assert torch.equal(batches, before[1])
+    assert torch.equal(ground.inputs, before[2])
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert (states[1], states[2]) == (np.random.get_state()[1].tolist(), random.getstate())
+
+
+def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
+    """Through the plan: an empty client, one smaller than a batch, cohorts with repetitions, erased rows."""
+    population = Population({0: (), 1: (20, 21), 2: tuple(range(30, 45)), 3: tuple(range(50, 60)), 4: (25,)})
+    draws = torch.Generator().manual_seed(2)
+    inputs = torch.rand(ROWS, *SHAPE, generator=draws)
+    inputs[:20] = torch.nan
+    targets = torch.randint(CLASSES, (ROWS,), generator=draws)
+    data = Dataset(inputs, targets, inputs[20:], targets[20:], CLASSES)
+    plans = [Plan.fresh(UniformLaw(4, 3, 3, 4), population, Keyed(bytes([run]) * 32)) for run in range(3)]
+    schedule = expand_many(plans)
+    learning = Learning(MODELS["mlp"](), Chain((SizeWeighted(),)), STEP, dtype=torch.float64)
+    start = beginning(learning, np.stack([plan.initial_uniform(learning.layout.dimension) for plan in plans]), CPU)
+    ground = task(learning, data, population, CPU)
+
+    def final(name: str) -> Tensor:
+        return list(execute(learning, ground, population, schedule, start, engine(name, 2)))[-1][1].vectors
+
+    assert torch.isfinite(final("reference")).all()
+    assert torch.equal(final("threads"), final("reference"))
+    assert (final("batched") - final("reference")).abs().max() <= TOLERANCE
+
+
+def test_engines_by_name() -> None:
+    assert engine("threads", 3) == Threads(3)
+    assert engine("batched", 3) == Batched(3)
+    assert engine("batched").workers >= 1  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="threds") as error:
+        engine("threds")
+    assert "threads" in str(error.value.hint)
+
+
+def test_the_suggested_engine() -> None:
+    mlp, cnn = MODELS["mlp"](), MODELS["cnn"]()
+    assert [suggested(mlp, CPU, many=False), suggested(mlp, CPU, many=True)] == ["threads", "batched"]
+    assert [suggested(cnn, CPU, many=True), suggested(cnn, torch.device("cuda"), many=False)] == ["threads", "batched"]
+
+
+def test_chunks_shrink_with_the_model() -> None:
+    sizes = [suitable_lanes(dimension, CPU) for dimension in (1, 2_410, 21_840, 10**7)]
+    assert sizes == [128, 128, 8, 2]
