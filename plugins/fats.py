@@ -56,6 +56,16 @@ class Fats:
         """How rounds are drawn."""
         return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=True)
 
+    def stability(self, population: Population) -> list[str]:
+        """Realised rho and exact probabilities of computing again, in words, for one client and one sample."""
+        client = client_stability(self.law, population)
+        smallest = min((c for c in population.clients if population.samples[c]), key=lambda c: len(population.samples[c]))
+        sample = sample_stability(self.law, population, smallest)
+        return [
+            f"one more client:  recomputation with probability {client.exact:.6f} (rho_C = {client.bound:.4g})",
+            f"one more sample:  recomputation with probability {sample.exact:.6f} (rho_S = {sample.bound:.4g}), smallest client",
+        ]
+
 
 @dataclass(frozen=True)
 class FatsUnlearning:

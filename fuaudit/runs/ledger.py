@@ -51,7 +51,7 @@ def read_ledger(run: Path) -> Ledger:
 
 
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
-    """Cut a torn last line and the rounds after ``keep_rounds``, which will be executed again."""
+    """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest."""
     path = run / NAME
     content = read_bytes(path)
     lines = content.split(b"\n")[:-1]
@@ -59,7 +59,7 @@ def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
     kept = [
         line
         for line, event in zip(lines, ledger.events, strict=True)
-        if not (event["event"] == "round" and event["round"] > keep_rounds)
+        if event["event"] != "sealed" and not (event["event"] == "round" and event["round"] > keep_rounds)
     ]
     whole = b"".join(line + b"\n" for line in kept)
     if whole != content:

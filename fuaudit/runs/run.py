@@ -254,7 +254,7 @@ def read_plan(run: Run) -> Plan:
         _segments(table["cohorts"], *counts),
         _segments(table["batches"], *counts),
         Segment(Position(round, step), source, version),
-        index=read_involvement(run.path / "involvement.safetensors"),
+        index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
     )
 
 

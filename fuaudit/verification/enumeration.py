@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 from fuaudit.errors import BudgetError, FuauditError
@@ -79,6 +80,32 @@ def toys_like(law: Law, kind: str, number: int, at_most: int = 3) -> Iterator[To
         except (FuauditError, IndexError):
             continue
         yield Toy(toy, population, requests)
+
+
+def all_toys(bound: int, replacement: bool) -> list[Toy]:
+    """Every federation with all parameters from 1 to ``bound``, for one client and for one sample; smallest first.
+
+    Clients come with ``bound`` samples, or fewer: sizes are non-increasing, so that relabelled ones occur once.
+    """
+    toys = []
+    for clients in range(1, bound + 1):
+        for sizes in combinations_with_replacement(range(bound, 0, -1), clients):
+            population = federation(sizes)
+            for rounds, cohort, steps, batch in product(range(1, bound + 1), repeat=4):
+                if batch > max(sizes):
+                    continue
+                law = UniformLaw(rounds, cohort, steps, batch, replacement)
+                toys += [
+                    Toy(law, population, requests_of(kind, population, 1))
+                    for kind in ("client", "sample")
+                    if (clients > 1 if kind == "client" else population.size > 1)
+                ]
+    return sorted(toys, key=_work)
+
+
+def _work(toy: Toy) -> tuple[int, int]:
+    law: Any = toy.law
+    return law.rounds * law.cohort_size * law.steps * law.batch_size, toy.population.size
 
 
 @dataclass(frozen=True)

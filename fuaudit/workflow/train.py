@@ -13,15 +13,14 @@ from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.registry import build
 from fuaudit.runs.files import write_bytes
 from fuaudit.runs.keys import RunKeys
-from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.products import products
-from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
+from fuaudit.runs.run import Run, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, digest_of_vector, estimated_size, plan_table, require_new, require_space, versions
 from fuaudit.training.execute import Moment, beginning, execute, require_finite
 from fuaudit.progress import Progress, silent
@@ -140,17 +139,3 @@ def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Sche
 def until_round(schedule: Schedule, rounds: int) -> Schedule:
     """The first ``rounds`` rounds of a schedule."""
     return Schedule(schedule.cohorts[:, :rounds], schedule.batches[:, :rounds])
-
-
-def latest_checkpoint(path: Path, executed: int) -> int:
-    """The last round of an unfinished run whose model is stored; EvidenceError when there is none."""
-    stored = [round for round in range(executed, -1, -1) if (path / checkpoint_name(round)).exists()]
-    if not stored:
-        raise EvidenceError(f"{path} holds no checkpoint to resume from", "Remove it and start again.")
-    return stored[0]
-
-
-def reopened(path: Path, executed: int) -> tuple[RunWriter, int]:
-    """The writer of an unfinished run, its ledger mended, and the round to go on from."""
-    round = latest_checkpoint(path, executed)
-    return RunWriter(path, mend_ledger(path, round)), round

@@ -180,7 +180,8 @@ def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: A
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
     vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, stored_models(parent))
     traffic = [asdict(message) for message in messages]
-    writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
+    if not writer.ledger.of_kind("unlearning"):
+        writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
     writer.write_json("edit.json", {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
     return seal(writer, ready, plan.retained, expand_many([plan]))

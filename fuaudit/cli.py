@@ -1,0 +1,405 @@
+"""The command line: parse, call one function, print, exit. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from fuaudit.errors import FuauditError, UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Folder = click.Path(path_type=Path)
+
+
+def output_options(command: Command) -> Command:
+    """``--json`` prints one document and nothing else; ``--quiet`` draws no progress and prints less."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+    return click.option("-q", "--quiet", is_flag=True, help="No progress bars, only the result.")(command)
+
+
+def data_option(command: Command) -> Command:
+    """The folder of the data."""
+    text = "Folder of the data, for datasets that need one (for MNIST the folder above MNIST/raw)."
+    return click.option("--data", "root", type=Folder, help=text)(command)
+
+
+def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
+    """The result of a command, for programs or for people."""
+    click.echo(json.dumps(document, sort_keys=True, indent=1, default=str) if as_json else "\n".join(lines))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fuaudit")
+def cli() -> None:
+    """Show, or refute, that a federated model has forgotten a client or a sample.
+
+    Exit codes: 0 pass, 1 fail, 2 usage, 3 inconclusive, 4 evidence rejected, 5 plugin failed, 70 internal error,
+    130 interrupted.
+    """
+
+
+@cli.command()
+@click.argument("config", type=Folder)
+@click.option("--out", type=Folder, help="Folder to write; default runs/<name of the config>.")
+@data_option
+@click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
+@click.option("--until", type=int, help="Stop after this round, as when a request comes in during training.")
+@output_options
+def train(
+    config: Path, out: Path | None, root: Path | None, secret: str | None, until: int | None, as_json: bool, quiet: bool
+) -> None:
+    """Train a federation from CONFIG (TOML) and save the run."""
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.train import train as work
+
+    folder = out or Path("runs") / config.stem
+    with bars(quiet or as_json) as progress:
+        run = work(
+            config, folder, root, _hex(secret, "--secret"), until, progress=progress,
+            announce=lambda text: None if as_json else click.echo(f"commitment {text}"),
+        )
+    _describe(run, as_json, f"trained {run.executed} rounds")
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@click.option("--with", "name", required=True, help="The unlearner; `fuaudit plugins` lists them.")
+@click.option("--client", "clients", type=int, multiple=True, help="A client to forget; may be repeated.")
+@click.option("--sample", "samples", multiple=True, help="A sample to forget, as CLIENT:INDEX; may be repeated.")
+@click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
+@click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
+@data_option
+@output_options
+def unlearn(
+    run: Path, name: str, clients: tuple[int, ...], samples: tuple[str, ...], options: tuple[str, ...], out: Path | None,
+    root: Path | None, as_json: bool, quiet: bool,
+) -> None:
+    """Carry out a request on RUN; the result is a child run beside it."""
+    from fuaudit.runs.run import load_run
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.unlearn import request_of
+    from fuaudit.workflow.unlearn import unlearn as work
+
+    parent = load_run(run)
+    request = request_of(parent, clients, tuple(map(_place, samples)))
+    folder = out or run.with_name(f"{run.name}-{name}")
+    with bars(quiet or as_json) as progress:
+        child = work(parent, name, request, folder, _options(options), root, progress=progress)
+    drawn = parent.plan.first_involvement(request)
+    note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
+    _describe(child, as_json, f"forgot {request} with {name}{note}")
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@click.option("--spec", help="A spec file, or the name of a built-in one.")
+@data_option
+@click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
+@click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@click.option("--commitment", help="The commitment received before training, to compare with.")
+@click.option("--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says.")
+@click.option("--key", help="Key of the audit's own draws, 64 hex digits; default: fresh from the operating system.")
+@output_options
+def verify(
+    run: Path, spec: str | None, root: Path | None, erased: Path | None, parent: Path | None, commitment: str | None,
+    budget: int | None, key: str | None, as_json: bool, quiet: bool,
+) -> None:
+    """Audit RUN against a spec; findings go to <RUN>.audit."""
+    from fuaudit.terminal import bars
+    from fuaudit.verification.verify import audit_folder
+    from fuaudit.verification.verify import verify as work
+
+    silent = quiet or as_json
+    with bars(silent) as progress:
+        result = work(
+            run, spec, root, erased, parent, commitment, budget, _hex(key, "--key"), progress=progress,
+            estimate=None if silent else lambda text: click.echo(text, err=True),
+        )
+    lines = [f"{result.verdict}: {result.reason}", ""]
+    for check, finding in zip(result.spec.checks, result.findings, strict=True):
+        role = "" if check.role == "required" else " (supporting)"
+        lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
+        if finding.verdict == "FAIL":
+            lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
+    lines += ["", f"findings {audit_folder(run) / 'findings.json'}", f"report   fuaudit report {run}"]
+    emit(as_json, result.as_json(), lines[:1] if quiet else lines)
+    sys.exit(result.exit_code)
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@click.option("--format", "form", type=click.Choice(["html", "json", "md", "junit"]), default="html", show_default=True)
+@output_options
+def report(run: Path, form: str, as_json: bool, quiet: bool) -> None:
+    """Write a report from the findings of RUN."""
+    from fuaudit.reporting import write_report
+
+    path = write_report(run, form)
+    emit(as_json, {"report": str(path)}, [str(path)])
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@output_options
+def show(run: Path, as_json: bool, quiet: bool) -> None:
+    """Show what RUN records, after checking every byte of it."""
+    from fuaudit.runs.run import load_run
+
+    _describe(load_run(run), as_json, "every byte accounted for")
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_options
+def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
+    """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
+    from fuaudit.runs.prune import prune as work
+    from fuaudit.runs.run import load_run
+
+    opened = load_run(run)
+    if not yes:
+        click.confirm(f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True)
+    pruned, buried = work(opened)
+    emit(
+        as_json, {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))},
+        [f"pruned {run}, digest {pruned.digest}", *(f"tombstone {path}" for path in buried)],
+    )
+
+
+@cli.command()
+@click.argument("run", type=Folder)
+@data_option
+@click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@output_options
+def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
+    """Finish the interrupted training or unlearning in RUN."""
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.resume import resume as work
+
+    with bars(quiet or as_json) as progress:
+        done = work(run, root, parent, progress=progress)
+    _describe(done, as_json, "finished")
+
+
+@cli.command()
+@output_options
+def plugins(as_json: bool, quiet: bool) -> None:
+    """List what is installed: name, kind, paper, guarantee, distribution, version."""
+    from fuaudit.registry import KINDS, entries
+
+    rows = []
+    for kind in KINDS:
+        for name, entry in sorted(entries(kind).items()):
+            plugin = entry.load()
+            rows.append(
+                {
+                    "kind": kind[:-1], "name": name, "guarantee": getattr(plugin, "guarantee", ""),
+                    "cite": getattr(plugin, "cite", ""), "distribution": entry.distribution, "version": entry.version,
+                }
+            )
+    lines = []
+    for row in rows:
+        lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}")
+        if not quiet:
+            lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
+    emit(as_json, {"plugins": rows}, lines)
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--clients", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--samples", type=click.IntRange(1), default=2, show_default=True, help="Samples of every client.")
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--cohort", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--request", type=click.Choice(["sample", "client", "mixed"]), default="client", show_default=True)
+@click.option("--requests", type=click.IntRange(1), default=1, show_default=True, help="How many, one after another.")
+@click.option("--without-replacement", is_flag=True, help="Cohorts of distinct clients (FedAvg); default: FATS.")
+@click.option("--up-to", type=click.IntRange(1), help="Sweep the federations up to this bound instead.")
+@click.option("--leaves", type=click.IntRange(1), default=200_000, show_default=True, help="Budget of leaves.")
+@output_options
+def prove(
+    name: str, clients: int, samples: int, rounds: int, cohort: int, steps: int, batch: int, request: str, requests: int,
+    without_replacement: bool, up_to: int | None, leaves: int, as_json: bool, quiet: bool,
+) -> None:
+    """Compare the law of unlearner NAME with retraining, exactly, on small federations. Exit code 1 if they differ."""
+    from fuaudit.plans import UniformLaw, exactness
+    from fuaudit.registry import build
+    from fuaudit.terminal import bars
+    from fuaudit.unlearning import is_editor
+    from fuaudit.verification.enumeration import federation, requests_of
+
+    unlearner = build("unlearners", name)
+    if is_editor(unlearner):
+        raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
+    if up_to is not None:
+        with bars(quiet or as_json) as progress:
+            _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, progress)
+        return
+    if (request != "sample" and requests >= clients) or (request != "client" and requests >= clients * samples):
+        raise UsageError(f"{requests} {request} requests would leave nothing of {clients} clients with {samples} samples")
+    population = federation((samples,) * clients)
+    law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
+    asked = requests_of(request, population, requests)
+    result = exactness(unlearner, law, population, asked, leaves=leaves)
+    document: dict[str, Any] = {
+        "unlearner": name, "total_variation": str(result.total_variation), "histories": result.histories,
+        "requests": list(map(str, asked)),
+    }
+    lines = [f"total variation {result.total_variation}", f"{result.histories} histories compared; requests: {'; '.join(map(str, asked))}"]
+    if result.witness:
+        w = result.witness
+        document["witness"] = {"history": w.history, "unlearned": str(w.unlearned), "retrained": str(w.retrained)}
+        lines += [
+            "smallest witness: " + "; ".join(_history(w.history)),
+            f"  probability {w.unlearned} after unlearning, {w.retrained} after retraining",
+        ]
+    emit(as_json, document, lines)
+    sys.exit(0 if result.exact else 1)
+
+
+def _prove_up_to(
+    unlearner: Any, name: str, bound: int, leaves: int, replacement: bool, as_json: bool, progress: Any
+) -> None:
+    from fuaudit.verification.enumeration import all_toys, sweep
+
+    found = sweep(unlearner, all_toys(bound, replacement), leaves, progress)
+    document: dict[str, Any] = {
+        "unlearner": name, "proved": len(found.proved), "refuted": len(found.refuted), "too_large": found.too_large,
+        "leaves": leaves,
+    }
+    lines = [f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large for the budget"]
+    if found.smallest:
+        toy, result = found.smallest
+        document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
+        lines.append(f"smallest refutation: {toy}: total variation {result.total_variation}")
+    emit(as_json, document, lines)
+    sys.exit(1 if found.refuted else 0 if found.proved else 3)
+
+
+def _history(history: Any) -> list[str]:
+    """A history in words."""
+    return [
+        f"round {number}: clients {list(cohort)}, batches {[[list(batch) for batch in steps] for steps in places]}"
+        for number, (cohort, places) in enumerate(history, 1)
+    ]
+
+
+@cli.command()
+@click.option("--out", type=Folder, default=Path("demo-output"), show_default=True, help="Folder to write.")
+@output_options
+def demo(out: Path, as_json: bool, quiet: bool) -> None:
+    """Train on real digits, forget a client with noop and with FATS, verify both, write reports."""
+    from fuaudit.demo import demo as work
+    from fuaudit.terminal import bars
+
+    with bars(quiet or as_json) as progress:
+        result = work(out, progress, None if as_json or quiet else click.echo)
+    emit(as_json, result, [f"report of the untouched model: {result['noop']['report']}", f"report of the FATS model:      {result['fats']['report']}"])
+    if not result["as_expected"]:
+        sys.exit(1)
+
+
+def _describe(run: Any, as_json: bool, what: str) -> None:
+    last = run.metrics[-1]
+    law = run.plan.law
+    document: dict[str, Any] = {
+        "run": str(run.path), "digest": run.digest, "kind": run.info["kind"], "executed_rounds": run.executed,
+        "commitment": run.ledger.events[0].get("commitment"), "engine": run.info["engine"], "metrics": run.metrics,
+        "requests": list(map(str, run.requests)), "law": law.name, "stability": _stability(run),
+    }
+    lines = [
+        f"{run.path}: {what}",
+        f"  digest        {run.digest}",
+        f"  commitment    {document['commitment']}",
+        f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
+    ]
+    if run.is_child:
+        document |= {"parent": run.info["parent"], "unlearner": run.info["unlearner"], "first_change": run.info["first_change"]}
+        rounds = max(0, min(run.info["first_change"][0], law.rounds + 1) - 1)
+        lines.append(f"  kept          {rounds} of {law.rounds} rounds")
+    lines += [f"  {text}" for text in document["stability"]]
+    emit(as_json, document, lines)
+
+
+def _stability(run: Any) -> list[str]:
+    """How often one more request would make an exact rewriter compute again, where the learner can say it."""
+    describe = getattr(run.learner, "stability", None)
+    return describe(run.plan.retained) if describe else []
+
+
+def _hex(text: str | None, option: str) -> bytes | None:
+    try:
+        value = None if text is None else bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if value is not None and len(value) != 32:
+        raise UsageError(f"{option} takes 64 hexadecimal digits")
+    return value
+
+
+def _place(text: str) -> tuple[int, int]:
+    client, _, index = text.partition(":")
+    if not (client.isdecimal() and index.isdecimal()):
+        raise UsageError(f"--sample takes CLIENT:INDEX, such as 3:14, not {text!r}")
+    return int(client), int(index)
+
+
+def _options(pairs: tuple[str, ...]) -> dict[str, object]:
+    import tomllib
+
+    table: dict[str, object] = {}
+    for pair in pairs:
+        try:
+            table |= tomllib.loads(pair)
+        except tomllib.TOMLDecodeError:
+            raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
+    return table
+
+
+def main() -> None:
+    """Run the command line; every error ends in its exit code, none in a bare traceback."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
+        click.echo("\ninterrupted; nothing that was complete is lost", err=True)
+        if arguments[:1] in (["train"], ["unlearn"], ["resume"]):
+            click.echo("finish the run with: fuaudit resume <folder>", err=True)
+        sys.exit(130)
+    except FuauditError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except ImportError as error:
+        _explain_import(error)
+        sys.exit(70)
+    except Exception as error:
+        if isinstance(error, BrokenPipeError):
+            sys.exit(70)
+        import traceback
+
+        traceback.print_exc()
+        click.echo(f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True)
+        sys.exit(70)
+
+
+def _explain_import(error: ImportError) -> None:
+    click.echo(f"error: a library cannot be imported: {error}", err=True)
+    if "torch" in str(error):
+        click.echo("  torch and torchvision must be a matching pair: install both anew, in one command, from one index.", err=True)
+
+
+if __name__ == "__main__":
+    main()

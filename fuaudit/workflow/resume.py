@@ -1,0 +1,70 @@
+"""Resume: finish a run that was interrupted. The result has the bytes that it would have had anyway."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from fuaudit import registry
+from fuaudit.config import resolve
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.files import TEMPORARY, read_json, storage
+from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.run import MANIFEST, Run, checkpoint_name, read_checkpoint
+from fuaudit.runs.writer import RunWriter
+from fuaudit.training.execute import beginning
+from fuaudit.training.setup import setup
+from fuaudit.workflow.train import finish, stacked
+from fuaudit.workflow.unlearn import carry_out
+
+
+def resume(
+    path: Path | str,
+    root: Path | None = None,
+    parent: Path | None = None,
+    dataset: Dataset | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """Finish the interrupted training or unlearning in a folder.
+
+    Raises:
+        UsageError: the run is complete already.
+        EvidenceError: nothing was begun there, or the parent of an unlearning is not at hand.
+    """
+    folder = Path(path)
+    if (folder / MANIFEST).exists():
+        raise UsageError(f"the run {folder} is complete: there is nothing to resume")
+    if not (folder / "run.json").exists():
+        raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
+    with storage(folder):
+        for torn in folder.rglob(f"*{TEMPORARY}"):
+            torn.unlink()
+    info = read_json(folder / "run.json")
+    config = resolve(tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml"))
+    executed = info["executed_rounds"]
+    stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
+    done = stored[-1] if stored else 0
+    ledger = mend_ledger(folder, done)
+    unfinished = Run(folder, "", info, {}, ledger, config)
+    writer = RunWriter(folder, ledger)
+    ready = setup(config, root, dataset, info["engine"])
+    if info["kind"] == "unlearning":
+        above = parent_of(unfinished, parent)
+        if above is None or isinstance(above, Tombstone):
+            raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
+        recorded = info["unlearner"]
+        unlearner = registry.build("unlearners", {"use": recorded["use"], **recorded["options"]})
+        if not ledger.of_kind("request"):
+            request = unfinished.requests[-1]
+            writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=above.digest)
+        return carry_out(writer, ready, above, unfinished.plan, unlearner, recorded["use"], progress)
+    plan = unfinished.plan
+    if stored:
+        start = stacked(*read_checkpoint(folder, done), ready.device)
+    else:
+        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+        writer.checkpoint(0, start.vectors[0], {name: tensor[0] for name, tensor in start.state.items()})
+    return finish(writer, ready, plan, start, done, executed, progress)
