@@ -134,6 +134,7 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
         BudgetError: there are more than ``budget`` paths (leaves).
     """
     tape: list[tuple[int, Outcomes]] = []
+    weights = [Fraction(1)]  # weights[i] is the probability of the first i choices on the tape
     leaves = 0
     while True:
         leaves += 1
@@ -143,9 +144,12 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
                 "Choose a smaller federation, or raise the budget of leaves.",
             )
         result = procedure(Enumeration(tape))
-        yield result, prod((outcomes[choice][1] for choice, outcomes in tape), start=Fraction(1))
+        for choice, outcomes in tape[len(weights) - 1 :]:
+            weights.append(weights[-1] * outcomes[choice][1])
+        yield result, weights[-1]
         if not _advance(tape):
             return
+        del weights[len(tape) :]
 
 
 def enumerate_law(
@@ -157,10 +161,13 @@ def enumerate_law(
         BudgetError: more than ``budget`` leaves.
         KeyReuseError: the procedure uses one key and address for two populations.
     """
-    law: dict[Distinct, Fraction] = defaultdict(Fraction)
+    # numerators by denominator: adding integers is many times cheaper than adding fractions
+    sums: dict[Distinct, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for result, weight in paths(procedure, budget):
-        law[result] += weight
-    return dict(law)
+        sums[result][weight.denominator] += weight.numerator
+    return {
+        result: sum((Fraction(n, d) for d, n in parts.items()), start=Fraction(0)) for result, parts in sums.items()
+    }
 
 
 def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32) -> float:

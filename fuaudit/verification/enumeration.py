@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations_with_replacement, product
+from math import prod
 from typing import Any
 
 from fuaudit.errors import BudgetError, FuauditError
@@ -71,7 +72,7 @@ def toys_like(law: Law, kind: str, number: int, at_most: int = 3) -> Iterator[To
         for sizes in ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2))
         if len(sizes) <= at_most
     ]
-    for rounds, cohort, steps, batch, sizes in sorted(small, key=lambda t: (t[0] * t[1] * t[2], sum(t[4]), t)):
+    for rounds, cohort, steps, batch, sizes in sorted(small, key=lambda t: (prod(t[:4]), len(t[4]), sum(t[4]), t)):
         population = federation(sizes)
         toy = replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
         requests = requests_of(kind, population, number)
@@ -153,7 +154,7 @@ def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) ->
 class Enumeration:
     """Sweeps small federations with the kinds of request of the run, within a budget of ``leaves``."""
 
-    leaves: int = 100_000
+    leaves: int = 50_000
 
     def examine(self, case: Case) -> Finding:
         """PASS when all federations within the budget are proved; FAIL with the smallest witness when one is not."""

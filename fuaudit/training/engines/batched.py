@@ -122,10 +122,17 @@ def _general_steps(task: Task) -> Steps:
     return steps
 
 
-def suitable_lanes(dimension: int, device: torch.device) -> int:
-    """Participations a chunk by default: their weights fill a cache (1.2 MB in float32), or occupy a GPU."""
-    numbers, most = (320_000, 128) if device.type == "cpu" else (2**24, 1024)
-    return int(min(most, 2 ** max(1, int(log2(numbers / dimension)))))
+def suitable_lanes(task: Task) -> int:
+    """Participations a chunk by default: a power of two, from 2 on, by the number of parameters.
+
+    On a CPU stacked weights should stay in a cache, and operations be long enough for two threads not to wait for
+    the interpreter: 2.5 MB in float32, and less for convolutions, which are busy with one participation.
+    """
+    if task.inputs.device.type != "cpu":
+        numbers, most = 2**24, 1024  # not measured
+    else:
+        numbers, most = (640_000, 256) if linear_stack(task.module) else (160_000, 64)
+    return int(min(most, 2 ** max(1, int(log2(numbers / task.layout.dimension)))))
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ class Batched:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
-        width = max(1, (self.lanes or suitable_lanes(task.layout.dimension, vectors.device)) // places)
+        width = max(1, (self.lanes or suitable_lanes(task)) // places)
         surplus = -runs % width
         if surplus:
             batches = torch.cat([batches, batches.new_full((surplus, *batches.shape[1:]), -1)])
@@ -152,7 +159,10 @@ class Batched:
         result = vectors.new_empty(runs + surplus, places, vectors.shape[1])
 
         def work(first: int) -> None:
-            buffers = self._idle.pop() if self._idle else Buffers()
+            try:
+                buffers = self._idle.pop()
+            except IndexError:
+                buffers = Buffers()
             chunk = slice(first, first + width)
             _advance(task, vectors[chunk], batches[chunk], step_size, result[chunk], buffers)
             self._idle.append(buffers)
@@ -166,9 +176,7 @@ class Batched:
         return result[:runs]
 
 
-def _advance(
-    task: Task, vectors: Tensor, batches: Tensor, step_size: float, updates: Tensor, buffers: Buffers
-) -> None:
+def _advance(task: Task, vectors: Tensor, batches: Tensor, step_size: float, updates: Tensor, buffers: Buffers) -> None:
     """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to ``updates (g, K, d)``."""
     places = batches.shape[:2]
     reads = Reads.gather(task, batches.flatten(0, 1), step_size, buffers)

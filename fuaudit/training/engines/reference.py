@@ -13,7 +13,13 @@ from fuaudit.training.engines.protocol import Task, single_threaded
 
 
 def local_sgd(
-    module: nn.Module, layout: Layout, inputs: Tensor, targets: Tensor, vector: Tensor, batches: Tensor, step_size: float
+    module: nn.Module,
+    layout: Layout,
+    inputs: Tensor,
+    targets: Tensor,
+    vector: Tensor,
+    batches: Tensor,
+    step_size: float,
 ) -> Tensor:
     """One participation: the model ``(d,)`` after a step for each of the batches ``(E, B)``.
 

@@ -1,0 +1,357 @@
+"""Every known way to be fooled, as a test: the wrong one must fail, the right one must pass."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fuaudit import load_run, request_of, train, unlearn, verify
+from fuaudit.errors import EvidenceError, PluginError
+from fuaudit.plans import Request
+from fuaudit.plans.schedule import expand_many
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.products import products
+from fuaudit.runs.prune import prune
+from fuaudit.runs.run import MANIFEST
+from fuaudit.runs.writer import RunWriter
+from fuaudit.training.execute import Moment, execute
+from fuaudit.training.setup import setup
+from fuaudit.verification.verify import audit_folder
+
+AUDIT_KEY = bytes(range(32))
+
+
+def config(**changes):
+    table = {
+        "data": {"use": "digits"},
+        "partition": {"use": "iid", "clients": 10},
+        "model": {"use": "linear"},
+        "learner": {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1},
+        "run": {"checkpoint_every": 2},
+    }
+    return table | changes
+
+
+def secret(number):
+    return bytes([number]) * 32
+
+
+def drawn_client(run, at_least=2):
+    """A client whose first participation leaves at least so many rounds before it.
+
+    Chosen by looking at the draws, so an adaptive request: only levels that judge this run or small
+    federations are looked at where it is used.
+    """
+    first = {c: r for c, r in run.plan.index.clients.items()}
+    return next(c for c, r in sorted(first.items()) if r > at_least)
+
+
+def drawn_sample(run, at_least=2):
+    """A sample of a client that took part in kept rounds, first drawn after so many rounds."""
+    rounds = run.plan.index.clients
+    owner = run.plan.retained.owner
+    return next(
+        s for s, at in sorted(run.plan.index.samples.items()) if at.round > at_least and rounds[owner[s]] < at.round
+    )
+
+
+def audits(run, **options):
+    """Verdicts by audit, without repeated sampling."""
+    result = verify(run, budget=0, key=AUDIT_KEY, save=False, **options)
+    return result, {f.audit: f for f in result.findings}
+
+
+def reseal(path: Path):
+    """Make manifest and ledger fit changed files, as a forger would."""
+    (path / MANIFEST).unlink(missing_ok=True)
+    writer = RunWriter(path, mend_ledger(path, 10**6))
+    writer.close("sealed")
+    return load_run(path)
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    return train(config(), tmp_path_factory.mktemp("traps") / "parent", secret=secret(7))
+
+
+@pytest.fixture(autouse=True)
+def _mutants(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+
+
+@pytest.mark.parametrize("name", ["fats", "retrain"])
+@pytest.mark.parametrize("kind", ["client", "sample", "mixed"])
+def test_right_unlearners_pass(parent, tmp_path, name, kind):
+    request = Request.of(
+        clients=[drawn_client(parent)] if kind != "sample" else [],
+        samples=[drawn_sample(parent)] if kind != "client" else [],
+    )
+    shutil.copytree(parent.path, tmp_path / "parent")
+    child = unlearn(parent, name, request, tmp_path / "child")
+    result, found = audits(child)
+    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+
+
+@pytest.mark.parametrize("kind", ["client", "sample"])
+def test_noop_fails_at_every_level(parent, tmp_path, kind):
+    request = Request.of(clients=[drawn_client(parent)]) if kind == "client" else Request.of(samples=[drawn_sample(parent)])
+    child = unlearn(parent, "noop", request, parent.path.parent / f"noop-{kind}")
+    result, found = audits(child)
+    assert result.verdict == "FAIL"
+    assert {n for n, f in found.items() if f.verdict == "FAIL"} >= {"replay", "stress", "plan", "enumeration", "lineage"}
+
+
+def test_printed_fats_fails_for_samples_and_passes_for_clients(parent):
+    sample = unlearn(parent, "fats-as-printed", Request.of(samples=[drawn_sample(parent)]), parent.path.parent / "printed-s")
+    result, found = audits(sample)
+    assert result.verdict == "FAIL"
+    assert found["enumeration"].statistic["total_variation"] == "1/8"
+    client = unlearn(parent, "fats-as-printed", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "printed-c")
+    result, found = audits(client)
+    assert result.verdict == "PASS"  # Algorithm 3 is exact as printed
+
+
+def test_child_labelled_as_another_algorithm(parent):
+    request = Request.of(clients=[drawn_client(parent)])
+    child = unlearn(parent, "noop", request, parent.path.parent / "mislabelled")
+    info = json.loads((child.path / "run.json").read_text())
+    info["unlearner"]["use"] = "fats"
+    (child.path / "run.json").write_text(json.dumps(info))
+    result, found = audits(reseal(child.path))
+    assert result.verdict == "FAIL"
+    assert "not what 'fats' makes" in " ".join(found["plan"].details)
+
+
+def test_mislabelled_editor_is_caught(parent):
+    request = Request.of(clients=[drawn_client(parent)])
+    child = unlearn(parent, "finetune", request, parent.path.parent / "mislabelled-editor")
+    info = json.loads((child.path / "run.json").read_text())
+    info["unlearner"]["options"]["rounds"] = 5
+    (child.path / "run.json").write_text(json.dumps(info))
+    _, found = audits(reseal(child.path))
+    assert found["plan"].verdict == "FAIL"
+
+
+@pytest.mark.parametrize(("name", "level"), [("mutant-late", "enumeration"), ("mutant-reused-key", "plan")])
+def test_wrong_rewriters_fail(parent, name, level):
+    child = unlearn(parent, name, Request.of(clients=[drawn_client(parent)]), parent.path.parent / name)
+    result, found = audits(child)
+    assert result.verdict == "FAIL"
+    assert found[level].verdict == "FAIL"
+
+
+def test_plugins_that_break_their_word(parent):
+    request = Request.of(clients=[drawn_client(parent)])
+    with pytest.raises(PluginError, match="the dog ate the plan"):
+        unlearn(parent, "mutant-raises", request, parent.path.parent / "raises")
+    with pytest.raises(PluginError, match="without declaring 'model'"):
+        unlearn(parent, "mutant-peeks", request, parent.path.parent / "peeks")
+
+
+@pytest.mark.parametrize(
+    ("server", "scaling", "kind", "verdict"),
+    [
+        ([{"use": "mean"}], "none", "sample", "PASS"),
+        ([{"use": "mean"}, {"use": "momentum"}], "none", "client", "PASS"),
+        ([{"use": "size-weighted", "by": "cohort"}], "none", "client", "PASS"),
+        ([{"use": "size-weighted", "by": "cohort"}], "none", "sample", "FAIL"),
+        ([{"use": "size-weighted", "by": "total"}], "none", "client", "FAIL"),
+        ([{"use": "size-weighted", "by": "total"}], "none", "sample", "FAIL"),
+        ([{"use": "mean"}], "standardise", "client", "FAIL"),
+        ([{"use": "mean"}], "standardise", "sample", "FAIL"),
+    ],
+)
+def test_kept_rounds_that_know_the_erased_data(tmp_path, server, scaling, kind, verdict):
+    run = train(config(server=server, scaling=scaling), tmp_path / "parent", secret=secret(3))
+    # fixed in advance, drawn or not: stress plans find the fault even where this run does not show it
+    request = request_of(run, (4,)) if kind == "client" else request_of(run, (), ((4, 0),))
+    result, found = audits(unlearn(run, "fats", request, tmp_path / "child"))
+    assert result.verdict == verdict, {n: (f.verdict, f.details) for n, f in found.items()}
+    assert found["stress"].verdict == verdict
+    retrained, _ = audits(unlearn(run, "retrain", request, tmp_path / "retrained"))
+    assert retrained.verdict == "PASS"
+
+
+def test_stress_plans_find_what_one_replay_misses(tmp_path):
+    """With weights n_k / n_S the run's own replay is clean when the owner sat in no kept round; stress is not."""
+    run = train(config(server=[{"use": "size-weighted"}]), tmp_path / "parent", secret=secret(3))
+    index = run.plan.index
+    client = next(c for c in run.original.clients if index.clients.get(c, 99) > 2)
+    sample = next(
+        s for s, at in sorted(index.samples.items()) if run.original.owner[s] == client and at.round == index.clients[client]
+    )
+    _, found = audits(unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child"))
+    assert found["replay"].verdict == "PASS"
+    assert found["stress"].verdict == "FAIL"
+
+
+def test_memory_that_was_not_rewound(tmp_path):
+    """A child whose model was rewound while the server's momentum was not."""
+    run = train(config(server=[{"use": "mean"}, {"use": "momentum", "beta": 0.9}]), tmp_path / "parent", secret=secret(5))
+    child = unlearn(run, "fats", Request.of(clients=[drawn_client(run)]), tmp_path / "child")
+    assert audits(child)[0].verdict == "PASS"
+    ready = setup(run.config, None)
+    plan = child.plan
+    first = child.info["first_change"][0]
+    start = max(r for r in run.checkpoints if r < first)
+    vector, _ = run.checkpoint(start)
+    _, stale = run.checkpoint(run.checkpoints[-1])
+    moment = Moment(vector[None], {k: v[None] for k, v in stale.items()})
+    stored = {r: run.checkpoint(r) for r in run.checkpoints if r <= start}
+    schedule = expand_many([plan])
+    for round, after in execute(
+        ready.learning, ready.ground(plan.retained), plan.retained, schedule, moment, ready.engine, first=start + 1
+    ):
+        if round in run.checkpoints:
+            stored[round] = (after.vectors[0], {k: v[0] for k, v in after.state.items()})
+    for name, content in products(ready, plan.retained, schedule, stored).items():
+        write_bytes(child.path / name, content)
+    result, found = audits(reseal(child.path))
+    assert result.verdict == "FAIL"
+    assert found["replay"].verdict == "FAIL"
+
+
+def test_checkpoint_left_behind(parent):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "left-behind")
+    shutil.copy(parent.path / "checkpoints/000008.safetensors", child.path / "checkpoints/000007.safetensors")
+    result, found = audits(reseal(child.path))
+    assert result.verdict == "FAIL"
+    assert found["lineage"].verdict == "FAIL"
+    assert any("left behind" in line for line in found["lineage"].details)
+
+
+def test_copies_elsewhere_are_listed(parent):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "copies")
+    _, found = audits(child)
+    assert any("model.safetensors" in line for line in found["lineage"].details)
+    assert any("keys.json" in line for line in found["lineage"].details)
+
+
+def test_a_lucky_operator(parent):
+    """Keys that do not follow from the parent: somebody tried until the outcome pleased."""
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "lucky")
+    keys = json.loads((child.path / "keys.json").read_text())
+    keys["draws"][-1] = "ab" * 32
+    (child.path / "keys.json").write_text(json.dumps(keys))
+    _, found = audits(reseal(child.path))
+    assert found["plan"].verdict == "FAIL"
+
+
+def test_commitment(parent):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "committed")
+    right = parent.ledger.events[0]["commitment"]
+    _, found = audits(child, commitment=right)
+    assert found["plan"].verdict == "PASS"
+    assert not any("anchored" in line for line in found["plan"].assumptions)
+    _, found = audits(child)
+    assert any("anchored" in line for line in found["plan"].assumptions)
+    _, found = audits(child, commitment="00" * 32)
+    assert found["plan"].verdict == "FAIL"
+
+
+def test_wrong_parent_is_rejected(parent, tmp_path):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "orphan")
+    other = train(config(), tmp_path / "other", secret=secret(9))
+    with pytest.raises(EvidenceError, match="is not the parent"):
+        verify(child, parent=other.path, budget=0, save=False)
+
+
+def test_missing_parent_is_inconclusive(parent, tmp_path):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), tmp_path / "alone" / "child")
+    result, found = audits(child)
+    assert result.verdict == "INCONCLUSIVE"
+    assert found["replay"].verdict == "PASS"
+
+
+def test_nothing_to_forget_is_said(tmp_path):
+    table = config(partition={"use": "iid", "clients": 60})
+    run = train(table, tmp_path / "parent", secret=secret(2))
+    client = next(c for c in run.original.clients if c not in run.plan.index.clients)
+    result, found = audits(unlearn(run, "fats", Request.of(clients=[client]), tmp_path / "fats"))
+    assert result.verdict == "PASS"
+    assert "nothing to forget" in found["plan"].statistic["nothing_to_forget"]
+    result, found = audits(unlearn(run, "noop", Request.of(clients=[client]), tmp_path / "noop"))
+    assert found["replay"].verdict == "PASS"  # this run is as it should be
+    assert result.verdict == "FAIL"  # the algorithm is still judged
+
+
+def test_other_data_is_not_evidence(parent, tmp_path):
+    from dataclasses import replace
+
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "other-data")
+    data = setup(parent.config, None).dataset
+    inputs = data.inputs.clone()
+    inputs[child.plan.retained.samples[child.plan.retained.clients[0]][0]] += 1
+    result, _ = audits(child, dataset=replace(data, inputs=inputs))
+    assert result.verdict == "INCONCLUSIVE"
+
+
+def test_pruned_runs_are_still_judged(tmp_path):
+    run = train(config(), tmp_path / "parent", secret=secret(7))
+    child = unlearn(run, "fats", Request.of(clients=[drawn_client(run)]), tmp_path / "child")
+    before, _ = audits(child)
+    pruned, buried = prune(child)
+    assert buried == [run.path]
+    result, found = audits(pruned)
+    assert before.verdict == result.verdict == "PASS", {n: (f.verdict, f.shows) for n, f in found.items()}
+
+
+def test_findings_are_the_same_bytes(parent):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "twice")
+    first = verify(child, budget=16, key=AUDIT_KEY)
+    content = (audit_folder(child.path) / "findings.json").read_bytes()
+    verify(load_run(child.path), budget=16, key=AUDIT_KEY)
+    assert (audit_folder(child.path) / "findings.json").read_bytes() == content
+    assert first.key == AUDIT_KEY.hex()
+
+
+def digits(partition):
+    return {
+        "data": {"use": "digits"},
+        "partition": partition,
+        "model": {"use": "mlp", "hidden": [32]},
+        "learner": {"use": "fats", "rounds": 20, "cohort": 4, "steps": 5, "batch": 8, "step_size": 0.1},
+    }
+
+
+@pytest.mark.parametrize("number", [11, 12])
+@pytest.mark.parametrize("partition", [{"use": "one-holder", "clients": 20}, {"use": "iid", "clients": 20}])
+def test_repeated_sampling_on_digits(tmp_path, partition, number):
+    """Client level, client 0 fixed in advance, keys chosen in advance; alpha .001 for each subject.
+
+    A false alarm of an exact method has probability at most .001 each; keys are fixed, so the outcome is too.
+    """
+    run = train(digits(partition), tmp_path / "parent", secret=secret(number))
+    verdicts = {}
+    for name in ("noop", "fats", "retrain", "finetune"):
+        child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
+        result = verify(child, key=secret(number + 100), save=False)
+        found = {f.audit: f for f in result.findings}["parameters"]
+        assert all(control.held for control in found.controls), (name, found)
+        verdicts[name] = (str(result.verdict), str(found.verdict))
+    assert verdicts["noop"] == ("FAIL", "FAIL")
+    assert verdicts["fats"] == ("PASS", "PASS")
+    assert verdicts["retrain"] == ("PASS", "PASS")
+    assert verdicts["finetune"][0] != "PASS"
+
+
+def test_torch_threads_are_put_back(parent):
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "threads")
+    torch.set_num_threads(2)
+    audits(child)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+
+
+def test_reading_a_run_does_not_touch_it(parent):
+    content = {p: p.read_bytes() for p in parent.path.rglob("*") if p.is_file()}
+    assert (parent.path / LEDGER) in content
+    child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "reader")
+    audits(child)
+    assert {p: p.read_bytes() for p in parent.path.rglob("*") if p.is_file()} == content
+    assert np.array_equal(parent.model.numpy(), load_run(parent.path).model.numpy())
