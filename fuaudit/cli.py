@@ -60,7 +60,12 @@ def train(
     folder = out or Path("runs") / config.stem
     with bars(quiet or as_json) as progress:
         run = work(
-            config, folder, root, _hex(secret, "--secret"), until, progress=progress,
+            config,
+            folder,
+            root,
+            _hex(secret, "--secret"),
+            until,
+            progress=progress,
             announce=lambda text: None if as_json else click.echo(f"commitment {text}"),
         )
     _describe(run, as_json, f"trained {run.executed} rounds")
@@ -76,8 +81,15 @@ def train(
 @data_option
 @output_options
 def unlearn(
-    run: Path, name: str, clients: tuple[int, ...], samples: tuple[str, ...], options: tuple[str, ...], out: Path | None,
-    root: Path | None, as_json: bool, quiet: bool,
+    run: Path,
+    name: str,
+    clients: tuple[int, ...],
+    samples: tuple[str, ...],
+    options: tuple[str, ...],
+    out: Path | None,
+    root: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Carry out a request on RUN; the result is a child run beside it."""
     from fuaudit.runs.run import load_run
@@ -102,12 +114,22 @@ def unlearn(
 @click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
 @click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
-@click.option("--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says.")
+@click.option(
+    "--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says."
+)
 @click.option("--key", help="Key of the audit's own draws, 64 hex digits; default: fresh from the operating system.")
 @output_options
 def verify(
-    run: Path, spec: str | None, root: Path | None, erased: Path | None, parent: Path | None, commitment: str | None,
-    budget: int | None, key: str | None, as_json: bool, quiet: bool,
+    run: Path,
+    spec: str | None,
+    root: Path | None,
+    erased: Path | None,
+    parent: Path | None,
+    commitment: str | None,
+    budget: int | None,
+    key: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
     from fuaudit.terminal import bars
@@ -117,7 +139,15 @@ def verify(
     silent = quiet or as_json
     with bars(silent) as progress:
         result = work(
-            run, spec, root, erased, parent, commitment, budget, _hex(key, "--key"), progress=progress,
+            run,
+            spec,
+            root,
+            erased,
+            parent,
+            commitment,
+            budget,
+            _hex(key, "--key"),
+            progress=progress,
             estimate=None if silent else lambda text: click.echo(text, err=True),
         )
     lines = [f"{result.verdict}: {result.reason}", ""]
@@ -164,10 +194,13 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
 
     opened = load_run(run)
     if not yes:
-        click.confirm(f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True)
+        click.confirm(
+            f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
+        )
     pruned, buried = work(opened)
     emit(
-        as_json, {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))},
+        as_json,
+        {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))},
         [f"pruned {run}, digest {pruned.digest}", *(f"tombstone {path}" for path in buried)],
     )
 
@@ -199,8 +232,12 @@ def plugins(as_json: bool, quiet: bool) -> None:
             plugin = entry.load()
             rows.append(
                 {
-                    "kind": kind[:-1], "name": name, "guarantee": getattr(plugin, "guarantee", ""),
-                    "cite": getattr(plugin, "cite", ""), "distribution": entry.distribution, "version": entry.version,
+                    "kind": kind[:-1],
+                    "name": name,
+                    "guarantee": getattr(plugin, "guarantee", ""),
+                    "cite": getattr(plugin, "cite", ""),
+                    "distribution": entry.distribution,
+                    "version": entry.version,
                 }
             )
     lines = []
@@ -226,8 +263,20 @@ def plugins(as_json: bool, quiet: bool) -> None:
 @click.option("--leaves", type=click.IntRange(1), default=200_000, show_default=True, help="Budget of leaves.")
 @output_options
 def prove(
-    name: str, clients: int, samples: int, rounds: int, cohort: int, steps: int, batch: int, request: str, requests: int,
-    without_replacement: bool, up_to: int | None, leaves: int, as_json: bool, quiet: bool,
+    name: str,
+    clients: int,
+    samples: int,
+    rounds: int,
+    cohort: int,
+    steps: int,
+    batch: int,
+    request: str,
+    requests: int,
+    without_replacement: bool,
+    up_to: int | None,
+    leaves: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Compare the law of unlearner NAME with retraining, exactly, on small federations. Exit code 1 if they differ."""
     from fuaudit.plans import UniformLaw, exactness
@@ -244,16 +293,23 @@ def prove(
             _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, progress)
         return
     if (request != "sample" and requests >= clients) or (request != "client" and requests >= clients * samples):
-        raise UsageError(f"{requests} {request} requests would leave nothing of {clients} clients with {samples} samples")
+        raise UsageError(
+            f"{requests} {request} requests would leave nothing of {clients} clients with {samples} samples"
+        )
     population = federation((samples,) * clients)
     law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
     asked = requests_of(request, population, requests)
     result = exactness(unlearner, law, population, asked, leaves=leaves)
     document: dict[str, Any] = {
-        "unlearner": name, "total_variation": str(result.total_variation), "histories": result.histories,
+        "unlearner": name,
+        "total_variation": str(result.total_variation),
+        "histories": result.histories,
         "requests": list(map(str, asked)),
     }
-    lines = [f"total variation {result.total_variation}", f"{result.histories} histories compared; requests: {'; '.join(map(str, asked))}"]
+    lines = [
+        f"total variation {result.total_variation}",
+        f"{result.histories} histories compared; requests: {'; '.join(map(str, asked))}",
+    ]
     if result.witness:
         w = result.witness
         document["witness"] = {"history": w.history, "unlearned": str(w.unlearned), "retrained": str(w.retrained)}
@@ -272,10 +328,15 @@ def _prove_up_to(
 
     found = sweep(unlearner, all_toys(bound, replacement), leaves, progress)
     document: dict[str, Any] = {
-        "unlearner": name, "proved": len(found.proved), "refuted": len(found.refuted), "too_large": found.too_large,
+        "unlearner": name,
+        "proved": len(found.proved),
+        "refuted": len(found.refuted),
+        "too_large": found.too_large,
         "leaves": leaves,
     }
-    lines = [f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large for the budget"]
+    lines = [
+        f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large"
+    ]
     if found.smallest:
         toy, result = found.smallest
         document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
@@ -302,7 +363,14 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
 
     with bars(quiet or as_json) as progress:
         result = work(out, progress, None if as_json or quiet else click.echo)
-    emit(as_json, result, [f"report of the untouched model: {result['noop']['report']}", f"report of the FATS model:      {result['fats']['report']}"])
+    emit(
+        as_json,
+        result,
+        [
+            f"report of the untouched model: {result['noop']['report']}",
+            f"report of the FATS model:      {result['fats']['report']}",
+        ],
+    )
     if not result["as_expected"]:
         sys.exit(1)
 
@@ -311,9 +379,16 @@ def _describe(run: Any, as_json: bool, what: str) -> None:
     last = run.metrics[-1]
     law = run.plan.law
     document: dict[str, Any] = {
-        "run": str(run.path), "digest": run.digest, "kind": run.info["kind"], "executed_rounds": run.executed,
-        "commitment": run.ledger.events[0].get("commitment"), "engine": run.info["engine"], "metrics": run.metrics,
-        "requests": list(map(str, run.requests)), "law": law.name, "stability": _stability(run),
+        "run": str(run.path),
+        "digest": run.digest,
+        "kind": run.info["kind"],
+        "executed_rounds": run.executed,
+        "commitment": run.ledger.events[0].get("commitment"),
+        "engine": run.info["engine"],
+        "metrics": run.metrics,
+        "requests": list(map(str, run.requests)),
+        "law": law.name,
+        "stability": _stability(run),
     }
     lines = [
         f"{run.path}: {what}",
@@ -322,7 +397,11 @@ def _describe(run: Any, as_json: bool, what: str) -> None:
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
     if run.is_child:
-        document |= {"parent": run.info["parent"], "unlearner": run.info["unlearner"], "first_change": run.info["first_change"]}
+        document |= {
+            "parent": run.info["parent"],
+            "unlearner": run.info["unlearner"],
+            "first_change": run.info["first_change"],
+        }
         rounds = max(0, min(run.info["first_change"][0], law.rounds + 1) - 1)
         lines.append(f"  kept          {rounds} of {law.rounds} rounds")
     lines += [f"  {text}" for text in document["stability"]]
@@ -391,14 +470,19 @@ def main() -> None:
         import traceback
 
         traceback.print_exc()
-        click.echo(f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True)
+        click.echo(
+            f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True
+        )
         sys.exit(70)
 
 
 def _explain_import(error: ImportError) -> None:
     click.echo(f"error: a library cannot be imported: {error}", err=True)
     if "torch" in str(error):
-        click.echo("  torch and torchvision must be a matching pair: install both anew, in one command, from one index.", err=True)
+        click.echo(
+            "  torch and torchvision must be a matching pair: install both anew, in one command, from one index.",
+            err=True,
+        )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     for name, kind in _TABLES.items():
         try:
             if not isinstance(table.get(name), Mapping):
-                raise UsageError(f"{origin} needs the table [{name}]", "It names a plugin: use = \"...\".")
+                raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
             built[name] = registry.build(kind, table[name])  # type: ignore[arg-type]
         except UsageError as error:
             problems.append(str(error))

@@ -41,7 +41,9 @@ class Entry:
         try:
             loaded = self.point.load()
         except Exception as error:
-            raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} cannot be loaded: {error}") from error
+            raise PluginError(
+                f"{self.kind[:-1]} {self.name!r} of {self.distribution} cannot be loaded: {error}"
+            ) from error
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
             raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} is not a dataclass")
         return loaded
@@ -138,7 +140,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     plain: Mapping[str, object] = {"use": table} if isinstance(table, str) else table
     name = plain.get("use")
     if not isinstance(name, str):
-        raise UsageError(f"a {kind[:-1]} is chosen by use = \"name\"", nearest("", entries(kind)))
+        raise UsageError(f'a {kind[:-1]} is chosen by use = "name"', nearest("", entries(kind)))
     entry = find(kind, name)
     plugin = entry.load()
     values = options(plugin, f"{kind[:-1]} {name!r}", {k: v for k, v in plain.items() if k != "use"})

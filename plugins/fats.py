@@ -59,7 +59,9 @@ class Fats:
     def stability(self, population: Population) -> list[str]:
         """Realised rho and exact probabilities of computing again, in words, for one client and one sample."""
         client = client_stability(self.law, population)
-        smallest = min((c for c in population.clients if population.samples[c]), key=lambda c: len(population.samples[c]))
+        smallest = min(
+            (c for c in population.clients if population.samples[c]), key=lambda c: len(population.samples[c])
+        )
         sample = sample_stability(self.law, population, smallest)
         return [
             f"one more client:  recomputation with probability {client.exact:.6f} (rho_C = {client.bound:.4g})",
@@ -93,7 +95,9 @@ class FatsAsPrinted(FatsUnlearning):
     A named mutant: it exists so that audits can be seen to catch it at sample level.
     """
 
-    guarantee: ClassVar[str] = "claimed exact (Theorem 2); false as printed at sample level: total variation 1/8 on a toy"
+    guarantee: ClassVar[str] = (
+        "claimed exact (Theorem 2); false as printed at sample level: total variation 1/8 on a toy"
+    )
     exact_for: ClassVar[frozenset[str]] = FatsUnlearning.exact_for
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:

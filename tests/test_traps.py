@@ -99,19 +99,31 @@ def test_right_unlearners_pass(parent, tmp_path, name, kind):
 
 @pytest.mark.parametrize("kind", ["client", "sample"])
 def test_noop_fails_at_every_level(parent, tmp_path, kind):
-    request = Request.of(clients=[drawn_client(parent)]) if kind == "client" else Request.of(samples=[drawn_sample(parent)])
+    request = (
+        Request.of(clients=[drawn_client(parent)]) if kind == "client" else Request.of(samples=[drawn_sample(parent)])
+    )
     child = unlearn(parent, "noop", request, parent.path.parent / f"noop-{kind}")
     result, found = audits(child)
     assert result.verdict == "FAIL"
-    assert {n for n, f in found.items() if f.verdict == "FAIL"} >= {"replay", "stress", "plan", "enumeration", "lineage"}
+    assert {n for n, f in found.items() if f.verdict == "FAIL"} >= {
+        "replay",
+        "stress",
+        "plan",
+        "enumeration",
+        "lineage",
+    }
 
 
 def test_printed_fats_fails_for_samples_and_passes_for_clients(parent):
-    sample = unlearn(parent, "fats-as-printed", Request.of(samples=[drawn_sample(parent)]), parent.path.parent / "printed-s")
+    sample = unlearn(
+        parent, "fats-as-printed", Request.of(samples=[drawn_sample(parent)]), parent.path.parent / "printed-s"
+    )
     result, found = audits(sample)
     assert result.verdict == "FAIL"
     assert found["enumeration"].statistic["total_variation"] == "1/8"
-    client = unlearn(parent, "fats-as-printed", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "printed-c")
+    client = unlearn(
+        parent, "fats-as-printed", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "printed-c"
+    )
     result, found = audits(client)
     assert result.verdict == "PASS"  # Algorithm 3 is exact as printed
 
@@ -183,7 +195,9 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
     index = run.plan.index
     client = next(c for c in run.original.clients if index.clients.get(c, 99) > 2)
     sample = next(
-        s for s, at in sorted(index.samples.items()) if run.original.owner[s] == client and at.round == index.clients[client]
+        s
+        for s, at in sorted(index.samples.items())
+        if run.original.owner[s] == client and at.round == index.clients[client]
     )
     _, found = audits(unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child"))
     assert found["replay"].verdict == "PASS"
@@ -192,7 +206,9 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
 
 def test_memory_that_was_not_rewound(tmp_path):
     """A child whose model was rewound while the server's momentum was not."""
-    run = train(config(server=[{"use": "mean"}, {"use": "momentum", "beta": 0.9}]), tmp_path / "parent", secret=secret(5))
+    run = train(
+        config(server=[{"use": "mean"}, {"use": "momentum", "beta": 0.9}]), tmp_path / "parent", secret=secret(5)
+    )
     child = unlearn(run, "fats", Request.of(clients=[drawn_client(run)]), tmp_path / "child")
     assert audits(child)[0].verdict == "PASS"
     ready = setup(run.config, None)

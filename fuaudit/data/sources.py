@@ -126,7 +126,12 @@ class Tensors:
         inputs, targets = tensors["inputs"], tensors["targets"].long()
         ids = tensors.get("ids", torch.arange(len(inputs))).long()
         size = self.size if self.size is not None else int(ids.max()) + 1
-        if len(ids) != len(inputs) or len(targets) != len(inputs) or len(ids.unique()) != len(ids) or int(ids.max()) >= size:
+        if (
+            len(ids) != len(inputs)
+            or len(targets) != len(inputs)
+            or len(set(ids.tolist())) != len(ids)
+            or int(ids.max()) >= size
+        ):
             raise UsageError(f"{root / self.file}: ids, inputs and targets do not fit together")
         rows = torch.full((size, *inputs.shape[1:]), torch.nan, dtype=inputs.dtype)
         classes = torch.zeros(size, dtype=torch.int64)

@@ -99,9 +99,7 @@ class _Source:
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         members = tuple(population)
-        return self.enumeration.draw(
-            self.key, at, ("sequence", members, count), lambda: _sequences(members, count)
-        )
+        return self.enumeration.draw(self.key, at, ("sequence", members, count), lambda: _sequences(members, count))
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         members = tuple(population)
@@ -152,9 +150,7 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
         del weights[len(tape) :]
 
 
-def enumerate_law(
-    procedure: Callable[[Enumeration], Distinct], budget: int = 1_000_000
-) -> dict[Distinct, Fraction]:
+def enumerate_law(procedure: Callable[[Enumeration], Distinct], budget: int = 1_000_000) -> dict[Distinct, Fraction]:
     """The exact law of the result of ``procedure``: result -> probability, summing to 1.
 
     Raises:

@@ -55,10 +55,16 @@ class Layout:
         for prefix, layer in module.named_modules():
             for name, _ in layer.named_parameters(recurse=False):
                 if not isinstance(layer, nn.Linear | nn.Conv2d):
-                    raise UsageError(f"no initial law is declared for {type(layer).__name__}, which holds {prefix}.{name}")
+                    raise UsageError(
+                        f"no initial law is declared for {type(layer).__name__}, which holds {prefix}.{name}"
+                    )
                 bounds[f"{prefix}.{name}" if prefix else name] = layer.weight[0].numel() ** -0.5
         parameters = dict(module.named_parameters())
-        return cls(tuple(parameters), tuple(tuple(p.shape) for p in parameters.values()), tuple(map(bounds.__getitem__, parameters)))
+        return cls(
+            tuple(parameters),
+            tuple(tuple(p.shape) for p in parameters.values()),
+            tuple(map(bounds.__getitem__, parameters)),
+        )
 
     @property
     def sizes(self) -> list[int]:
@@ -72,7 +78,7 @@ class Layout:
 
     def split(self, vectors: Tensor) -> list[Tensor]:
         """Views of ``(*s, d)`` as one tensor ``(*s, *shape)`` for every parameter."""
-        parts = vectors.split(self.sizes, dim=-1)
+        parts = torch.split(vectors, self.sizes, dim=-1)
         return [part.unflatten(-1, shape or (1,)) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def join(self, parameters: Sequence[Tensor], leading: int = 0) -> Tensor:
@@ -97,6 +103,8 @@ def linear_stack(module: nn.Module) -> list[nn.Linear] | None:
     activations = layers[1::2]
     if len(linears) != len(activations) + 1:
         return None
-    if all(isinstance(x, nn.Linear) and x.bias is not None for x in linears) and all(type(x) is nn.ReLU for x in activations):
+    if all(isinstance(x, nn.Linear) and x.bias is not None for x in linears) and all(
+        type(x) is nn.ReLU for x in activations
+    ):
         return [x for x in linears if isinstance(x, nn.Linear)]
     return None

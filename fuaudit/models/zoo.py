@@ -57,5 +57,9 @@ class Cnn:
         if min(height, width) < 1:
             raise UsageError(f"images of shape {shape} are too small for {len(self.channels)} convolutions of 5 x 5")
         return nn.Sequential(
-            *layers, nn.Flatten(), nn.Linear(channels * height * width, self.hidden), nn.ReLU(), nn.Linear(self.hidden, classes)
+            *layers,
+            nn.Flatten(),
+            nn.Linear(channels * height * width, self.hidden),
+            nn.ReLU(),
+            nn.Linear(self.hidden, classes),
         )

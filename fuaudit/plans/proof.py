@@ -154,8 +154,6 @@ def adaptive_exactness(
     results = {}
     for request in sorted({request for request, _ in joint}, key=repr):
         mass = sum(weight for (asked, _), weight in joint.items() if asked == request)
-        conditional: Laws = {
-            history: weight / mass for (asked, history), weight in joint.items() if asked == request
-        }
+        conditional: Laws = {history: weight / mass for (asked, history), weight in joint.items() if asked == request}
         results[request] = compare(conditional, enumerate_law(retraining(law, population, [request]), leaves))
     return results

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fuaudit.draws import END, Keyed, Position, Purpose
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
+from fuaudit.draws.philox import Words
 from fuaudit.errors import UsageError
 from fuaudit.plans.law import UniformLaw
 from fuaudit.plans.plan import Plan, Segment, occurrences
@@ -81,7 +82,9 @@ def expand_many(plans: Sequence[Plan]) -> Schedule:
     slots = max(s.batches.shape[4] for s in single)
 
     def pad(array: Ids, *widths: int) -> Ids:
-        gaps = [(0, 0)] * (array.ndim - len(widths)) + [(0, w - n) for w, n in zip(widths, array.shape[-len(widths):])]
+        gaps = [(0, 0)] * (array.ndim - len(widths)) + [
+            (0, w - n) for w, n in zip(widths, array.shape[-len(widths) :], strict=True)
+        ]
         return np.pad(array, gaps, constant_values=NONE)
 
     return Schedule(
@@ -139,7 +142,7 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
-    def _segments(self, stream: str, purpose: Purpose, positions: Sequence[Position]) -> tuple[Ids, Ids, Ids]:
+    def _segments(self, stream: str, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
         """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
         cache: dict[tuple[Segment, ...], tuple[Ids, Ids]] = {}
         shape = len(self.plans), len(positions)
@@ -198,7 +201,11 @@ class Stack:
             m, e = np.nonzero(counts == count)
             at = Addresses(
                 (first[run[m], column[m, e]], second[run[m], column[m, e]]),
-                round[m], step[e], client[m], occurrence[m], version[m, e],
+                round[m],
+                step[e],
+                client[m],
+                occurrence[m],
+                version[m, e],
             )
             ranks = subsets(at, sizes[m, e], int(count))
             offsets = self._offsets[version[m, e], client[m]]
@@ -225,16 +232,16 @@ class Stack:
         never = END.round * (law.steps + 1)
         earliest = np.full(len(self.plans), never, dtype=np.int64)
         if request.clients:
-            hit = np.isin(cohorts, request.clients).any(axis=2)
-            run = np.nonzero(hit.any(axis=1))[0]
-            earliest[run] = (hit[run].argmax(axis=1) + 1) * (law.steps + 1)
+            hit = np.any(np.isin(cohorts, request.clients), axis=2)
+            run = np.nonzero(np.any(hit, axis=1))[0]
+            earliest[run] = (np.argmax(hit[run], axis=1) + 1) * (law.steps + 1)
         owners = sorted({p.owner[s] for s in request.samples for p in self.populations if s in p.owner})
         if owners:
             occurrence = occurrence_numbers(cohorts)
             run, column, place = np.nonzero(np.isin(cohorts, owners))
             client = cohorts[run, column, place]
             flat = self.batches_of(run, column + 1, client, occurrence[run, column, place])
-            hit = np.isin(flat, request.samples).any(axis=2)
+            hit = np.any(np.isin(flat, request.samples), axis=2)
             m, e = np.nonzero(hit)
             np.minimum.at(earliest, run[m], (column[m] + 1) * (law.steps + 1) + e + 1)
         return earliest // (law.steps + 1), earliest % (law.steps + 1)

@@ -67,7 +67,8 @@ def parent_of(run: Run, given: Path | None = None) -> Run | Tombstone | None:
     parent = read_tombstone(path) if (path / TOMBSTONE).exists() else load_run(path)
     if parent.digest != recorded["digest"]:
         raise EvidenceError(
-            f"{path} is not the parent of {run.path}: its digest is {parent.digest[:16]}, not {recorded['digest'][:16]}",
+            f"{path} is not the parent of {run.path}: its digest is {parent.digest[:16]}, "
+            f"not {recorded['digest'][:16]}",
             "Give the right folder with --parent.",
         )
     return parent
@@ -101,7 +102,9 @@ def prune(run: Run) -> tuple[Run, list[Path]]:
     if "edited_by" in run.info:
         raise UsageError(f"the model of {run.path} was edited: its draws still hold the erased data")
     if run.plan.first_involvement(run.request) is not None:
-        raise UsageError(f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first.")
+        raise UsageError(
+            f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first."
+        )
     ancestors: list[Run] = []
     above = parent_of(run)
     while isinstance(above, Run):
@@ -161,6 +164,7 @@ def _key_digests(run: Run) -> list[str]:
 
 def _with_recorded(plan: Plan, last: int) -> Plan:
     """The same segments, every one over the retained population."""
+
     def moved(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
 

@@ -19,11 +19,11 @@ from fuaudit import registry
 from fuaudit.config import Config, resolve
 from fuaudit.draws import Draws, Keyed, Position, Recorded
 from fuaudit.draws.address import Address, Purpose
-from fuaudit.runs.keys import RunKeys
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population, Request, Segment
 from fuaudit.plans.schedule import Involvement
 from fuaudit.runs.files import TEMPORARY, canonical_json, read_bytes, read_json, read_tensors, sha256
+from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, read_ledger
 
@@ -53,7 +53,7 @@ class Run:
     @property
     def is_child(self) -> bool:
         """Whether unlearning wrote this run."""
-        return self.info["kind"] == "unlearning"
+        return bool(self.info["kind"] == "unlearning")
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -310,17 +310,28 @@ def load_run(path: str | Path) -> Run:
             raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
     manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
+    if (
+        not isinstance(manifest, dict)
+        or manifest.get("format") != FORMAT
+        or not isinstance(manifest.get("files"), dict)
+    ):
         raise EvidenceError(f"{folder / MANIFEST} is not a manifest of the format {FORMAT!r}")
     found = files_of(folder)
     _compare(folder, manifest["files"], found)
     digest = digest_of_files(found)
     ledger = read_ledger(folder)
     sealed = ledger.of_kind("sealed") + ledger.of_kind("pruned")
-    if manifest.get("digest") != digest or not sealed or ledger.events[-1] is not sealed[-1] or sealed[-1].get("digest") != digest:
+    if (
+        manifest.get("digest") != digest
+        or not sealed
+        or ledger.events[-1] is not sealed[-1]
+        or sealed[-1].get("digest") != digest
+    ):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
     try:
-        config = resolve(tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml"))
+        config = resolve(
+            tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml")
+        )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise EvidenceError(f"{folder / 'config.toml'} cannot be read: {error}") from None
     info = read_json(folder / "run.json")
@@ -335,7 +346,9 @@ def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> Non
     problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
     problems += [f"altered: {', '.join(changed)}"] if changed else []
     if problems:
-        torn = " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""
+        torn = (
+            " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""
+        )
         raise EvidenceError(f"the files of {folder} do not match its manifest; {'; '.join(problems)}.{torn}")
 
 

@@ -60,7 +60,9 @@ def require_space(path: Path, size: int) -> None:
         place = place.parent
     free = shutil.disk_usage(place).free
     if free < size:
-        raise StorageError(f"the run needs about {size / 2**20:.0f} MiB, the disk has {free / 2**20:.0f}", "Free some space.")
+        raise StorageError(
+            f"the run needs about {size / 2**20:.0f} MiB, the disk has {free / 2**20:.0f}", "Free some space."
+        )
 
 
 def estimated_size(dimension: int, element: int, rounds: int, every: int, state: int, samples: int) -> int:

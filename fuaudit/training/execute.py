@@ -62,7 +62,9 @@ def task(learning: Learning, dataset: Dataset, population: Population, device: t
     return Task(module, learning.layout, inputs.to(device), dataset.targets.to(device))
 
 
-def beginning(learning: Learning, initial: np.ndarray[tuple[int, int], np.dtype[np.float64]], device: torch.device) -> Moment:
+def beginning(
+    learning: Learning, initial: np.ndarray[tuple[int, int], np.dtype[np.float64]], device: torch.device
+) -> Moment:
     """The moment before the first round, from numbers in [0, 1) of shape ``(n, d)``."""
     layout = learning.layout
     vectors = layout.initial(initial, learning.dtype).to(device)
@@ -83,7 +85,13 @@ def cohorts_of(schedule: Schedule, round: int, population: Population, device: t
 
 
 def execute(
-    learning: Learning, ground: Task, population: Population, schedule: Schedule, start: Moment, engine: Engine, first: int = 1
+    learning: Learning,
+    ground: Task,
+    population: Population,
+    schedule: Schedule,
+    start: Moment,
+    engine: Engine,
+    first: int = 1,
 ) -> Iterator[tuple[int, Moment]]:
     """Run the rounds ``first`` to R along a schedule, from the moment before round ``first``.
 

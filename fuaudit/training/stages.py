@@ -7,7 +7,6 @@ out, and it is recorded with the round, because an aggregator's memory of an era
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 

@@ -22,9 +22,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message
 
 
-def rewritten(
-    unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position
-) -> Plan:
+def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
     """The plan that a rewriter makes, checked for form.
 
     Raises:
@@ -67,19 +65,29 @@ def edited(
         moment = replace(begin, vectors=vector[None].to(ready.device))
         for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, moment, ready.engine):
             require_finite(moment, round)
-        down = [Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0]
+        down = [
+            Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0
+        ]
         return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
 
     def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
         return _target_gradient(ready, old, request, vector), [
-            Message("server", "target", bytes_of_model), Message("target", "server", bytes_of_model)
+            Message("server", "target", bytes_of_model),
+            Message("target", "server", bytes_of_model),
         ]
 
     context = Context(
-        request, retained, f"unlearner {name!r}", unlearner.needs, unlearner.participants,
-        _model=model, _plan=old, _round_models=round_models,
+        request,
+        retained,
+        f"unlearner {name!r}",
+        unlearner.needs,
+        unlearner.participants,
+        _model=model,
+        _plan=old,
+        _round_models=round_models,
         _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets),
-        _train=further, _target_gradient=target_gradient,
+        _train=further,
+        _target_gradient=target_gradient,
     )
     try:
         vector = unlearner.edit(context)
@@ -111,5 +119,7 @@ def _target_gradient(ready: Setup, old: Plan, request: Request, vector: Tensor) 
     ground = task(ready.learning, retained_rows(ready.dataset, old.retained), old.retained, ready.device)
     leaf = vector.to(ready.device).requires_grad_()
     parameters = dict(zip(ready.learning.layout.names, ready.learning.layout.split(leaf), strict=True))
-    loss = cross_entropy(torch.func.functional_call(ground.module, parameters, (ground.inputs[rows],)), ground.targets[rows])
+    loss = cross_entropy(
+        torch.func.functional_call(ground.module, parameters, (ground.inputs[rows],)), ground.targets[rows]
+    )
     return torch.autograd.grad(loss, leaf)[0].cpu()

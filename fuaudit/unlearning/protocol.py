@@ -123,7 +123,9 @@ class Context:
 
     def _require(self, declared: frozenset[str], word: str, what: str) -> None:
         if word not in declared:
-            raise PluginError(f"{self.owner} touched {what} without declaring {word!r}", f"It declares {sorted(declared)}.")
+            raise PluginError(
+                f"{self.owner} touched {what} without declaring {word!r}", f"It declares {sorted(declared)}."
+            )
 
     @property
     def model(self) -> Tensor:

@@ -11,12 +11,12 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request
+from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import versions
-from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training.execute import Moment, beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
@@ -105,7 +105,9 @@ class Case:
         start = self._beginning()
         stored = {0: (start.vectors[0].cpu(), {k: v[0].cpu() for k, v in start.state.items()})}
         wanted = set(range(0, self.run.executed + 1, self.run.config.run.checkpoint_every)) | {self.run.executed}
-        for round, moment in execute(ready.learning, ready.ground(retained), retained, self.schedule, start, ready.engine):
+        for round, moment in execute(
+            ready.learning, ready.ground(retained), retained, self.schedule, start, ready.engine
+        ):
             if round in wanted:
                 stored[round] = (moment.vectors[0].cpu(), {k: v[0].cpu() for k, v in moment.state.items()})
             self.progress("replaying rounds", round, self.run.executed)

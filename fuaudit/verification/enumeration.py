@@ -159,13 +159,20 @@ class Enumeration:
     def examine(self, case: Case) -> Finding:
         """PASS when all federations within the budget are proved; FAIL with the smallest witness when one is not."""
         if case.request is None or case.is_editor:
-            reason = "The run carries out no request." if case.request is None else "An editor has no plan whose law could be compared."
+            reason = (
+                "The run carries out no request."
+                if case.request is None
+                else "An editor has no plan whose law could be compared."
+            )
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         name, law = case.run.info["unlearner"]["use"], case.run.plan.law
         toys = [t for number in (1, 2) for t in toys_like(law, case.request.kind, number)]
         found = sweep(case.unlearner, toys, self.leaves, case.progress)
         statistic: dict[str, Any] = {
-            "proved": len(found.proved), "refuted": len(found.refuted), "too_large": found.too_large, "law": law.name,
+            "proved": len(found.proved),
+            "refuted": len(found.refuted),
+            "too_large": found.too_large,
+            "law": law.name,
         }
         assumptions = ("Requests do not depend on the draws (non-adaptive).",)
         if found.smallest:
@@ -174,9 +181,13 @@ class Enumeration:
             assert witness is not None
             statistic |= {"total_variation": str(result.total_variation)}
             return Finding(
-                "enumeration", Subject.ALGORITHM, Verdict.FAIL,
+                "enumeration",
+                Subject.ALGORITHM,
+                Verdict.FAIL,
                 f"{name!r} is not exact: its law differs from retraining by {result.total_variation} on a small federation.",
-                SHOWS_NOT, statistic, assumptions=assumptions,
+                SHOWS_NOT,
+                statistic,
+                assumptions=assumptions,
                 details=(
                     f"smallest federation: {toy}",
                     f"witness: the history {witness.history} has probability {witness.unlearned} after unlearning "
@@ -185,12 +196,21 @@ class Enumeration:
             )
         if not found.proved:
             return Finding(
-                "enumeration", Subject.ALGORITHM, Verdict.INCONCLUSIVE,
-                f"No small federation of the law {law.name!r} could be enumerated.", SHOWS_NOT, statistic, assumptions=assumptions,
+                "enumeration",
+                Subject.ALGORITHM,
+                Verdict.INCONCLUSIVE,
+                f"No small federation of the law {law.name!r} could be enumerated.",
+                SHOWS_NOT,
+                statistic,
+                assumptions=assumptions,
             )
         return Finding(
-            "enumeration", Subject.ALGORITHM, Verdict.PASS,
+            "enumeration",
+            Subject.ALGORITHM,
+            Verdict.PASS,
             f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0).",
-            SHOWS_NOT, statistic | {"total_variation": "0"}, assumptions=assumptions,
+            SHOWS_NOT,
+            statistic | {"total_variation": "0"},
+            assumptions=assumptions,
             details=tuple(f"proved: {toy}" for toy in found.proved),
         )

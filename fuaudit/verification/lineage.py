@@ -30,13 +30,23 @@ class Lineage:
         statistic = {"other_copies": len(copies)}
         if case.edited:
             return Finding(
-                "lineage", Subject.RUN, Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", SHOWS_NOT,
-                statistic, details=copies,
+                "lineage",
+                Subject.RUN,
+                Verdict.NOT_APPLICABLE,
+                "The model was edited: no plan regenerates it.",
+                SHOWS_NOT,
+                statistic,
+                details=copies,
             )
         if case.dataset is None or changed_clients(case):
             return Finding(
-                "lineage", Subject.RUN, Verdict.INCONCLUSIVE, "The retained data of the run is not at hand.", SHOWS_NOT,
-                statistic, details=("Give --data ROOT.", *copies),
+                "lineage",
+                Subject.RUN,
+                Verdict.INCONCLUSIVE,
+                "The retained data of the run is not at hand.",
+                SHOWS_NOT,
+                statistic,
+                details=("Give --data ROOT.", *copies),
             )
         expected = {name: sha256(content) for name, content in case.regenerated.items()}
         found = {name: entry["sha256"] for name, entry in case.run.files.items() if name not in BOOKKEEPING}
@@ -49,16 +59,24 @@ class Lineage:
         if details:
             same = case.same_platform or surplus
             return Finding(
-                "lineage", Subject.RUN, Verdict.FAIL if same else Verdict.INCONCLUSIVE,
+                "lineage",
+                Subject.RUN,
+                Verdict.FAIL if same else Verdict.INCONCLUSIVE,
                 f"{len(details)} files of the run do not follow from the retained data."
                 if same
                 else "Files are regenerated with other bits on this platform.",
-                SHOWS_NOT, statistic, details=(*details, *copies),
+                SHOWS_NOT,
+                statistic,
+                details=(*details, *copies),
             )
         return Finding(
-            "lineage", Subject.RUN, Verdict.PASS,
+            "lineage",
+            Subject.RUN,
+            Verdict.PASS,
             f"All {len(expected)} files that hold models or figures follow from the retained data, byte for byte.",
-            SHOWS_NOT, statistic, details=copies,
+            SHOWS_NOT,
+            statistic,
+            details=copies,
         )
 
 
@@ -70,7 +88,9 @@ def other_copies(case: Case) -> tuple[str, ...]:
     if isinstance(parent, Tombstone):
         return ("the parent was pruned; its tombstone holds digests only",)
     if parent is None:
-        return (f"the parent {run.info['parent']['digest'][:16]} is not at hand; it may hold models with the contribution",)
+        return (
+            f"the parent {run.info['parent']['digest'][:16]} is not at hand; it may hold models with the contribution",
+        )
     return tuple(f"{parent.path.name}/{name}: {reason}" for name, reason in _holding(case, parent))
 
 

@@ -34,12 +34,20 @@ from fuaudit.verification.finding import Control, Finding, Subject, Verdict
 
 Floats = NDArray[np.float64]
 STATISTICS = (
-    "loss on the erased data", "the same minus test loss", "test loss", "weight norm",
-    "projection 1", "projection 2", "probe logit 1", "probe logit 2",
+    "loss on the erased data",
+    "the same minus test loss",
+    "test loss",
+    "weight norm",
+    "projection 1",
+    "projection 2",
+    "probe logit 1",
+    "probe logit 2",
 )
 """Pre-registered; all are read off the final model of a run."""
 
-SHOWS_NOT = "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
+SHOWS_NOT = (
+    "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
+)
 ARMS = 4
 """Training runs for each pair: an original, its unlearned model, and two retrained ones."""
 
@@ -68,22 +76,34 @@ class Parameters:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
         name = "parameters"
         if case.request is None:
-            return Finding(name, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT)
+            return Finding(
+                name, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT
+            )
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
         if missing or case.run.pruned:
             verdict = Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE
             return Finding(
-                name, Subject.ALGORITHM, verdict, "The erased data is not at hand, so originals cannot be trained.", SHOWS_NOT,
+                name,
+                Subject.ALGORITHM,
+                verdict,
+                "The erased data is not at hand, so originals cannot be trained.",
+                SHOWS_NOT,
                 details=("Give --data ROOT, and --erased ROOT where the erased rows lie apart.",),
             )
         pairs = self.pairs if case.budget is None else min(self.pairs, case.budget // ARMS)
         if pairs < 2:
             return Finding(
-                name, Subject.ALGORITHM, Verdict.INCONCLUSIVE,
-                f"A budget of {case.budget} runs allows no test: {ARMS} runs a pair, {self.pairs} pairs planned.", SHOWS_NOT,
+                name,
+                Subject.ALGORITHM,
+                Verdict.INCONCLUSIVE,
+                f"A budget of {case.budget} runs allows no test: {ARMS} runs a pair, {self.pairs} pairs planned.",
+                SHOWS_NOT,
             )
         arms = Arms.of(case, pairs, self.test_rows)
-        tests = {arm: two_sample(getattr(arms, arm), arms.retrained, self.alpha) for arm in ("subject", "second", "untouched")}
+        tests = {
+            arm: two_sample(getattr(arms, arm), arms.retrained, self.alpha)
+            for arm in ("subject", "second", "untouched")
+        }
         probe = Keyed(derive(case.key.secret, "parameters", "power"))
         power = detectable_rate(
             arms.untouched, arms.retrained, arms.second, self.alpha, lambda n: probe.uniform(Address(Purpose.AUDIT), n)
@@ -93,23 +113,36 @@ class Parameters:
     def _finding(self, case: Case, pairs: int, tests: dict[str, SequentialTest], power: Detectable) -> Finding:
         rejected = {arm: test.rejected_at is not None for arm, test in tests.items()}
         controls = (
-            Control("retrained against retrained", "not rejected", "rejected" if rejected["second"] else "not rejected"),
+            Control(
+                "retrained against retrained", "not rejected", "rejected" if rejected["second"] else "not rejected"
+            ),
             Control("untouched against retrained", "rejected", "rejected" if rejected["untouched"] else "not rejected"),
         )
         rate = power.rate
         detectable = (
-            f"a method that leaves the model untouched in {rate:.0%} of runs" if rate is not None else "none within this budget"
+            f"a method that leaves the model untouched in {rate:.0%} of runs"
+            if rate is not None
+            else "none within this budget"
         )
         subject = tests["subject"]
         statistic = {
-            "pairs": pairs, "alpha": self.alpha, "p_value": subject.p_value, "rejected_at": subject.rejected_at,
-            "untouched_rejected_at": tests["untouched"].rejected_at, "detectable_rate": rate,
+            "pairs": pairs,
+            "alpha": self.alpha,
+            "p_value": subject.p_value,
+            "rejected_at": subject.rejected_at,
+            "untouched_rejected_at": tests["untouched"].rejected_at,
+            "detectable_rate": rate,
         }
         if rejected["second"]:
-            verdict, shows = Verdict.INCONCLUSIVE, "The test rejects retraining itself: a false alarm, or the test is wrong."
+            verdict, shows = (
+                Verdict.INCONCLUSIVE,
+                "The test rejects retraining itself: a false alarm, or the test is wrong.",
+            )
         elif rejected["subject"]:
             verdict = Verdict.FAIL
-            shows = f"Unlearned models are told from retrained ones after {subject.rejected_at} pairs (alpha {self.alpha})."
+            shows = (
+                f"Unlearned models are told from retrained ones after {subject.rejected_at} pairs (alpha {self.alpha})."
+            )
         elif not rejected["untouched"] or rate is None or rate > self.effect:
             verdict = Verdict.INCONCLUSIVE
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
@@ -117,7 +150,14 @@ class Parameters:
             verdict = Verdict.PASS
             shows = f"No difference was found in {pairs} pairs; {detectable} would have been found with power {power.goal.power}."
         return Finding(
-            "parameters", Subject.ALGORITHM, verdict, shows, SHOWS_NOT, statistic, detectable=detectable, controls=controls,
+            "parameters",
+            Subject.ALGORITHM,
+            verdict,
+            shows,
+            SHOWS_NOT,
+            statistic,
+            detectable=detectable,
+            controls=controls,
             assumptions=(
                 "Requests do not depend on the draws (non-adaptive).",
                 "The detectable rate is an estimate: its replications resample the same runs.",
@@ -275,7 +315,7 @@ class Measure:
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Floats:
-        parts = [self._chunk(part) for part in vectors.split(32)]
+        parts = [self._chunk(part) for part in torch.split(vectors, 32)]
         return np.concatenate(parts)
 
     def _chunk(self, vectors: Tensor) -> Floats:
@@ -286,7 +326,10 @@ class Measure:
         test, logits = self._losses(padded, *self.test)
         exact = padded.double().cpu()
         columns = [
-            erased, erased - test, test, exact.norm(dim=1),
+            erased,
+            erased - test,
+            test,
+            exact.norm(dim=1),
             *((exact * direction).sum(dim=1) for direction in self.directions),
             *(logits[:, row, label] for row, label in self.probes),
         ]

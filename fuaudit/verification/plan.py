@@ -48,15 +48,27 @@ class PlanAudit:
                 if case.is_editor
                 else "The plan follows from committed keys by the named method, and holds nothing that was to be forgotten."
             )
-        assumptions = ["The request did not depend on the draws or on published models (non-adaptive)."] if case.run.is_child else []
+        assumptions = (
+            ["The request did not depend on the draws or on published models (non-adaptive)."]
+            if case.run.is_child
+            else []
+        )
         if case.commitment is None:
             assumptions.append("The commitment is not anchored outside: no --commitment was given to compare with.")
         if isinstance(case.parent, Tombstone):
-            assumptions.append("The parent was pruned: kept draws are as recorded then, and the rewrite was not repeated.")
+            assumptions.append(
+                "The parent was pruned: kept draws are as recorded then, and the rewrite was not repeated."
+            )
         statistic = {"nothing_to_forget": self._never_drawn(case)}
         return Finding(
-            "plan", Subject.RUN, worst, shows, SHOWS_NOT, statistic,
-            assumptions=tuple(assumptions), details=tuple(f"{a.verdict}: {a.text}" for a in answers),
+            "plan",
+            Subject.RUN,
+            worst,
+            shows,
+            SHOWS_NOT,
+            statistic,
+            assumptions=tuple(assumptions),
+            details=tuple(f"{a.verdict}: {a.text}" for a in answers),
         )
 
     def _commitment(self, case: Case) -> Answer:
@@ -169,7 +181,8 @@ class PlanAudit:
                     wrong = [s for s in batch if s in samples or s not in own]
                     if wrong:
                         return Answer(
-                            Verdict.FAIL, f"Round {round}, step {step} draws sample {wrong[0]} of client {client}, which was to be forgotten."
+                            Verdict.FAIL,
+                            f"Round {round}, step {step} draws sample {wrong[0]} of client {client}, which was to be forgotten.",
                         )
         return Answer(Verdict.PASS, "No draw at any position holds anything that was to be forgotten.")
 

@@ -27,21 +27,30 @@ class Replay:
         run = case.run
         if case.edited:
             return Finding(
-                "replay", Subject.RUN, Verdict.NOT_APPLICABLE,
+                "replay",
+                Subject.RUN,
+                Verdict.NOT_APPLICABLE,
                 f"The model was edited by {run.info['edited_by']!r}: no plan makes it, so there is nothing to replay.",
                 SHOWS_NOT,
             )
         if case.dataset is None:
             return Finding(
-                "replay", Subject.RUN, Verdict.INCONCLUSIVE, "The retained data is not at hand: nothing was replayed.",
-                SHOWS_NOT, details=("Give --data ROOT.",),
+                "replay",
+                Subject.RUN,
+                Verdict.INCONCLUSIVE,
+                "The retained data is not at hand: nothing was replayed.",
+                SHOWS_NOT,
+                details=("Give --data ROOT.",),
             )
         wrong_data = changed_clients(case)
         if wrong_data:
             return Finding(
-                "replay", Subject.RUN, Verdict.INCONCLUSIVE,
+                "replay",
+                Subject.RUN,
+                Verdict.INCONCLUSIVE,
                 f"The data at hand is not the data of the run: the rows of {len(wrong_data)} clients differ.",
-                SHOWS_NOT, details=(f"clients with other rows: {', '.join(map(str, wrong_data[:10]))}",),
+                SHOWS_NOT,
+                details=(f"clients with other rows: {', '.join(map(str, wrong_data[:10]))}",),
             )
         differences = []
         for round, (vector, state) in sorted(case.replayed.items()):
@@ -51,9 +60,12 @@ class Replay:
         unlogged = self._ledger_differences(case)
         if not differences and not unlogged and set(case.replayed) == set(run.checkpoints):
             return Finding(
-                "replay", Subject.RUN, Verdict.PASS,
+                "replay",
+                Subject.RUN,
+                Verdict.PASS,
                 f"All {len(case.replayed)} stored models are what the plan makes of the retained data, bit for bit.",
-                SHOWS_NOT, {"models": len(case.replayed), "rounds": run.executed},
+                SHOWS_NOT,
+                {"models": len(case.replayed), "rounds": run.executed},
                 assumptions=_assumptions(case),
             )
         details = [f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences]
@@ -67,8 +79,13 @@ class Replay:
         )
         first = differences[0] if differences else (unlogged[0] if unlogged else 0, float("nan"))
         return Finding(
-            "replay", Subject.RUN, verdict, reason, SHOWS_NOT,
-            {"first_difference": first[0], "differences": len(differences)}, details=tuple(details),
+            "replay",
+            Subject.RUN,
+            verdict,
+            reason,
+            SHOWS_NOT,
+            {"first_difference": first[0], "differences": len(differences)},
+            details=tuple(details),
         )
 
     def _ledger_differences(self, case: Case) -> list[int]:
@@ -81,7 +98,10 @@ class Replay:
 
 
 def _assumptions(case: Case) -> tuple[str, ...]:
-    if case.run.plan.initial.source < len(case.run.plan.sources) and case.run.keys["draws"][case.run.plan.initial.source]:
+    if (
+        case.run.plan.initial.source < len(case.run.plan.sources)
+        and case.run.keys["draws"][case.run.plan.initial.source]
+    ):
         return ()
     return ("The initial model was read from the run: the key of its draw was destroyed by prune.",)
 

@@ -76,7 +76,7 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
     if not table.get("check"):
         raise UsageError(f"{origin} has no checks: it would pass anything", "Add at least one [[check]].")
     if table.get("asks") not in ("exact", "bound"):
-        raise UsageError(f"{origin}: asks must be \"exact\" or \"bound\"")
+        raise UsageError(f'{origin}: asks must be "exact" or "bound"')
     expires = table.get("expires")
     if expires is not None and not isinstance(expires, date):
         raise UsageError(f"{origin}: expires must be a date")
@@ -88,13 +88,20 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
     for row in table["check"]:
         for key in row:
             if key not in {"claim", "audit", "role", "basis"}:
-                raise UsageError(f"{origin}: unknown key {key!r} in a check", nearest(key, {"claim", "audit", "role", "basis"}))
+                raise UsageError(
+                    f"{origin}: unknown key {key!r} in a check", nearest(key, {"claim", "audit", "role", "basis"})
+                )
         if not isinstance(row.get("claim"), str) or row.get("role", "required") not in ("required", "supporting"):
             raise UsageError(f"{origin}: every check needs a claim, and a role of required or supporting")
         registry.build("audits", row.get("audit", {}))
         checks.append(Check(row["claim"], dict(row["audit"]), row.get("role", "required"), tuple(row.get("basis", ()))))
     plain = {k: str(v) if isinstance(v, date) else v for k, v in table.items()}
     return Spec(
-        str(table.get("id", origin)), str(table.get("title", "")), table["asks"], tuple(checks),
-        sha256(canonical_json(plain)), expires, tuple(table["out_of_scope"]),
+        str(table.get("id", origin)),
+        str(table.get("title", "")),
+        table["asks"],
+        tuple(checks),
+        sha256(canonical_json(plain)),
+        expires,
+        tuple(table["out_of_scope"]),
     )

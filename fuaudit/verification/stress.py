@@ -31,11 +31,17 @@ class Stress:
     def examine(self, case: Case) -> Finding:
         """FAIL when kept rounds differ between full and retained data; PASS when none does."""
         if case.request is None or case.is_editor:
-            reason = "The run carries out no request." if case.request is None else "An editor keeps no rounds of a plan."
+            reason = (
+                "The run carries out no request." if case.request is None else "An editor keeps no rounds of a plan."
+            )
             return Finding("stress", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         if case.dataset is None:
             return Finding(
-                "stress", Subject.ALGORITHM, Verdict.INCONCLUSIVE, "The retained data is not at hand.", SHOWS_NOT,
+                "stress",
+                Subject.ALGORITHM,
+                Verdict.INCONCLUSIVE,
+                "The retained data is not at hand.",
+                SHOWS_NOT,
                 details=("Give --data ROOT.",),
             )
         chosen = self._choose(case, case.request)
@@ -53,8 +59,13 @@ class Stress:
             )
         if not kept_total:
             return Finding(
-                "stress", Subject.ALGORITHM, Verdict.PASS, "The method keeps no round, so none can know erased data.",
-                SHOWS_NOT, {"plans": len(chosen), "kept_rounds": 0}, details=tuple(details),
+                "stress",
+                Subject.ALGORITHM,
+                Verdict.PASS,
+                "The method keeps no round, so none can know erased data.",
+                SHOWS_NOT,
+                {"plans": len(chosen), "kept_rounds": 0},
+                details=tuple(details),
             )
         shows = (
             f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
@@ -62,8 +73,13 @@ class Stress:
             else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same with and without the erased data."
         )
         return Finding(
-            "stress", Subject.ALGORITHM, Verdict.FAIL if faults else Verdict.PASS, shows, SHOWS_NOT,
-            {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults}, details=tuple(details),
+            "stress",
+            Subject.ALGORITHM,
+            Verdict.FAIL if faults else Verdict.PASS,
+            shows,
+            SHOWS_NOT,
+            {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults},
+            details=tuple(details),
         )
 
     def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:

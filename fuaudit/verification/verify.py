@@ -114,7 +114,15 @@ def verify(
         torch.set_num_threads(threads)
     verdict, reason = conclude(policy, findings, case)
     result = Verification(
-        opened.path, opened.digest, policy, chosen.hex(), verdict, reason, findings, lineage_of(opened, above), _context(case)
+        opened.path,
+        opened.digest,
+        policy,
+        chosen.hex(),
+        verdict,
+        reason,
+        findings,
+        lineage_of(opened, above),
+        _context(case),
     )
     if save:
         write_bytes((out or audit_folder(opened.path)) / FINDINGS, pretty_json(result.as_json()))
@@ -158,7 +166,11 @@ def _examine(check: Check, case: Case) -> Finding:
         raise
     except FuauditError as error:
         return Finding(
-            check.audit["use"], Subject.RUN, Verdict.INCONCLUSIVE, f"The audit could not be carried out: {error}", "Anything."
+            check.audit["use"],
+            Subject.RUN,
+            Verdict.INCONCLUSIVE,
+            f"The audit could not be carried out: {error}",
+            "Anything.",
         )
     if not isinstance(finding, Finding):
         raise PluginError(f"audit {check.audit['use']!r} returned {type(finding).__name__}, not a Finding")
@@ -181,7 +193,10 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
         return Verdict.INCONCLUSIVE, "This is a training run: there is no request whose fulfilment could be judged."
     if spec.asks == "exact" and case.edited:
         name = case.run.info["edited_by"]
-        return Verdict.INCONCLUSIVE, f"The spec asks for exact erasure; {name!r} edits models, which no audit can show to be exact."
+        return (
+            Verdict.INCONCLUSIVE,
+            f"The spec asks for exact erasure; {name!r} edits models, which no audit can show to be exact.",
+        )
     if verdict is Verdict.PASS:
         scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
         return verdict, f"Every required check passed; this is evidence for {scope} within the stated scope."
@@ -213,13 +228,20 @@ def _context(case: Case) -> dict[str, Any]:
     """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run."""
     info = case.run.info
     table: dict[str, Any] = {
-        "engine": info["engine"], "device": info["device"], "run_versions": info["versions"], "audit_versions": versions(),
+        "engine": info["engine"],
+        "device": info["device"],
+        "run_versions": info["versions"],
+        "audit_versions": versions(),
         "metrics": case.run.metrics,
     }
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
-        table |= {"unlearner": info["unlearner"], "request": str(case.run.request), "first_change": info["first_change"]}
+        table |= {
+            "unlearner": info["unlearner"],
+            "request": str(case.run.request),
+            "first_change": info["first_change"],
+        }
     return table
 
 
@@ -249,5 +271,3 @@ def read_findings(run: Path) -> dict[str, Any]:
 def digest_of_findings(document: dict[str, Any]) -> str:
     """SHA-256 over the stored form of findings."""
     return sha256(pretty_json(document))
-
-

@@ -16,14 +16,22 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.progress import Progress, silent
 from fuaudit.registry import build
 from fuaudit.runs.files import write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import products
 from fuaudit.runs.run import Run, load_run, read_checkpoint
-from fuaudit.runs.writer import RunWriter, digest_of_vector, estimated_size, plan_table, require_new, require_space, versions
+from fuaudit.runs.writer import (
+    RunWriter,
+    digest_of_vector,
+    estimated_size,
+    plan_table,
+    require_new,
+    require_space,
+    versions,
+)
 from fuaudit.training.execute import Moment, beginning, execute, require_finite
-from fuaudit.progress import Progress, silent
 from fuaudit.training.setup import Setup, setup
 
 
@@ -52,7 +60,13 @@ def train(
         StorageError: the file system refused; ``resume`` finishes the run later.
     """
     out = Path(out)
-    resolved = config if isinstance(config, Config) else resolve(config) if isinstance(config, dict) else read_config(Path(config))
+    resolved = (
+        config
+        if isinstance(config, Config)
+        else resolve(config)
+        if isinstance(config, dict)
+        else read_config(Path(config))
+    )
     ready = setup(resolved, root, dataset)
     require_new(out)
     keys = RunKeys.of_secret(secret if secret is not None else secrets.token_bytes(32))
@@ -92,7 +106,9 @@ def size_of_run(ready: Setup, population: Population) -> int:
     state = ready.learning.chain.init(layout.dimension, ready.learning.dtype, torch.device("cpu"))
     element = torch.empty(0, dtype=ready.learning.dtype).element_size()
     numel = sum(t.numel() for t in state.values())
-    return estimated_size(layout.dimension, element, ready.learner.law.rounds, run.checkpoint_every, numel, population.size)
+    return estimated_size(
+        layout.dimension, element, ready.learner.law.rounds, run.checkpoint_every, numel, population.size
+    )
 
 
 def _single(moment: Moment) -> Moment:
@@ -114,9 +130,7 @@ def finish(
     every = ready.config.run.checkpoint_every
     ground = ready.ground(population)
     moment = start
-    for round, moment in execute(
-        ready.learning, ground, population, schedule, start, ready.engine, first=done + 1
-    ):
+    for round, moment in execute(ready.learning, ground, population, schedule, start, ready.engine, first=done + 1):
         require_finite(moment, round)
         writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
         if round % every == 0 or round == executed:

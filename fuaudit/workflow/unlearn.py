@@ -15,15 +15,15 @@ from fuaudit.draws import END, START, Keyed, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import expand_many
+from fuaudit.progress import Progress, silent
 from fuaudit.registry import Entry
 from fuaudit.runs.files import read_bytes, write_bytes
 from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, plan_table, require_new, require_space, versions
 from fuaudit.training.execute import beginning
+from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, rewritten
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.progress import Progress, silent
-from fuaudit.training.setup import Setup, setup
 from fuaudit.workflow.train import finish, seal, size_of_run, stacked
 
 

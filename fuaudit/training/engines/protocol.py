@@ -31,7 +31,10 @@ class Engine(Protocol):
     moved: start minus end. A step with an empty batch leaves the model as it is.
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """How a run records the engine."""
+        ...
 
     def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
         """The updates ``(n, K, d)`` of all participations of one round.
