@@ -8,9 +8,10 @@ federation both laws are computed by walking every draw with exact rational weig
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from itertools import count
 from operator import or_
 from typing import Protocol
 
@@ -45,12 +46,13 @@ class Exactness:
     """The result of a proof: ``total_variation`` is 0 iff the two laws are equal.
 
     ``witness`` is the smallest history with different probabilities, None when there is none; ``histories``
-    the number of distinct histories of either law.
+    the number of distinct histories of either law, ``leaves`` how many paths were walked for both.
     """
 
     total_variation: Fraction
     witness: Witness | None
     histories: int
+    leaves: int = 0
 
     @property
     def exact(self) -> bool:
@@ -119,10 +121,23 @@ def exactness(
     """
     if not requests:
         raise UsageError("a proof of unlearning needs at least one request")
-    return compare(
-        enumerate_law(unlearning(unlearner, law, population, requests, executed), leaves),
-        enumerate_law(retraining(law, population, requests), leaves),
-    )
+    walked = count()
+    laws = [
+        enumerate_law(_counted(procedure, walked), leaves)
+        for procedure in (
+            unlearning(unlearner, law, population, requests, executed),
+            retraining(law, population, requests),
+        )
+    ]
+    return replace(compare(*laws), leaves=next(walked))
+
+
+def _counted(procedure: Callable[[Enumeration], History], walked: count[int]) -> Callable[[Enumeration], History]:
+    def counting(draws: Enumeration) -> History:
+        next(walked)
+        return procedure(draws)
+
+    return counting
 
 
 def estimated_leaves(unlearner: Rewrites, law: Law, population: Population, requests: Sequence[Request]) -> float:

@@ -69,7 +69,7 @@ class Case:
         """The run's config on this machine, with the engine that the run used. UsageError without data."""
         if self.dataset is None:
             raise UsageError("the data is not at hand", "Give --data ROOT.")
-        return setup(self.run.config, None, self.dataset, self.run.info["engine"])
+        return setup(self.run.config, None, self.dataset)
 
     @cached_property
     def before(self) -> Population:

@@ -116,6 +116,7 @@ class Sweep:
     proved: tuple[Toy, ...]
     refuted: tuple[tuple[Toy, Exactness], ...]
     too_large: int
+    leaves: int
 
     @property
     def smallest(self) -> tuple[Toy, Exactness] | None:
@@ -132,11 +133,10 @@ def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) ->
     proved, refuted, too_large, left = [], [], 0, leaves
     for number, toy in enumerate(toys, 1):
         try:
-            estimate = estimated_leaves(unlearner, toy.law, toy.population, toy.requests)
-            if estimate > left:
-                raise BudgetError("too large")
-            result = exactness(unlearner, toy.law, toy.population, toy.requests, leaves=max(left, 1))
-            left -= int(estimate)
+            if left < 1 or estimated_leaves(unlearner, toy.law, toy.population, toy.requests) > left:
+                raise BudgetError("too large for what is left")
+            result = exactness(unlearner, toy.law, toy.population, toy.requests, leaves=left)
+            left -= result.leaves
         except BudgetError:
             too_large += 1
             continue
@@ -147,7 +147,7 @@ def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) ->
             proved.append(toy)
         else:
             refuted.append((toy, result))
-    return Sweep(tuple(proved), tuple(refuted), too_large)
+    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,7 @@ class Enumeration:
             "proved": len(found.proved),
             "refuted": len(found.refuted),
             "too_large": found.too_large,
+            "leaves": found.leaves,
             "law": law.name,
         }
         assumptions = ("Requests do not depend on the draws (non-adaptive).",)
