@@ -2,7 +2,7 @@
 
 All rows of a table do the same work, which is checked: from the same plans and the same initial models to the
 same final ones. They take turns inside one process, so what disturbs the machine disturbs all of them, and only
-ratios within a turn are summed up. The plain loop gets its plans as ready arrays, free of charge; the batched
+ratios within a turn are summed up. Processor time leaves out waiting for other processes, and counts both cores. The plain loop gets its plans as ready arrays, free of charge; the batched
 engine draws its own inside the timing.
 """
 
@@ -115,14 +115,20 @@ class Row:
     runs: int
     work: Callable[[], Tensor]
     tolerance: float = 0.0
-    latest: float = 0.0
+    latest: tuple[float, float] = (0.0, 0.0)
     seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     models: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def turn(self) -> None:
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         self.models = self.work()
-        self.latest = (time.perf_counter() - start) / self.runs
+        self.latest = (time.perf_counter() - start) / self.runs, (time.process_time() - used) / self.runs
+
+    def ratios(self, loop: Row) -> tuple[dict[str, float], dict[str, float]]:
+        """How many times faster than the loop of the same turn: by the clock, and in processor time."""
+        clock = [theirs / own for theirs, own in zip(loop.seconds, self.seconds, strict=True)]
+        return spread(clock), spread([theirs / own for theirs, own in zip(loop.processor, self.processor, strict=True)])
 
     def difference(self, loop: Row) -> float:
         """The largest one between final models of runs that both did; more than the tolerance ends everything."""
@@ -174,17 +180,22 @@ def compare(title: str, rows: list[Row], repeats: int, free: float, patience: fl
             taken += 1
             controls.append(control)
             for row in rows:
-                row.seconds.append(row.latest)
+                row.seconds.append(row.latest[0])
+                row.processor.append(row.latest[1])
     table: dict[str, Any] = {"turns": turns, "counted": taken, "second core": spread(controls), "rows": {}}
     print(f"\n{title}\n{taken} of {turns} turns counted, second core worth {shown(table['second core'])}")
-    print(f"{'':42}{'ms a run, median':>18}{'times the loop, min / median / max':>38}{'difference':>14}")
+    heads = f"{'ms':>9}{'times the loop, min / median / max':>38}{'in processor time':>27}{'difference':>12}"
+    print(f"{'a run':42}{heads}")
     for row in rows:
-        ratios = spread([loop / own for loop, own in zip(rows[0].seconds, row.seconds, strict=True)])
-        difference = row.difference(rows[0])
+        ratios, cheaper = row.ratios(rows[0])
         table["rows"][row.name] = {
-            "ms": spread([1e3 * s for s in row.seconds]), "ratio": ratios, "difference": difference
-        }  # fmt: skip
-        print(f"{row.name:42}{1e3 * statistics.median(row.seconds):>18.3f}{shown(ratios):>38}{difference:>14.1e}")
+            "ms": spread([1e3 * s for s in row.seconds]),
+            "ratio": ratios,
+            "ratio of processor time": cheaper,
+            "difference": (difference := row.difference(rows[0])),
+        }
+        print(f"{row.name:42}{table['rows'][row.name]['ms']['median']:>9.3f}{shown(ratios):>38}", end="")
+        print(f"{shown(cheaper):>27}{difference:>12.1e}")
     return table
 
 
@@ -193,10 +204,8 @@ def shown(values: dict[str, float]) -> str:
 
 
 def replay(setting: Setting, ground: Task, schedule: Schedule, start: Moment, maker: Engine) -> Tensor:
-    moment = start
-    for _, moment in execute(setting.learning, ground, setting.population, schedule, start, maker):
-        pass
-    return moment.vectors
+    *_, (_, last) = execute(setting.learning, ground, setting.population, schedule, start, maker)
+    return last.vectors
 
 
 def mlp_rows(runs: int, few: int) -> list[Row]:

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from fuaudit.errors import FuauditError, UsageError
+from fuaudit.errors import FuauditError, PluginError, StorageError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Folder = click.Path(path_type=Path)
+
+
+class Interrupted(FuauditError):
+    """The user pressed Ctrl-C."""
+
+    exit_code = 130
+
+
+@contextmanager
+def resumable(folder: Path, parent: Path | None = None) -> Iterator[None]:
+    """Where work in a folder breaks off and can be finished, say by which command."""
+    try:
+        yield
+    except (KeyboardInterrupt, StorageError) as error:
+        command = f"fuaudit resume {shlex.quote(str(folder))}"
+        if parent is not None and parent.resolve().parent != folder.resolve().parent:
+            command += f" --parent {shlex.quote(str(parent))}"
+        begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
+        if isinstance(error, StorageError):
+            error.hint += f"\n  Then finish the run with: {command}" if begun else ""
+            raise
+        hint = f"Finish the run with: {command}" if begun else ""
+        raise Interrupted("interrupted; nothing that was complete is lost", hint) from None
 
 
 def output_options(command: Command) -> Command:
@@ -58,7 +83,7 @@ def train(
     from fuaudit.workflow.train import train as work
 
     folder = out or Path("runs") / config.stem
-    with bars(quiet or as_json) as progress:
+    with bars(quiet or as_json) as progress, resumable(folder):
         run = work(
             config,
             folder,
@@ -66,7 +91,7 @@ def train(
             _hex(secret, "--secret"),
             until,
             progress=progress,
-            announce=lambda text: None if as_json else click.echo(f"commitment {text}"),
+            announce=lambda text: click.echo(f"commitment {text}", err=as_json),
         )
     _describe(run, as_json, f"trained {run.executed} rounds")
 
@@ -99,8 +124,8 @@ def unlearn(
 
     parent = load_run(run)
     request = request_of(parent, clients, tuple(map(_place, samples)))
-    folder = out or run.with_name(f"{run.name}-{name}")
-    with bars(quiet or as_json) as progress:
+    folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
+    with bars(quiet or as_json) as progress, resumable(folder, parent.path):
         child = work(parent, name, request, folder, _options(options), root, progress=progress)
     drawn = parent.plan.first_involvement(request)
     note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
@@ -189,10 +214,12 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
+    from fuaudit.runs.prune import other_holders, recover
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
 
-    opened = load_run(run)
+    opened = load_run(recover(run))
+    others = list(map(str, other_holders(opened)))
     if not yes:
         click.confirm(
             f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
@@ -200,8 +227,12 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     pruned, buried = work(opened)
     emit(
         as_json,
-        {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))},
-        [f"pruned {run}, digest {pruned.digest}", *(f"tombstone {path}" for path in buried)],
+        {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "still_holding_keys": others},
+        [
+            f"pruned {run}, digest {pruned.digest}",
+            *(f"tombstone {path}" for path in buried),
+            *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
+        ],
     )
 
 
@@ -215,7 +246,7 @@ def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, qui
     from fuaudit.terminal import bars
     from fuaudit.workflow.resume import resume as work
 
-    with bars(quiet or as_json) as progress:
+    with bars(quiet or as_json) as progress, resumable(run, parent):
         done = work(run, root, parent, progress=progress)
     _describe(done, as_json, "finished")
 
@@ -226,10 +257,14 @@ def plugins(as_json: bool, quiet: bool) -> None:
     """List what is installed: name, kind, paper, guarantee, distribution, version."""
     from fuaudit.registry import KINDS, entries
 
-    rows = []
+    rows, broken = [], []
     for kind in KINDS:
         for name, entry in sorted(entries(kind).items()):
-            plugin = entry.load()
+            try:
+                plugin = entry.load()
+            except PluginError as error:
+                broken.append(str(error))
+                continue
             rows.append(
                 {
                     "kind": kind[:-1],
@@ -245,7 +280,9 @@ def plugins(as_json: bool, quiet: bool) -> None:
         lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}")
         if not quiet:
             lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
-    emit(as_json, {"plugins": rows}, lines)
+    emit(as_json, {"plugins": rows, "broken": broken}, lines)
+    if broken:
+        raise PluginError("\n".join(broken))
 
 
 @cli.command()
@@ -332,11 +369,10 @@ def _prove_up_to(
         "proved": len(found.proved),
         "refuted": len(found.refuted),
         "too_large": found.too_large,
-        "leaves": leaves,
+        "leaves": found.leaves,
+        "budget": leaves,
     }
-    lines = [
-        f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large"
-    ]
+    lines = [f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large"]
     if found.smallest:
         toy, result = found.smallest
         document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
@@ -453,11 +489,11 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
-        arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
         click.echo("\ninterrupted; nothing that was complete is lost", err=True)
-        if arguments[:1] in (["train"], ["unlearn"], ["resume"]):
-            click.echo("finish the run with: fuaudit resume <folder>", err=True)
         sys.exit(130)
+    except Interrupted as error:
+        click.echo(f"\n{error}", err=True)
+        sys.exit(error.exit_code)
     except FuauditError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

@@ -92,12 +92,19 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is typing.Literal:
         return value in typing.get_args(hint)
     if origin is tuple:
-        return isinstance(value, tuple)
+        return isinstance(value, tuple) and _fit(value, typing.get_args(hint))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint in (int, str, bool):
         return type(value) is hint
     return hint is not type(None) or value is None
+
+
+def _fit(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
+    """Whether the members of a tuple fit: ``(int, ...)`` for any number of one kind, or one hint a member."""
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return all(_fits(value, hints[0]) for value in values)
+    return len(values) == len(hints) and all(map(_fits, values, hints))
 
 
 def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[str, Any]:
@@ -106,6 +113,8 @@ def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[
     Raises:
         UsageError: an unknown option, one of the wrong type, or a required one that is missing; all at once.
     """
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{owner} takes a table of options, not {table!r}")
     hints = typing.get_type_hints(plugin)
     fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
     problems, values = [], {}

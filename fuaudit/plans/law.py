@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fuaudit.draws import Address, Draws, Purpose
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.population import Population
 
 
@@ -63,7 +63,9 @@ class _BatchesOfFixedSize:
         self, draws: Draws, population: Population, round: int, step: int, client: int, occurrence: int, version: int
     ) -> tuple[int, ...]:
         """See :class:`Law`."""
-        samples = population.samples[client]
+        samples = population.samples.get(client)
+        if samples is None:
+            raise PluginError(f"the plan draws a batch of client {client} over a population without it")
         at = Address(Purpose.BATCH, round, step, client, occurrence, version)
         return draws.subset(at, samples, min(self.batch_size, len(samples)))
 

@@ -48,7 +48,21 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; each is made durable in the one that holds it."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a whole file or nothing: a temporary file beside it, flushed to disk, then renamed over it.
 
     Raises:
@@ -56,12 +70,14 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     partial = path.with_name(path.name + TEMPORARY)
     with storage(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
-            with open(partial, "wb") as handle:
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
+            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            try:
+                _write_all(handle, content)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)

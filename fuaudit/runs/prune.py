@@ -8,7 +8,7 @@ ancestor by a tombstone: digests of its files, and the one key that lets the chi
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,10 +18,11 @@ from fuaudit.draws import Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Segment
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.files import pretty_json, read_json, storage, sync_folder, tensor_bytes, write_bytes
+from fuaudit.runs.files import pretty_json, read_bytes, read_json, storage, sync_folder, tensor_bytes, write_bytes
 from fuaudit.runs.keys import digest_of_key
+from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.run import MANIFEST, Run, load_run, population_tensors, recorded_tensors
+from fuaudit.runs.run import MANIFEST, RECORDED, Run, load_run, population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, plan_table
 
 TOMBSTONE = "tombstone.json"
@@ -90,13 +91,16 @@ def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
     return answers
 
 
-def prune(run: Run) -> tuple[Run, list[Path]]:
-    """Prune a child run in place, and all its ancestors beside it. Returns the pruned run and the tombstones.
+def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
+    """Prune a child run in place, and all its ancestors beside it. Returns the pruned run and the new tombstones.
+
+    Killed at any instant, it can be called again and finishes; on a pruned run it does nothing more.
 
     Raises:
         UsageError: the run is no child, was edited, or still holds erased data in a draw.
         EvidenceError: an ancestor is missing or does not check out; nothing was changed.
     """
+    run = given if isinstance(given, Run) else load_run(recover(Path(given)))
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
     if "edited_by" in run.info:
@@ -110,55 +114,97 @@ def prune(run: Run) -> tuple[Run, list[Path]]:
     while isinstance(above, Run):
         ancestors.append(above)
         above = parent_of(above)
-    if not ancestors and above is None:
+    if not ancestors and above is None and not run.pruned:
         raise EvidenceError(f"the parent of {run.path} is not at hand", "Prune where the parent lies beside the run.")
-    pruned = _rewrite(run)
-    for age, ancestor in enumerate(ancestors):
-        _bury(ancestor, keep_children=age == 0)
+    pruned = run if run.pruned else _rewrite(run)
+    # the oldest first: until its child is buried too, the chain leads here again after a kill
+    if above is not None:
+        _clear(above, keep_children=not ancestors)
+    for age, ancestor in reversed(list(enumerate(ancestors))):
+        _clear(_tombstone(ancestor), keep_children=age == 0)
     return pruned, [ancestor.path for ancestor in ancestors]
+
+
+def recover(path: Path) -> Path:
+    """Finish or undo the exchange of folders of a prune that was killed; the path again."""
+    staging, old = _beside(path)
+    if staging.is_dir() or old.is_dir():
+        with storage(path):
+            if old.is_dir() and not path.exists():
+                os.rename(staging if (staging / MANIFEST).exists() else old, path)
+                sync_folder(path.parent)
+            for rest in (staging, old):
+                if rest.is_dir():
+                    shutil.rmtree(rest)
+    return path
+
+
+def other_holders(run: Run) -> list[Path]:
+    """Runs beside this one, not its ancestors, that hold a key of its earlier populations: prune leaves them alone."""
+    gone = {key for key in run.keys["draws"][:-1] if key}
+    found, above = [], parent_of(run)
+    lineage = {run.path.resolve()}
+    while isinstance(above, Run):
+        lineage.add(above.path.resolve())
+        above = parent_of(above)
+    for path in sorted(run.path.resolve().parent.glob("*/keys.json")):
+        if path.parent not in lineage and not path.is_symlink():
+            keys = read_json(path)
+            held = keys.get("draws") if isinstance(keys, dict) else None
+            if isinstance(held, list) and any(key in gone for key in held if isinstance(key, str)):
+                found.append(path.parent)
+    return found
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    return path.with_name(path.name + ".pruning"), path.with_name(path.name + ".before-prune")
 
 
 def _rewrite(run: Run) -> Run:
     """The run without keys and ids of earlier populations: written beside it, then put in its place."""
-    staging = run.path.with_name(run.path.name + ".pruning")
-    old = run.path.with_name(run.path.name + ".before-prune")
+    recover(run.path)
+    staging, old = _beside(run.path)
     plan, last = run.plan, len(run.plan.populations) - 1
-    answers = recorded_answers(plan)
-    needed = {len(plan.sources) - 1}
-    secrets = [secret if place in needed else None for place, secret in enumerate(run.keys["draws"])]
-    with storage(staging):
-        if staging.exists():
-            shutil.rmtree(staging)
-        shutil.copytree(run.path, staging)
-        (staging / MANIFEST).unlink()
-    writer = RunWriter(staging, read_ledger(staging))
-    write_bytes(staging / "recorded.safetensors", tensor_bytes(recorded_tensors(answers)))
-    writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
-    # the key of the last request's draws stays; the keys of all earlier populations go
-    keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
-    writer.write_json("keys.json", keys)
-    (staging / "keys.json").chmod(0o600)
     before, request = plan.populations[-2], run.request
-    table = plan_table(_with_recorded(plan, last), run.requests) | {
-        "pruned": True,
+    # the key of the last request's draws stays; the keys of all earlier populations go
+    secrets = [None] * (len(plan.sources) - 1) + run.keys["draws"][-1:]
+    owners = {str(sample): before.owner[sample] for sample in request.samples}
+    left = {
+        "pruned": len(run.requests),
+        "erased_owners": {**_earlier_owners(run), **owners},
         "erased_sizes": {str(client): len(before.samples[client]) for client in request.clients},
-        "erased_owners": {str(sample): before.owner[sample] for sample in request.samples},
     }
-    writer.write_json("plan.json", table)
+    replaced = {LEDGER, RECORDED, "partition.safetensors", "plan.json", "keys.json"}
+    for name in run.files.keys() - replaced | {LEDGER}:
+        write_bytes(staging / name, read_bytes(run.path / name))
+    writer = RunWriter(staging, read_ledger(staging))
+    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors(recorded_answers(plan))))
+    writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
+    writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
+    writer.write_keys({"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)})
     writer.close("pruned", before=run.digest)
     with storage(run.path):
-        run.path.rename(old)
-        staging.rename(run.path)
+        os.rename(run.path, old)
+        os.rename(staging, run.path)
         sync_folder(run.path.parent)
         shutil.rmtree(old)
     return load_run(run.path)
 
 
+def _earlier_owners(run: Run) -> dict[str, int]:
+    """The owners of the samples that earlier requests erased one by one."""
+    owners: dict[str, int] = dict(run.pruned_table.get("erased_owners", {}))
+    for population, request in zip(run.plan.populations, run.requests[:-1], strict=False):
+        owners |= {str(s): population.owner[s] for s in request.samples if s in population.owner}
+    return owners
+
+
 def _key_digests(run: Run) -> list[str]:
-    known = run.keys.get("digests", [None] * len(run.keys["draws"]))
+    """Digests of the keys of all sources; those of destroyed keys were kept when they were destroyed."""
+    kept = run.keys.get("digests", [])
     return [
-        digest_of_key(bytes.fromhex(secret)) if secret else digest
-        for secret, digest in zip(run.keys["draws"], known, strict=True)
+        digest_of_key(bytes.fromhex(secret)) if secret else kept[place]
+        for place, secret in enumerate(run.keys["draws"])
     ]
 
 
@@ -172,22 +218,30 @@ def _with_recorded(plan: Plan, last: int) -> Plan:
     return replace(plan, cohorts=moved(plan.cohorts), batches=moved(plan.batches), initial=initial)
 
 
-def _bury(run: Run, keep_children: bool) -> None:
-    """Replace a run by its tombstone: written first, then everything else is removed."""
-    keys = run.run_keys
-    stone = Tombstone(
+def _tombstone(run: Run) -> Tombstone:
+    """What is to be left of a run."""
+    return Tombstone(
         run.path,
         run.digest,
         run.files,
         _key_digests(run)[-1],
         digest_of_key(bytes.fromhex(run.keys["children"])),
-        keys.children.hex() if keys and keep_children else None,
+        run.keys["children"],
     )
-    table = {k: v for k, v in asdict(stone).items() if k != "path"} | {"requests": [asdict(r) for r in run.requests]}
-    write_bytes(run.path / TOMBSTONE, pretty_json(json.loads(json.dumps(table))))
-    with storage(run.path):
-        (run.path / MANIFEST).unlink(missing_ok=True)
-        for item in run.path.iterdir():
-            if item.name not in (TOMBSTONE, "ledger.jsonl"):
+
+
+def _clear(stone: Tombstone, keep_children: bool) -> None:
+    """Replace a run by its tombstone: written first, then everything else but the ledger is removed."""
+    table = {k: v for k, v in asdict(stone).items() if k != "path"}
+    if not keep_children:  # it would give back the keys of the next generation, which are to be destroyed
+        table["children"] = None
+    content = pretty_json(table)
+    path = stone.path / TOMBSTONE
+    if not path.exists() or read_bytes(path) != content:
+        write_bytes(path, content)
+    with storage(stone.path):
+        (stone.path / MANIFEST).unlink(missing_ok=True)
+        for item in stone.path.iterdir():
+            if item.name not in (TOMBSTONE, LEDGER):
                 shutil.rmtree(item) if item.is_dir() else item.unlink()
-        sync_folder(run.path)
+        sync_folder(stone.path)

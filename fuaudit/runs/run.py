@@ -6,6 +6,7 @@ name except installed entry points, and executes nothing from it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,13 +23,15 @@ from fuaudit.draws.address import Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population, Request, Segment
 from fuaudit.plans.schedule import Involvement
-from fuaudit.runs.files import TEMPORARY, canonical_json, read_bytes, read_json, read_tensors, sha256
+from fuaudit.runs.files import TEMPORARY, canonical_json, pretty_json, read_bytes, read_json, read_tensors, sha256
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, read_ledger
 
 FORMAT = "fuaudit run 1"
 MANIFEST = "manifest.json"
+RECORDED = "recorded.safetensors"
+_CHECKPOINT = re.compile(r"checkpoints/\d{6}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,10 @@ class Run:
     @property
     def requests(self) -> tuple[Request, ...]:
         """All requests carried out up to this run, in order."""
-        return tuple(Request.of(r["clients"], r["samples"]) for r in self._plan_table["requests"])
+        try:
+            return tuple(Request.of(r["clients"], r["samples"]) for r in self._plan_table["requests"])
+        except (KeyError, TypeError) as error:
+            raise EvidenceError(f"{self.path / 'plan.json'} holds no requests: {error!r}") from None
 
     @property
     def request(self) -> Request:
@@ -74,13 +80,21 @@ class Run:
 
     @cached_property
     def _plan_table(self) -> dict[str, Any]:
-        table: dict[str, Any] = read_json(self.path / "plan.json")
-        return table
+        return _table(self.path / "plan.json")
 
     @cached_property
     def keys(self) -> dict[str, Any]:
         """``keys.json``: per source the key of its draws (None when destroyed), and the key of children."""
-        table: dict[str, Any] = read_json(self.path / "keys.json")
+        path = self.path / "keys.json"
+        table = _table(path)
+        draws = table.get("draws")
+        if (
+            not isinstance(draws, list)
+            or not draws
+            or not all(map(_is_key, draws))
+            or not _is_key(table.get("children", ""))
+        ):
+            raise EvidenceError(f"{path} does not hold keys of 64 hexadecimal digits")
         return table
 
     @property
@@ -99,13 +113,30 @@ class Run:
         """The plan, from its segments and keys; EvidenceError when they do not fit together."""
         try:
             return read_plan(self)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
             raise EvidenceError(f"{self.path / 'plan.json'} is not a plan: {error!r}") from None
 
     @property
     def pruned(self) -> bool:
-        """Whether keys and ids of earlier populations were destroyed."""
-        return bool(self._plan_table.get("pruned"))
+        """Whether keys and ids of all earlier populations were destroyed."""
+        return bool(self.requests) and self._plan_table.get("pruned") == len(self.requests)
+
+    @property
+    def pruned_table(self) -> dict[str, Any]:
+        """What a prune left, here or in an ancestor: how many requests it covered, and who owned erased samples."""
+        return {name: self._plan_table[name] for name in ("pruned", "erased_owners") if name in self._plan_table}
+
+    def numbered(self, client: int) -> tuple[int, ...]:
+        """The samples of a client when training started, erased ones included: what CLIENT:INDEX counts.
+
+        Raises:
+            UsageError: there is no such client.
+        """
+        samples = self.original.samples
+        if client not in samples:
+            raise UsageError(f"this federation has no client {client}", f"Clients are {_span(self.original.clients)}.")
+        gone = self._plan_table.get("erased_owners", {})
+        return tuple(sorted((*samples[client], *(int(sample) for sample, owner in gone.items() if owner == client))))
 
     def before(self, rows: int) -> Population:
         """The population before the last request, in a dataset of so many rows.
@@ -116,8 +147,9 @@ class Run:
         if not self.pruned:
             return self.plan.populations[-2]
         samples = dict(self.original.samples)
-        for sample, owner in self._plan_table["erased_owners"].items():
-            samples[owner] = tuple(sorted((*samples[owner], int(sample))))
+        for sample in self.request.samples:
+            owner = self._plan_table["erased_owners"][str(sample)]
+            samples[owner] = tuple(sorted((*samples[owner], sample)))
         owned = {s for group in samples.values() for s in group}
         free = iter(row for row in range(rows) if row not in owned)
         for client, size in self._plan_table["erased_sizes"].items():
@@ -132,7 +164,10 @@ class Run:
     @cached_property
     def client_digests(self) -> dict[int, str]:
         """Client -> digest of its retained rows."""
-        return {int(k): v for k, v in read_json(self.path / "data.json")["clients"].items()}
+        try:
+            return {int(k): v for k, v in _table(self.path / "data.json")["clients"].items()}
+        except (KeyError, ValueError, AttributeError) as error:
+            raise EvidenceError(f"{self.path / 'data.json'} holds no digests of clients: {error!r}") from None
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -151,8 +186,27 @@ class Run:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Test loss and accuracy at every stored round."""
-        rows: list[dict[str, Any]] = read_json(self.path / "metrics.json")
+        path = self.path / "metrics.json"
+        rows: list[dict[str, Any]] = read_json(path)
+        names = {"round", "test_loss", "test_accuracy"}
+        if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) and names <= r.keys() for r in rows):
+            raise EvidenceError(f"{path} holds no metrics")
         return rows
+
+
+def _span(ids: tuple[int, ...]) -> str:
+    return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    table = read_json(path)
+    if not isinstance(table, dict):
+        raise EvidenceError(f"{path} does not hold a table")
+    return table
+
+
+def _is_key(text: object) -> bool:
+    return text is None or (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None)
 
 
 def checkpoint_name(round: int) -> str:
@@ -182,17 +236,33 @@ def read_population(path: Path) -> Population:
     """The inverse of :func:`population_tensors`; EvidenceError when it is not one."""
     tensors = read_tensors(path)
     try:
-        ends = tensors["ends"].tolist()
-        clients, samples = tensors["clients"].tolist(), tensors["samples"].tolist()
-    except KeyError as error:
-        raise EvidenceError(f"{path} lacks {error}") from None
+        clients, ends, samples = (_integers(tensors, name, 1) for name in ("clients", "ends", "samples"))
+    except ValueError as error:
+        raise EvidenceError(f"{path} is not a partition: {error}") from None
     starts = [0, *ends[:-1]]
-    if len(clients) != len(ends) or (ends and ends[-1] != len(samples)) or len(set(samples)) != len(samples):
+    if (
+        len(clients) != len(ends)
+        or starts + ends[-1:] != sorted(starts + ends[-1:])
+        or (ends[-1] if ends else 0) != len(samples)
+        or len(set(samples)) != len(samples)
+        or len(set(clients)) != len(clients)
+    ):
         raise EvidenceError(f"{path} is not a partition: clients, ends and samples do not fit together")
     return Population({c: tuple(samples[a:b]) for c, a, b in zip(clients, starts, ends, strict=True)})
 
 
+def _integers(tensors: dict[str, Tensor], name: str, axes: int) -> list[Any]:
+    """A tensor of int64 with so many axes as a list; ValueError when it is not one."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.dtype is not torch.int64 or tensor.ndim != axes:
+        raise ValueError(f"{name} is not a tensor of int64 with {axes} axes")
+    rows: list[Any] = tensor.tolist()
+    return rows
+
+
 def _segments(rows: list[list[int]], sources: int, versions: int) -> tuple[Segment, ...]:
+    if any(type(number) is not int for row in rows for number in row):
+        raise ValueError("segments are rows of whole numbers")
     segments = tuple(Segment(Position(r, e), source, version) for r, e, source, version in rows)
     starts = [s.start for s in segments]
     if not segments or starts != sorted(set(starts)) or starts[0] != Position(0, 0):
@@ -224,12 +294,15 @@ def read_recorded(path: Path) -> Recorded:
     """The inverse of :func:`recorded_tensors`."""
     tensors = read_tensors(path)
     purposes = [Purpose.COHORT, Purpose.BATCH]
-    ends = tensors["ends"].tolist()
-    ids = tensors["ids"].tolist()
+    addresses, ends, ids = (
+        _integers(tensors, "addresses", 2),
+        _integers(tensors, "ends", 1),
+        _integers(tensors, "ids", 1),
+    )
     return Recorded(
         {
             Address(purposes[p], r, e, c, o): tuple(ids[a:b])
-            for (p, r, e, c, o), a, b in zip(tensors["addresses"].tolist(), [0, *ends[:-1]], ends, strict=True)
+            for (p, r, e, c, o), a, b in zip(addresses, [0, *ends[:-1]], ends, strict=True)
         }
     )
 
@@ -238,22 +311,21 @@ def read_plan(run: Run) -> Plan:
     """The plan of a run: law from the config, populations from partition and requests, sources from keys."""
     table = run._plan_table
     populations = [run.original]
-    for request in run.requests:
-        populations.append(populations[-1] if table.get("pruned") else populations[-1].without(request))
+    for number, request in enumerate(run.requests, 1):
+        gone = number <= table.get("pruned", 0)
+        populations.append(populations[-1] if gone else populations[-1].without(request))
     secrets = run.keys["draws"]
-    sources: list[Draws] = [
-        Keyed(bytes.fromhex(secret)) if secret else read_recorded(run.path / "recorded.safetensors")
-        for secret in secrets
-    ]
+    recorded = read_recorded(run.path / RECORDED) if None in secrets else None
+    sources: list[Draws] = [Keyed(bytes.fromhex(secret)) if secret else recorded for secret in secrets]  # type: ignore[misc]
     counts = len(sources), len(populations)
-    round, step, source, version = table["initial"]
+    (initial,) = _segments([[0, 0, *table["initial"][2:]]], *counts)
     return Plan(
         run.learner.law,
         tuple(populations),
         tuple(sources),
         _segments(table["cohorts"], *counts),
         _segments(table["batches"], *counts),
-        Segment(Position(round, step), source, version),
+        initial,
         index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
     )
 
@@ -272,7 +344,7 @@ def read_involvement(path: Path) -> Involvement:
     """The inverse of :func:`involvement_tensors`."""
     tensors = read_tensors(path)
     return Involvement(
-        dict(tensors["clients"].tolist()), {s: Position(r, e) for s, r, e in tensors["samples"].tolist()}
+        dict(_integers(tensors, "clients", 2)), {s: Position(r, e) for s, r, e in _integers(tensors, "samples", 2)}
     )
 
 
@@ -285,13 +357,18 @@ def files_of(path: Path) -> dict[str, dict[str, Any]]:
     """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
     found = {}
     for item in sorted(path.rglob("*")):
-        if item.is_symlink():
-            raise EvidenceError(f"{item} is a link; a run holds regular files only")
+        if item.is_symlink() or not (item.is_file() or item.is_dir()):
+            raise EvidenceError(f"{item} is a link or a device; a run holds regular files only")
         name = item.relative_to(path).as_posix()
         if item.is_file() and name not in (MANIFEST, LEDGER):
             content = read_bytes(item)
             found[name] = {"sha256": sha256(content), "size": len(content)}
     return found
+
+
+def manifest_bytes(digest: str, files: dict[str, dict[str, Any]], head: str) -> bytes:
+    """The manifest: the list of files, its digest, and the last line of the ledger. It has one form only."""
+    return pretty_json({"format": FORMAT, "digest": digest, "files": files, "ledger": head})
 
 
 def load_run(path: str | Path) -> Run:
@@ -301,13 +378,22 @@ def load_run(path: str | Path) -> Run:
         EvidenceError: there is no run, it is incomplete, or a file is missing, surplus or altered.
     """
     folder = Path(path)
+    if folder.name in ("", ".."):
+        folder = folder.resolve()
     if not folder.is_dir():
-        raise EvidenceError(f"there is no run at {folder}")
+        half = folder.with_name(folder.name + ".before-prune").is_dir()
+        raise EvidenceError(
+            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else ""
+        )
     if not (folder / MANIFEST).exists():
         if (folder / "tombstone.json").exists():
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
         if (folder / "run.json").exists():
             raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
+        if (folder / "config.toml").exists():
+            raise EvidenceError(
+                f"{folder} was interrupted before anything was drawn", "Remove the folder and start again."
+            )
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
     manifest = read_json(folder / MANIFEST)
     if (
@@ -321,22 +407,28 @@ def load_run(path: str | Path) -> Run:
     digest = digest_of_files(found)
     ledger = read_ledger(folder)
     sealed = ledger.of_kind("sealed") + ledger.of_kind("pruned")
-    if (
-        manifest.get("digest") != digest
-        or not sealed
-        or ledger.events[-1] is not sealed[-1]
-        or sealed[-1].get("digest") != digest
-    ):
+    if not sealed or ledger.events[-1] is not sealed[-1] or sealed[-1].get("digest") != digest:
+        raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
+    if read_bytes(folder / MANIFEST) != manifest_bytes(digest, found, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
+    strange = [name for name in found if name.startswith("checkpoints/") and not _CHECKPOINT.fullmatch(name)]
+    if strange or not any(name.startswith("checkpoints/") for name in found):
+        raise EvidenceError(f"{folder} stores no models, or under strange names: {', '.join(strange) or 'none'}")
+    return Run(folder, digest, read_info(folder), found, ledger, read_config_of(folder))
+
+
+def read_config_of(folder: Path) -> Config:
+    """The config of a run that may still be growing.
+
+    Raises:
+        EvidenceError: it is no TOML.
+        UsageError: it names a plugin that is not installed, or options that it does not have.
+    """
+    path = folder / "config.toml"
     try:
-        config = resolve(
-            tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml")
-        )
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise EvidenceError(f"{folder / 'config.toml'} cannot be read: {error}") from None
-    info = read_json(folder / "run.json")
-    _check_info(folder, info)
-    return Run(folder, digest, info, found, ledger, config)
+        return resolve(tomllib.loads(read_bytes(path).decode()), str(path))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError(f"{path} cannot be read: {error}") from None
 
 
 def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> None:
@@ -352,12 +444,25 @@ def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> Non
         raise EvidenceError(f"the files of {folder} do not match its manifest; {'; '.join(problems)}.{torn}")
 
 
-def _check_info(folder: Path, info: Any) -> None:
+def read_info(folder: Path) -> dict[str, Any]:
+    """``run.json``; EvidenceError when a field is missing or of the wrong kind."""
+    info = read_json(folder / "run.json")
     if not isinstance(info, dict) or info.get("format") != FORMAT or info.get("kind") not in ("training", "unlearning"):
         raise EvidenceError(f"{folder / 'run.json'} does not describe a run of the format {FORMAT!r}")
-    needed = {"executed_rounds": int, "engine": str, "device": str, "versions": dict}
+    needed: dict[str, type] = {"executed_rounds": int, "engine": str, "device": str, "versions": dict}
     if info["kind"] == "unlearning":
         needed |= {"parent": dict, "unlearner": dict}
-    wrong = [name for name, kind in needed.items() if not isinstance(info.get(name), kind)]
+    wrong = _wrong(info, needed)
+    if not wrong and info["kind"] == "unlearning":
+        wrong = _wrong(info["parent"], {"digest": str, "name": str})
+        wrong += _wrong(
+            info["unlearner"], {"use": str, "options": dict, "kind": str, "distribution": str, "version": str}
+        )
     if wrong:
         raise EvidenceError(f"{folder / 'run.json'}: missing or wrong: {', '.join(wrong)}")
+    table: dict[str, Any] = info
+    return table
+
+
+def _wrong(table: dict[str, Any], needed: dict[str, type]) -> list[str]:
+    return [name for name, kind in needed.items() if not isinstance(table.get(name), kind)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ from fuaudit.config import Config
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
-from fuaudit.runs.ledger import GENESIS, Ledger, append
+from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.run import (
     FORMAT,
     MANIFEST,
+    RECORDED,
     checkpoint_name,
     digest_of_files,
     files_of,
+    manifest_bytes,
     population_tensors,
     segment_rows,
 )
@@ -71,10 +73,14 @@ def estimated_size(dimension: int, element: int, rounds: int, every: int, state:
     return checkpoints * (dimension + state) * element + 48 * samples + 400 * rounds + 100_000
 
 
-def plan_table(plan: Plan, requests: tuple[Request, ...]) -> dict[str, Any]:
-    """``plan.json``: segments as rows (round, step, source, version), and the requests behind the versions."""
+def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, Any]) -> dict[str, Any]:
+    """``plan.json``: segments as rows (round, step, source, version), and the requests behind the versions.
+
+    ``pruned`` is what a prune left of earlier populations (see :attr:`Run.pruned_table`); empty without one.
+    """
     s = plan.initial
     return {
+        **pruned,
         "cohorts": segment_rows(plan.cohorts),
         "batches": segment_rows(plan.batches),
         "initial": [*s.start, s.source, s.version],
@@ -87,7 +93,7 @@ class RunWriter:
     """A run being written. Its ledger grows with it."""
 
     path: Path
-    ledger: Ledger = Ledger()
+    ledger: Ledger = field(default_factory=Ledger)
 
     def write_json(self, name: str, value: Any) -> None:
         """A file of the run, whole or not at all."""
@@ -109,17 +115,30 @@ class RunWriter:
         plan: dict[str, Any],
         keys: Mapping[str, Any],
         commitment: str,
+        recorded: bytes | None = None,
     ) -> None:
-        """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish."""
+        """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
+
+        When it fails before that, nothing was begun, and the folder is emptied again.
+        """
         require_new(self.path)
-        write_bytes(self.path / "config.toml", tomli_w.dumps(config.tables()).encode())
-        self.write_tensors("partition.safetensors", population_tensors(original))
-        self.write_json("plan.json", plan)
-        self.write_json("keys.json", dict(keys))
-        (self.path / "keys.json").chmod(0o600)
-        if self.ledger.head == GENESIS:
+        try:
+            write_bytes(self.path / "config.toml", tomli_w.dumps(config.tables()).encode())
+            self.write_tensors("partition.safetensors", population_tensors(original))
+            if recorded is not None:
+                write_bytes(self.path / RECORDED, recorded)
+            self.write_json("plan.json", plan)
+            self.write_keys(keys)
             self.record("commitment", commitment=commitment)
-        self.write_json("run.json", {"format": FORMAT, **info})
+            self.write_json("run.json", {"format": FORMAT, **info})
+        except BaseException:
+            if not (self.path / "run.json").exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
+
+    def write_keys(self, keys: Mapping[str, Any]) -> None:
+        """``keys.json``, for the eyes of its owner only."""
+        write_bytes(self.path / "keys.json", pretty_json(dict(keys)), mode=0o600)
 
     def checkpoint(self, round: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and server state after a round."""
@@ -130,7 +149,7 @@ class RunWriter:
         files = files_of(self.path)
         digest = digest_of_files(files)
         self.record(event, digest=digest, **facts)
-        write_bytes(self.path / MANIFEST, pretty_json({"format": FORMAT, "digest": digest, "files": files}))
+        write_bytes(self.path / MANIFEST, manifest_bytes(digest, files, self.ledger.head))
         return digest
 
 

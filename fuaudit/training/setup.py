@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +71,38 @@ def load_dataset(config: Config, root: Path | None) -> Dataset:
     return dataset
 
 
-def setup(config: Config, root: Path | None, dataset: Dataset | None = None, engine_name: str | None = None) -> Setup:
-    """Build everything a config names. ``engine_name`` overrides the choice, as a recorded run does."""
+def build_module(config: Config, dataset: Dataset) -> nn.Module:
+    """The model as a template. Layers fill their parameters from torch's global generator: it is put back.
+
+    Raises:
+        PluginError: the recipe raised, or built no module.
+    """
+    recipe = registry.build("models", config.model)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            module = recipe.build(dataset.shape, dataset.classes)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise PluginError(f"model {config.model['use']!r} raised while being built: {error!r}") from error
+    if not isinstance(module, nn.Module):
+        raise PluginError(f"model {config.model['use']!r} built {type(module).__name__}, not a module")
+    return module
+
+
+def setup(config: Config, root: Path | None, dataset: Dataset | None = None) -> Setup:
+    """Build everything a config names. Its ``config`` says which engine and device ``auto`` has become.
+
+    A run records that config, so its audits compute on the same engine and kind of device.
+    """
     data = dataset or load_dataset(config, root)
     if config.scaling not in SCALINGS:
         raise UsageError(f"unknown scaling {config.scaling!r}", nearest(config.scaling, SCALINGS))
     device = device_of(config.run.device)
-    module = registry.build("models", config.model).build(data.shape, data.classes)
+    module = build_module(config, data)
     learner = registry.build("learners", config.learner)
     chain = Chain(tuple(build_stage(stage) for stage in config.server))
     learning = Learning(module, chain, learner.step_size, config.scaling, getattr(torch, config.run.dtype))
-    name = engine_name or config.run.engine
-    if name == "auto":
-        name = suggested(module, device, many=False)
-    return Setup(config, data, learner, learning, engine(name), device)
+    name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
+    chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
+    return Setup(chosen, data, learner, learning, engine(name), device)

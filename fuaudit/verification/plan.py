@@ -114,6 +114,8 @@ class PlanAudit:
         """The installed unlearner makes this plan (or model) of the parent's, with the child's key."""
         run, parent = case.run, case.parent
         assert case.request is not None
+        if run.executed != run.plan.law.rounds:
+            return Answer(Verdict.FAIL, f"The child was stopped after round {run.executed} of {run.plan.law.rounds}.")
         recorded = run.info["unlearner"]
         entry = registry.find("unlearners", recorded["use"])
         if (entry.distribution, entry.version) != (recorded["distribution"], recorded["version"]):

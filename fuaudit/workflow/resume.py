@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 from fuaudit import registry
-from fuaudit.config import resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import TEMPORARY, read_json, storage
+from fuaudit.runs.files import TEMPORARY, storage
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.prune import Tombstone, parent_of
-from fuaudit.runs.run import MANIFEST, Run, checkpoint_name, read_checkpoint
+from fuaudit.runs.run import MANIFEST, Run, checkpoint_name, read_checkpoint, read_config_of, read_info
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.execute import beginning
 from fuaudit.training.setup import setup
@@ -42,15 +40,14 @@ def resume(
     with storage(folder):
         for torn in folder.rglob(f"*{TEMPORARY}"):
             torn.unlink()
-    info = read_json(folder / "run.json")
-    config = resolve(tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")), str(folder / "config.toml"))
+    info, config = read_info(folder), read_config_of(folder)
     executed = info["executed_rounds"]
     stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
     done = stored[-1] if stored else 0
     ledger = mend_ledger(folder, done)
     unfinished = Run(folder, "", info, {}, ledger, config)
     writer = RunWriter(folder, ledger)
-    ready = setup(config, root, dataset, info["engine"])
+    ready = setup(config, root, dataset)
     if info["kind"] == "unlearning":
         above = parent_of(unfinished, parent)
         if above is None or isinstance(above, Tombstone):

@@ -82,7 +82,7 @@ def train(
         announce(keys.commitment)
     writer = RunWriter(out)
     writer.begin(
-        resolved,
+        ready.config,
         {
             "kind": "training",
             "executed_rounds": executed,
@@ -91,7 +91,7 @@ def train(
             "versions": versions(),
         },
         population,
-        plan_table(plan, ()),
+        plan_table(plan, (), {}),
         {"draws": [keys.draws.hex()], "children": keys.children.hex()},
         keys.commitment,
     )

@@ -18,7 +18,7 @@ from fuaudit.plans.schedule import expand_many
 from fuaudit.progress import Progress, silent
 from fuaudit.registry import Entry
 from fuaudit.runs.files import read_bytes, write_bytes
-from fuaudit.runs.run import Run, checkpoint_name, load_run, read_checkpoint
+from fuaudit.runs.run import RECORDED, Run, checkpoint_name, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, plan_table, require_new, require_space, versions
 from fuaudit.training.execute import beginning
 from fuaudit.training.setup import Setup, setup
@@ -37,19 +37,13 @@ def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int
     """
     ids = []
     for client, index in samples:
-        owned = run.original.samples.get(client)
-        if owned is None:
-            raise UsageError(f"this federation has no client {client}", f"Clients are {_span(run.original.clients)}.")
+        owned = run.numbered(client)
         if not 0 <= index < len(owned):
             raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
         ids.append(owned[index])
     request = Request.of(clients, ids)
     run.plan.retained.without(request)  # says what is unknown
     return request
-
-
-def _span(ids: tuple[int, ...]) -> str:
-    return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ def unlearn(
     table = {"use": name, **(options or {})}
     unlearner = registry.build("unlearners", table)
     editor = is_editor(unlearner)
-    ready = setup(run.config, root, dataset, run.info["engine"])
+    ready = setup(run.config, root, dataset)
     keys = run.run_keys
     if keys is None:
         raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
@@ -128,13 +122,12 @@ def unlearn(
         run.config,
         info,
         run.original,
-        plan_table(change.plan, (*run.requests, request)),
-        {"draws": [*run.keys["draws"], child_keys.draws.hex()], "children": child_keys.children.hex()},
+        plan_table(change.plan, (*run.requests, request), run.pruned_table),
+        {**run.keys, "draws": [*run.keys["draws"], child_keys.draws.hex()], "children": child_keys.children.hex()},
         child_keys.commitment,
+        read_bytes(run.path / RECORDED) if RECORDED in run.files else None,
     )
     writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
-    if (run.path / "recorded.safetensors").exists():
-        write_bytes(out / "recorded.safetensors", read_bytes(run.path / "recorded.safetensors"))
     return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
 
 

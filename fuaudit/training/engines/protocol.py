@@ -40,6 +40,7 @@ class Engine(Protocol):
         """The updates ``(n, K, d)`` of all participations of one round.
 
         Args:
+            task: what all clients share.
             vectors: models sent out, ``(n, d)``, one a run.
             batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
             step_size: of this round.

@@ -1,0 +1,257 @@
+"""FATS on MNIST at the paper's setting: ``python benchmarks/mnist_fats.py --data ROOT``.
+
+Trains, unlearns one client and one sample with noop, FATS and retraining, and says what that did to accuracy and what
+it cost; with ``--verify`` it audits every result as well. Keys and targets are fixed here, before any result. Two
+further targets are chosen among those that were drawn, so that there is something to find in the run itself: they
+depend on the draws, so only the audits of the run (not those of the algorithm) look at them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fuaudit import registry
+from fuaudit.config import read_config
+from fuaudit.data.dataset import Dataset
+from fuaudit.plans import Request
+from fuaudit.runs.run import Run
+from fuaudit.verification.spec import Spec, parse_spec, read_spec
+from fuaudit.verification.verify import verify
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import request_of, unlearn
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+CONFIGS = {"0.05": EXAMPLES / "mnist-fats.toml", "0.001": EXAMPLES / "mnist-fats-paper-rate.toml"}
+FIXED = {"client": ((0,), ()), "sample": ((), ((0, 0),))}
+METHODS = {"client": ("noop", "fats", "retrain"), "sample": ("noop", "fats-as-printed", "fats", "retrain")}
+MIDDLE = 15
+"""Drawn targets are looked for in this round: its first client, and the first sample of that client's first batch."""
+
+
+def key(purpose: str, number: int) -> bytes:
+    """The keys of this benchmark, for everybody to compute."""
+    return hashlib.sha256(f"fuaudit mnist-fats {purpose} {number}".encode()).digest()
+
+
+@dataclass
+class Clock:
+    """Times rounds as they are reported; the first one is taken to last as long as the others."""
+
+    seen: list[float] = field(default_factory=list)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what == "rounds":
+            self.seen.append(time.perf_counter())
+
+    @property
+    def seconds(self) -> float | None:
+        """In rounds alone; None where a single round was run, which cannot be told from its surroundings."""
+        count = len(self.seen)
+        if count < 2:
+            return None if count else 0.0
+        return (self.seen[-1] - self.seen[0]) * count / (count - 1)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run with what it cost."""
+
+    run: Run
+    figures: dict[str, Any]
+
+
+def made(run: Run, clock: Clock, seconds: float) -> Made:
+    last = run.metrics[-1]
+    table = {
+        "accuracy": last["test_accuracy"],
+        "loss": last["test_loss"],
+        "seconds": seconds,
+        "rounds_s": clock.seconds,
+    }
+    if run.is_child:
+        first, rounds = run.info["first_change"][0], run.plan.law.rounds
+        first = max(first, 1)
+        kept = run.ledger.of_kind("unlearning")[0]["kept_rounds"]
+        table |= {
+            "first_change": list(run.info["first_change"]) if first <= rounds else None,
+            "rounds_changed": max(rounds + 1 - first, 0),
+            "rounds_run": rounds - kept,
+        }
+    return Made(run, table)
+
+
+def trained(rate: str, number: int, folder: Path, data: Dataset) -> Made:
+    clock, started = Clock(), time.perf_counter()
+    run = train(read_config(CONFIGS[rate]), folder, secret=key("train", number), dataset=data, progress=clock)
+    return made(run, clock, time.perf_counter() - started)
+
+
+def forgotten(parent: Run, name: str, request: Request, folder: Path, data: Dataset) -> Made:
+    clock, started = Clock(), time.perf_counter()
+    run = unlearn(parent, name, request, folder, dataset=data, progress=clock)
+    return made(run, clock, time.perf_counter() - started)
+
+
+def drawn_targets(run: Run) -> dict[str, Request]:
+    """A client and a sample that this run drew. They depend on the draws."""
+    client = run.plan.cohort(MIDDLE)[0]
+    sample = run.plan.batch(MIDDLE, 1, client, 0)[0]
+    return {"drawn client": Request.of(clients=[client]), "drawn sample": Request.of(samples=[sample])}
+
+
+OF_THE_RUN = ("integrity", "replay", "plan", "lineage")
+
+
+def policy(kind: str, stress: int, run_only: bool) -> Spec:
+    """The built-in policy for a kind of request with another number of stress plans, or without the algorithm."""
+    full = read_spec(f"{kind}-erasure")
+    out_of_scope = [*full.out_of_scope, *(["The law of the algorithm."] if run_only else [])]
+    table = {"id": f"{full.id} of the benchmark", "title": full.title, "asks": "exact", "out_of_scope": out_of_scope}
+    checks = [
+        {"claim": c.claim, "role": c.role, "audit": c.audit | ({"plans": stress} if c.audit["use"] == "stress" else {})}
+        for c in full.checks
+        if not run_only or c.audit["use"] in OF_THE_RUN
+    ]
+    return parse_spec(table | {"check": checks}, "benchmark")
+
+
+@dataclass(frozen=True)
+class Audits:
+    """What to spend on auditing a run."""
+
+    budget: int
+    stress: int
+
+    def __call__(self, run: Run, kind: str, run_only: bool, number: int, data: Dataset) -> dict[str, Any]:
+        started = time.perf_counter()
+        spec = policy(kind, self.stress, run_only)
+        result = verify(run, spec, dataset=data, budget=self.budget, key=key("audit", number))
+        plan = next(f for f in result.findings if f.audit == "plan")
+        return {
+            "verdict": str(result.verdict),
+            "audits": {f.audit: str(f.verdict) for f in result.findings},
+            "nothing_to_forget": plan.statistic["nothing_to_forget"],
+            "seconds": time.perf_counter() - started,
+        }
+
+
+def say(*parts: object) -> None:
+    print(*parts, flush=True)
+
+
+def one_key(rate: str, number: int, folder: Path, data: Dataset, audits: Audits | None) -> dict[str, Any]:
+    """Everything about one training run."""
+    origin = trained(rate, number, folder / "original", data)
+    before = origin.figures
+    say(f"\nstep size {rate}, key {number}: accuracy {before['accuracy']:.4f}, {before['seconds']:.1f} s")
+    table: dict[str, Any] = {"key": key("train", number).hex(), "original": before, "targets": {}}
+    targets = {kind: request_of(origin.run, *target) for kind, target in FIXED.items()}
+    if audits:
+        targets |= drawn_targets(origin.run)
+    for kind, request in targets.items():
+        rows: dict[str, Any] = {}
+        for name in METHODS[request.kind]:
+            if kind not in FIXED and name in ("retrain", "fats-as-printed"):
+                continue
+            child = forgotten(origin.run, name, request, folder / f"{kind} {name}".replace(" ", "-"), data)
+            rows[name] = child.figures
+            line = f"  {kind:13}{name:16} {summary(child.figures)}"
+            if audits:
+                rows[name]["verify"] = found = audits(child.run, request.kind, kind not in FIXED, number, data)
+                wrong = [f"{audit} {verdict}" for audit, verdict in found["audits"].items() if verdict != "PASS"]
+                line += f"  {found['verdict']} ({', '.join(wrong) or 'all PASS'}; {found['seconds']:.0f} s)"
+            say(line)
+        table["targets"][kind] = {"request": str(request), "methods": rows}
+    return table
+
+
+def summary(figures: dict[str, Any]) -> str:
+    first = figures["first_change"]
+    return (
+        f"accuracy {figures['accuracy']:.4f}, first change {first or 'none'}, "
+        f"{figures['rounds_changed']} rounds changed, {figures['rounds_run']} run, {figures['seconds']:.1f} s"
+    )
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    return {
+        "mean": statistics.fmean(values),
+        "sd": statistics.stdev(values) if len(values) > 1 else None,
+        "min": min(values),
+        "max": max(values),
+    }
+
+
+def overview(keys: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over keys: accuracy before and after, rounds, and time as a share of retraining."""
+    table: dict[str, Any] = {"before": spread([k["original"]["accuracy"] for k in keys])}
+    for kind in FIXED:
+        rows = [k["targets"][kind]["methods"] for k in keys]
+        for name in METHODS[kind]:
+            pairs = [(row[name], row["retrain"]) for row in rows]
+            table[f"{kind} {name}"] = {
+                "accuracy": spread([m["accuracy"] for m, _ in pairs]),
+                "rounds_changed": spread([m["rounds_changed"] for m, _ in pairs]),
+                "rounds_run": spread([m["rounds_run"] for m, _ in pairs]),
+                "time_of_retraining": spread([m["seconds"] / r["seconds"] for m, r in pairs]),
+                "round_time_of_retraining": [m["rounds_s"] and m["rounds_s"] / r["rounds_s"] for m, r in pairs],
+            }
+    return table
+
+
+def hardware() -> dict[str, str]:
+    """Versions and processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.processor(),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "fuaudit": registry.find("unlearners", "fats").version,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, metavar="ROOT", help="the folder that holds MNIST/raw")
+    parser.add_argument("--key", type=int, action="append", metavar="N", help="number of a key; by default 1, 2 and 3")
+    parser.add_argument("--step-size", choices=CONFIGS, action="append", help="by default all")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the runs there; it must not exist or be empty")
+    parser.add_argument("--verify", action="store_true", help="audit every child run too")
+    parser.add_argument("--budget", type=int, default=0, help="training runs that each audit may spend on level 6")
+    parser.add_argument("--stress", type=int, default=3, help="stress plans of each audit")
+    parser.add_argument("--json", type=Path, metavar="OUT")
+    given = parser.parse_args()
+    data = registry.build("datasets", {"use": "mnist"}).load(given.data)
+    audits = Audits(given.budget, given.stress) if given.verify else None
+    document: dict[str, Any] = {"machine": hardware(), "audits": audits and asdict(audits), "step_sizes": {}}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.out or Path(scratch)
+        for rate in given.step_size or CONFIGS:
+            keys = [
+                one_key(rate, number, folder / f"{rate}-{number}", data, audits) for number in given.key or (1, 2, 3)
+            ]
+            document["step_sizes"][rate] = {"keys": keys, "overview": overview(keys)}
+            say(json.dumps(document["step_sizes"][rate]["overview"], indent=2))
+            if given.json:
+                given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""The contract of aggregators and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.draws import Address, Purpose
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.tiny import key_of
+from fuaudit.training.stages import Chain, Cohort, State, server_step
+
+DIMENSION, ROUNDS, RUNS = 5, 3, 3
+CPU = torch.device("cpu")
+SIZES = (3, 0, 7, 2, 5, 1)
+"""Samples of clients 0 to 5; client 1 was emptied."""
+
+
+def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
+    """Check that an aggregator, ``(n, d) -> (1, d)``, or a stage, ``(n, d) -> (m, d)``, keeps its contract.
+
+    Over three rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros,
+    tiny and huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs
+    and old state left alone, the same bits when repeated, no global generator. Where ``stackable`` is claimed,
+    a stack of runs gives the bits of the runs one by one. For aggregators: unused places of a cohort do not
+    count, and the order of places does not matter up to rounding.
+
+    Args:
+        rows: the numbers of rows that are tried; ``(1,)`` for a stage that belongs behind an aggregator.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(stage)
+    problems.require(isinstance(getattr(stage, "stackable", None), bool), "it must declare stackable as True or False")
+    for dtype in (torch.float32, torch.float64):
+        for count in rows:
+            with problems.during(f"{count} rows of {dtype}"):
+                _check_rounds(stage, count, dtype, problems)
+            if getattr(stage, "stackable", False) is True:
+                with problems.during("a stack of runs"):
+                    _check_stack(stage, count, dtype, problems)
+        if max(rows) > 1:
+            with problems.during("unused places and other orders"):
+                _check_places(stage, max(rows), dtype, problems)
+    problems.conclude()
+
+
+def _updates(number: int, count: int, dtype: torch.dtype) -> Tensor:
+    """Rows in [-1, 1)."""
+    uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
+    return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
+
+
+def _cohort(clients: list[int]) -> Cohort:
+    present = torch.tensor([client >= 0 for client in clients])
+    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
+    return Cohort(torch.tensor(clients), sizes, present, len(SIZES), sum(SIZES))
+
+
+def _clients(round: int, count: int) -> list[int]:
+    """A cohort of ``count`` places; client 0 is named twice where there is room, and the emptied one takes part."""
+    return [(0, 0, 1, 2, 3, 4, 5)[(place + round) % 7] for place in range(count)]
+
+
+def _apply(stage: Any, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    result = stage.apply(updates, cohort, state)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor) or not isinstance(result[1], dict):
+        raise TypeError("apply must return a tensor and a dict of tensors")
+    return result
+
+
+def _described(state: State) -> dict[str, tuple[object, ...]]:
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()}
+
+
+def _same(a: State, b: State) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    state = stage.init(DIMENSION, dtype, CPU)
+    shape = _described(state)
+    extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
+    for round in range(ROUNDS + len(extremes)):
+        updates = _updates(round, count, dtype)
+        if round >= ROUNDS:
+            updates = updates * extremes[round - ROUNDS]
+        cohort = _cohort(_clients(round, count))
+        given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
+        rows, new = _apply(stage, given, cohort, state)
+        repeated, _ = _apply(stage, given, cohort, state)
+        problems.require(rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)")
+        problems.require(rows.dtype == dtype, f"it turns {dtype} into {rows.dtype}")
+        problems.require(bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round + 1}")
+        problems.require(torch.equal(rows, repeated), "it gives other bits when repeated with the same state")
+        problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
+        problems.require(_same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+        problems.require(_described(new) == shape, "names, shapes or dtypes of its state change from round to round")
+        problems.require(all(bool(torch.isfinite(t).all()) for t in new.values()), "its state becomes infinite or NaN")
+        state = new
+
+
+def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """The bits of a run do not depend on the runs beside it."""
+    state = stage.init(DIMENSION, dtype, CPU)
+    alone = [state] * RUNS
+    together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
+    for round in range(ROUNDS):
+        updates = torch.stack([_updates(10 * run + round, count, dtype) for run in range(RUNS)])
+        cohorts = [_cohort(_clients(round + run, count)) for run in range(RUNS)]
+        joint = Cohort(
+            torch.stack([c.clients for c in cohorts]), torch.stack([c.sizes for c in cohorts]),
+            torch.stack([c.present for c in cohorts]), len(SIZES), sum(SIZES),
+        )
+        rows, together = _apply(stage, updates, joint, together)
+        results = [_apply(stage, updates[run], cohorts[run], alone[run]) for run in range(RUNS)]
+        alone = [own for _, own in results]
+        equal = torch.equal(rows, torch.stack([row for row, _ in results])) and all(
+            _same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
+        )
+        problems.require(equal, "it claims stackable, but a stack of runs gives other bits than the runs one by one")
+
+
+def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """Aggregators only: unused places do not count, and the order of places does not matter."""
+    chain = Chain((stage,))
+    clients = _clients(0, count)
+    states: dict[str, State] = {}
+    results: dict[str, Tensor] = {}
+    for round in range(ROUNDS):
+        updates = _updates(round, count, dtype)
+        wide = torch.cat([updates, torch.zeros(2, DIMENSION, dtype=dtype)])
+        loud = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
+        forms = {
+            "plain": (updates, clients),
+            "padded": (wide, [*clients, -1, -1]),
+            "padded with noise": (loud, [*clients, -1, -1]),
+            "reversed": (updates.flip(0), clients[::-1]),
+        }
+        for form, (matrix, ids) in forms.items():
+            state = states.get(form) or chain.init(DIMENSION, dtype, CPU)
+            rows, states[form] = chain.apply(matrix, _cohort(ids), state)
+            if rows.shape[0] != 1:
+                return  # a stage that keeps many rows: the aggregator behind it answers for places
+            results[form] = rows
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+        close = {form: torch.allclose(rows, results["plain"], rtol=tolerance, atol=tolerance) for form, rows in results.items()}
+        problems.require(close["padded"], "unused places of a cohort (present is False) change its result")
+        problems.require(close["padded with noise"], "it reads the rows of unused places (present is False)")
+        problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
+    together = {name: tensor[None] for name, tensor in chain.init(DIMENSION, dtype, CPU).items()}
+    cohort = _cohort(clients)
+    one = Cohort(cohort.clients[None], cohort.sizes[None], cohort.present[None], cohort.members, cohort.total)
+    row, _ = server_step(chain, _updates(0, count, dtype)[None], one, together)
+    problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

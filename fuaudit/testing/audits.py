@@ -1,0 +1,167 @@
+"""The contract of audits."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import torch
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import FuauditError
+from fuaudit.plans import Request
+from fuaudit.runs.prune import parent_of
+from fuaudit.runs.run import load_run
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
+
+SUBJECTS = ("training", "retrain", "fats", "noop", "finetune")
+"""The tiny runs that an audit is tried on: a training run, and its children by these unlearners."""
+
+BUDGET = 32
+"""Training runs that an audit may execute."""
+
+
+def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects: Sequence[str] = SUBJECTS) -> None:
+    """Check that an audit keeps its contract, on tiny runs made by the real ``train`` and ``unlearn``.
+
+    It returns a Finding with sentences on what it shows and what it does not, with figures that JSON can hold; it
+    repeats itself byte for byte, whatever the clock says; it leaves the run, its parent and the global generators
+    alone; without data or parent it still answers, or says by an error of fuaudit why not. A training run names no
+    unlearner, so a finding about the *algorithm* cannot PASS there.
+
+    Args:
+        expected: verdicts that are known beforehand, by subject (see :data:`SUBJECTS`): the controls. An audit
+            that refutes nothing passes this check, so give at least one that must FAIL.
+        subjects: the runs that it is tried on.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(audit)
+    known = dict(expected or {})
+    for name in sorted({*known, *subjects} - set(SUBJECTS)):
+        raise ValueError(f"there is no subject {name!r}: choose from {', '.join(SUBJECTS)}")
+    threads = torch.get_num_threads()
+    try:
+        for name in dict.fromkeys((*subjects, *known)):
+            with TemporaryDirectory() as folder:
+                _write(Path(folder), _runs())
+                _check_run(audit, name, Path(folder) / name, known.get(name), problems)
+    finally:
+        torch.set_num_threads(threads)
+    problems.conclude()
+
+
+@cache
+def _runs() -> dict[str, bytes]:
+    """The files of all subjects, made once a process."""
+    dataset = tiny_dataset()
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        parent = train(tiny_config(), root / "training", secret=bytes(32), dataset=dataset)
+        for name in SUBJECTS[1:]:
+            unlearn(parent, name, Request.of(clients=[0]), root / name, dataset=dataset)
+        return _contents(root)
+
+
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def _check_run(audit: Any, name: str, run: Path, expected: str | None, problems: Problems) -> None:
+    before = _contents(run.parent)
+    first = _examined(audit, name, _case(run, tiny_dataset()), problems)
+    if _contents(run.parent) != before:
+        problems.require(False, f"{name}: it writes into the folders of the runs")
+        return
+    with _another_day():
+        second = _examined(audit, name, _case(run, tiny_dataset()), problems)
+    if first is not None and second is not None:
+        problems.require(_bytes(first) == _bytes(second), f"{name}: repeated later, its finding has other bytes")
+        is_claim = first.subject is Subject.ALGORITHM and first.verdict is Verdict.PASS
+        problems.require(
+            name != "training" or not is_claim, "it passes the algorithm of a training run, which has no unlearner"
+        )
+        if expected is not None:
+            problems.require(first.verdict == expected, f"{name}: the verdict is {first.verdict}, expected {expected}: {first.shows}")
+    _examined(audit, f"{name}, data not at hand", _case(run, None), problems)
+    _examined(audit, f"{name}, parent not at hand", _case(run, tiny_dataset(), alone=True), problems)
+    problems.require(_contents(run.parent) == before, f"{name}: it writes into the folders of the runs")
+
+
+def _case(run: Path, dataset: Dataset | None, alone: bool = False) -> Case:
+    """A case without anything cached by an earlier one."""
+    opened = load_run(run)
+    case = Case(opened, None if alone else parent_of(opened), dataset, key_of(7), budget=BUDGET)
+    if dataset is not None:
+        _ = case.ready  # building a module is no work of the audit
+    return case
+
+
+def _examined(audit: Any, name: str, case: Case, problems: Problems) -> Finding | None:
+    """The finding, checked for form; None where the audit said by an error of fuaudit that it cannot answer."""
+    with problems.during(name):
+        try:
+            finding = audit.examine(case)
+        except FuauditError:
+            return None
+        if not isinstance(finding, Finding):
+            problems.require(False, f"{name}: it returned {type(finding).__name__}, not a Finding")
+            return None
+        return finding if _well_formed(finding, name, problems) else None
+    return None
+
+
+def _well_formed(finding: Finding, name: str, problems: Problems) -> bool:
+    """Notes what is wrong; False when the finding cannot even be written."""
+    problems.require(isinstance(finding.verdict, Verdict), f"{name}: verdict must be a Verdict")
+    problems.require(isinstance(finding.subject, Subject), f"{name}: subject must be a Subject: algorithm or run")
+    problems.require(isinstance(finding.audit, str) and finding.audit, f"{name}: the finding does not name its audit")
+    for field in ("shows", "shows_not"):
+        text = getattr(finding, field)
+        problems.require(isinstance(text, str) and text.strip(), f"{name}: {field} must be a sentence")
+    try:
+        written = _bytes(finding)
+    except (TypeError, ValueError) as error:
+        problems.require(False, f"{name}: the finding cannot be written as JSON: {error}")
+        return False
+    today = datetime.date.today().isoformat().encode()
+    problems.require(today not in written, f"{name}: the finding holds today's date")
+    if finding.interval is not None:
+        low, high = finding.interval
+        problems.require(not math.isnan(low) and low <= high, f"{name}: interval is not (low, high)")
+    return True
+
+
+def _bytes(finding: Finding) -> bytes:
+    return json.dumps(asdict(finding), sort_keys=True, allow_nan=False).encode()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def _another_day() -> Iterator[None]:
+    """All clocks of the time module stand a day and a bit later."""
+    clocks = {name: getattr(time, name) for name in ("time", "monotonic", "perf_counter", "process_time")}
+    later = {name: (lambda clock=clock: clock() + 100_000.5) for name, clock in clocks.items()}
+    with mock.patch.multiple(time, **later):
+        yield

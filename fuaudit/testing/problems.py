@@ -1,0 +1,51 @@
+"""Collecting all that is wrong, so that one run of a check shows the whole list."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class Problems:
+    """What a check found wrong with one subject."""
+
+    def __init__(self, subject: Any) -> None:
+        """Starts with what holds for every plugin: a frozen dataclass, so that its options can be recorded."""
+        self.name = type(subject).__name__
+        self.found: list[str] = []
+        frozen = is_dataclass(subject) and type(subject).__dataclass_params__.frozen  # type: ignore[attr-defined]
+        self.require(frozen, "it is not a frozen dataclass, so its options cannot be recorded with a run")
+        if frozen:
+            hidden = sorted(vars(subject).keys() - {f.name for f in fields(subject)})
+            self.require(not hidden, f"it keeps hidden attributes: {', '.join(hidden)}")
+
+    def require(self, holds: object, text: str) -> None:
+        """Note ``text``, once, unless it holds."""
+        if not holds and text not in self.found:
+            self.found.append(text)
+
+    @contextmanager
+    def during(self, doing: str) -> Iterator[None]:
+        """Note what is raised inside as a problem, and a draw from a global generator as another."""
+        before = _generator_states()
+        try:
+            yield
+        except Exception as error:
+            self.require(False, f"{doing}: {type(error).__name__}: {error}")
+        self.require(before == _generator_states(), f"{doing}: a global generator of random numbers was used")
+
+    def conclude(self) -> None:
+        """Raises AssertionError with the whole list, if there is anything on it."""
+        if self.found:
+            raise AssertionError(f"{self.name} breaks its contract:\n" + "\n".join(f"  - {text}" for text in self.found))
+
+
+def _generator_states() -> tuple[object, ...]:
+    numpy = tuple(repr(part) if not isinstance(part, np.ndarray) else part.tobytes() for part in np.random.get_state())  # noqa: NPY002
+    return random.getstate(), numpy, torch.get_rng_state().numpy().tobytes()

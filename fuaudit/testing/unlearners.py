@@ -1,0 +1,239 @@
+"""The contract of unlearners: rewriters of plans and editors of models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fuaudit import registry
+from fuaudit.config import resolve
+from fuaudit.data.partition import partition
+from fuaudit.draws import END, Position
+from fuaudit.errors import BudgetError, FuauditError, UsageError
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
+from fuaudit.plans.proof import exactness
+from fuaudit.plans.schedule import expand, expand_many
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
+from fuaudit.training.execute import beginning, execute
+from fuaudit.training.setup import Setup, setup
+from fuaudit.unlearning.apply import edited, rewritten
+from fuaudit.unlearning.protocol import EVERY_LAW, Message, claims_exactness, is_editor
+from fuaudit.verification.enumeration import federation
+
+KEYS = 8
+"""How many keys the form of a rewritten plan is checked under."""
+
+
+class Trial(NamedTuple):
+    """A small federation, requests carried out in order, and when each of them came."""
+
+    law: Law
+    population: Population
+    requests: tuple[Request, ...]
+    executed: tuple[Position, ...]
+
+    def __str__(self) -> str:
+        sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
+        asked = "; ".join(
+            f"{request}" if moment == END else f"{request} when round {moment.round}, step {moment.step} came next"
+            for request, moment in zip(self.requests, self.executed, strict=True)
+        )
+        return f"{self.law} over {sizes} samples; forget {asked}"
+
+
+def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_000) -> None:
+    """Check that an unlearner keeps its contract.
+
+    All unlearners: a frozen dataclass that declares ``needs``, ``participants``, ``guarantee`` and ``cite``,
+    repeats itself, changes nothing it is given, and uses no global generator.
+
+    Rewriters: the plan has the same law and the retained population. If ``exact_for`` names a law, nothing
+    erased is in any draw, and exactness is proved by enumeration on a fixed list of small federations (ragged
+    sizes, an emptied client, streams, mixed batches, requests during training). A draw from an old key over a
+    smaller population is an error.
+
+    Editors: on a tiny federation the model is finite and of the right shape, nothing undeclared is touched, and
+    every message has declared ends and a size. Refusing one kind of request by UsageError is allowed.
+
+    Args:
+        laws: small laws of your own, for clients 0, 1 and 2 at most, on which exactness is proved too.
+        leaves: the budget of each proof.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(unlearner)
+    try:
+        editor = is_editor(unlearner)
+    except FuauditError as error:
+        problems.require(False, str(error))
+        problems.conclude()
+        return
+    problems.require(unlearner.guarantee.strip(), "guarantee says nothing; \"none\" and \"empirical only\" are answers")
+    if editor:
+        _check_editor(unlearner, problems)
+    else:
+        problems.require("plan" in unlearner.needs, "it rewrites plans without declaring that it needs \"plan\"")
+        _check_form(unlearner, problems)
+        _check_claims(unlearner, tuple(laws), leaves, problems)
+    problems.conclude()
+
+
+def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Trial]:
+    """The fixed list of small federations; ``make_law(rounds, cohort, steps, batch)``."""
+
+    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request, at: Position = END) -> Trial:
+        return Trial(make_law(*law), federation(sizes), asked, (END,) * (len(asked) - 1) + (at,))
+
+    def sample(*ids: int) -> Request:
+        return Request.of(samples=ids)
+
+    def client(*ids: int) -> Request:
+        return Request.of(clients=ids)
+
+    yield trial((2, 2), (1, 1, 1, 1), sample(0))
+    yield trial((2, 2), (1, 1, 1, 1), client(0))
+    yield trial((3, 2), (2, 1, 1, 1), sample(0))
+    yield trial((2, 2, 1), (2, 1, 1, 1), client(1))
+    yield trial((3, 1), (1, 2, 1, 2), sample(1))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0))
+    yield trial((2, 1, 1), (1, 2, 1, 1), client(2))
+    yield trial((1, 2), (1, 2, 1, 1), sample(0))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0), sample(1))
+    yield trial((2, 1, 2), (1, 1, 1, 1), client(0), sample(3))
+    yield trial((3, 2, 1), (1, 1, 1, 2), sample(0, 1) | client(2))
+    yield trial((3, 2), (2, 1, 1, 1), sample(0), at=Position(2, 0))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0), at=Position(1, 2))
+    yield trial((1, 2, 1), (2, 1, 1, 1), client(0), at=Position(2, 1))
+
+
+_LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
+    "uniform with replacement": lambda *n: UniformLaw(*n, replacement=True),
+    "uniform without replacement": lambda *n: UniformLaw(*n, replacement=False),
+    "weighted without replacement": lambda *n: WeightedLaw(*n, weights=((0, 1), (1, 2), (2, 3))),
+}
+
+
+def _check_form(unlearner: Any, problems: Problems) -> None:
+    """One rewrite after another under true keys: form, determinism, inputs left alone, nothing erased drawn."""
+    for name, make_law in _LAWS.items():
+        for trial in trials(make_law):
+            for number in range(KEYS):
+                plan = Plan.fresh(trial.law, trial.population, key_of(number))
+                for place, (request, moment) in enumerate(zip(trial.requests, trial.executed, strict=True), 1):
+                    with problems.during("rewriting a plan"):
+                        plan = _rewrite_once(unlearner, plan, request, moment, number + 1000 * place, problems)
+                if claims_exactness(unlearner, name) and len(plan.populations) > len(trial.requests):
+                    problems.require(not _strangers(plan), f"something erased is still drawn: {trial}")
+
+
+def _rewrite_once(
+    unlearner: Any, plan: Plan, request: Request, moment: Position, key: int, problems: Problems
+) -> Plan:
+    before = copy.deepcopy((plan, request))
+    try:
+        new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
+    finally:
+        problems.require((plan, request) == before, "it changes the plan, population or request that it was given")
+    again = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
+    problems.require(new == again, "it rewrites the same plan in two ways: it is not deterministic")
+    return new
+
+
+def _strangers(plan: Plan) -> set[int]:
+    """What is drawn somewhere, but is not in the retained population."""
+    schedule = expand(plan)
+    clients = set(schedule.cohorts.reshape(-1).tolist()) - {-1, *plan.retained.clients}
+    return clients | set(schedule.batches.reshape(-1).tolist()) - {-1, *plan.retained.owner}
+
+
+def _check_claims(unlearner: Any, laws: tuple[Law, ...], leaves: int, problems: Problems) -> None:
+    """Prove every claim of exactness, or name the federation that refutes it."""
+    known = {name: list(trials(make)) for name, make in _LAWS.items()}
+    for law in laws:
+        members = federation((2, 1, 2))
+        known.setdefault(law.name, []).append(Trial(law, members, (Request.of(clients=[0]),), (END,)))
+        known[law.name].append(Trial(law, members, (Request.of(samples=[0]),), (END,)))
+    for name in sorted(unlearner.exact_for - {EVERY_LAW} - known.keys()):
+        problems.require(False, f"it claims to be exact for {name!r}, which was not tried: give such a law by laws=")
+    for name in known:
+        if claims_exactness(unlearner, name):
+            for trial in known[name]:
+                with problems.during(f"proof of exactness for {name!r}"):
+                    _prove(unlearner, name, trial, leaves, problems)
+
+
+def _prove(unlearner: Any, name: str, trial: Trial, leaves: int, problems: Problems) -> None:
+    try:
+        result = exactness(unlearner, trial.law, trial.population, trial.requests, trial.executed, leaves)
+    except BudgetError:
+        problems.require(False, f"no proof within {leaves} leaves: {trial}")
+        return
+    problems.require(
+        result.exact,
+        f"it is not exact for {name!r}: total variation {result.total_variation} from retraining, {trial}; {result.witness}",
+    )
+
+
+def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
+    """A tiny federation, its plan, and the models of all rounds."""
+    ready = setup(resolve(tiny_config()), None, tiny_dataset())
+    source = key_of(1)
+    members = partition(registry.build("partitions", ready.config.partition), ready.dataset.targets.numpy(), source)
+    plan = Plan.fresh(ready.learner.law, members, source)
+    start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+    models = {0: start.vectors[0]}
+    ground = ready.ground(members)
+    for round, moment in execute(ready.learning, ground, members, expand_many([plan]), start, ready.engine):
+        models[round] = moment.vectors[0]
+    return ready, plan, models
+
+
+def _check_editor(unlearner: Any, problems: Problems) -> None:
+    ready, plan, models = _tiny()
+    first, second = plan.retained.clients[:2]
+    requests = Request.of(clients=[first]), Request.of(samples=plan.retained.samples[second][:1])
+    refused = 0
+    for request in requests:
+        with problems.during(f"editing a model to forget a {request.kind}"):
+            try:
+                _edit_twice(unlearner, (ready, plan, models), request, problems)
+            except UsageError:
+                refused += 1
+    problems.require(refused < len(requests), "it refuses requests of every kind")
+
+
+def _edit_twice(
+    unlearner: Any, ground: tuple[Setup, Plan, dict[int, Tensor]], request: Request, problems: Problems
+) -> None:
+    ready, plan, models = ground
+    new = plan.erase(request, key_of(2), END)
+    results = []
+    for _ in range(2):
+        given = {round: model.clone() for round, model in models.items()}
+        data = ready.dataset.test_inputs.clone(), ready.dataset.test_targets.clone()
+        lent = replace(ready, dataset=replace(ready.dataset, test_inputs=data[0], test_targets=data[1]))
+        final = models[max(models)].clone()
+        vector, messages = edited(lent, plan, new, unlearner, type(unlearner).__name__, final, given)
+        intact = torch.equal(final, models[max(models)]) and given.keys() == models.keys()
+        intact = intact and all(torch.equal(given[round], models[round]) for round in models)
+        intact = intact and torch.equal(data[0], ready.dataset.test_inputs) and torch.equal(data[1], ready.dataset.test_targets)
+        problems.require(intact, "it changes models or data that it was given, in place")
+        _check_messages(unlearner, messages, problems)
+        results.append((vector, messages))
+    same = torch.equal(results[0][0], results[1][0]) and results[0][1] == results[1][1]
+    problems.require(same, "it makes two models of one: it is not deterministic")
+
+
+def _check_messages(unlearner: Any, messages: list[Message], problems: Problems) -> None:
+    for message in messages:
+        problems.require(message.size > 0, "it sent a message without a size")
+        for end in (message.sender, message.receiver):
+            role = end if end in ("server", "target") else "retained clients"
+            problems.require(role in unlearner.participants, f"{role} took part, which it does not declare")

@@ -1,0 +1,137 @@
+"""What every test gets: global generators that must stay as they were, and one small federation."""
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fuaudit.cli import main
+from fuaudit.data.dataset import Dataset
+from fuaudit.plans import Request
+from fuaudit.runs.files import pretty_json
+from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.run import MANIFEST
+from fuaudit.runs.writer import RunWriter
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
+
+SECRET = bytes(range(32))
+
+
+def generator_states():
+    kind, keys, *rest = np.random.get_state()
+    return random.getstate(), (kind, keys.tobytes(), *rest), torch.random.get_rng_state().numpy().tobytes()
+
+
+@pytest.fixture(autouse=True)
+def _global_generators_untouched():
+    """No global generator anywhere: their states are compared before and after each test."""
+    before = generator_states()
+    yield
+    assert generator_states() == before, "a global generator of random numbers was used"
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    """Tables of a config: five clients on digits, a linear model, six short rounds."""
+
+    def tables(rounds=6, **tables):
+        learner = {"use": "fats", "rounds": rounds, "cohort": 2, "steps": 2, "batch": 4, "step_size": 0.1}
+        return {
+            "data": {"use": "digits"},
+            "partition": {"use": "iid", "clients": 5},
+            "model": {"use": "linear"},
+            "learner": learner | tables.pop("learner", {}),
+            "run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"},
+        } | tables
+
+    return tables
+
+
+@pytest.fixture(scope="session")
+def trained(small_config, tmp_path_factory):
+    """A trained run that nobody may edit."""
+    return train(small_config(), tmp_path_factory.mktemp("session") / "parent", secret=SECRET)
+
+
+@pytest.fixture(scope="session")
+def target(trained):
+    """The client that is drawn last, so that some rounds are kept."""
+    return max(trained.plan.index.clients, key=trained.plan.index.clients.__getitem__)
+
+
+@pytest.fixture(scope="session")
+def child(trained, target):
+    """The target unlearned with FATS, beside the trained run."""
+    return unlearn(trained, "fats", Request.of([target]), trained.path.parent / "fats")
+
+
+@pytest.fixture(scope="session")
+def untouched(trained, target):
+    """The target "unlearned" with noop, beside the trained run."""
+    return unlearn(trained, "noop", Request.of([target]), trained.path.parent / "noop")
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    """Training of a run of some kilobytes: 12 rows of 3 numbers, 3 clients, 2 rounds."""
+    rows = torch.arange(36, dtype=torch.float32).reshape(12, 3) / 36
+    data = Dataset(rows, torch.arange(12) % 2, rows[:4], torch.arange(4) % 2, classes=2)
+    tables = {
+        "data": {"use": "tensors", "classes": 2},
+        "partition": {"use": "iid", "clients": 3},
+        "model": {"use": "linear"},
+        "learner": {"use": "fats", "rounds": 2, "cohort": 2, "steps": 1, "batch": 2, "step_size": 0.1},
+        "run": {"checkpoint_every": 1, "engine": "reference", "device": "cpu"},
+    }
+
+    def work(out, **options):
+        return train(tables, out, dataset=data, secret=SECRET, **options)
+
+    work.dataset = data
+    work.tables = tables
+    return work
+
+
+@pytest.fixture
+def reseal():
+    """Make manifest and ledger fit changed files, as a forger would."""
+
+    def work(path: Path, **documents):
+        for name, document in documents.items():
+            (path / f"{name}.json").write_bytes(pretty_json(document))
+        (path / MANIFEST).unlink(missing_ok=True)
+        RunWriter(path, mend_ledger(path, 10**6)).close("sealed")
+
+    return work
+
+
+@pytest.fixture
+def fuaudit(monkeypatch, capsys):
+    """The command line in this process: arguments in; exit code, standard output and standard error out."""
+
+    def work(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fuaudit", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return work
+
+
+@pytest.fixture(scope="session")
+def bytes_of():
+    """Path -> content of every file of a folder."""
+
+    def work(folder):
+        return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+    return work

@@ -1,0 +1,355 @@
+"""The contract suite: all registered plugins keep it, and those that break it are caught for the right reason."""
+
+import ast
+import random
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+import fuaudit
+from fuaudit import registry
+from fuaudit.draws import END, Position
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request, Segment, WeightedLaw
+from fuaudit.testing import check_aggregator, check_audit, check_unlearner
+from fuaudit.testing.tiny import key_of
+from fuaudit.testing.unlearners import _tiny
+from fuaudit.training.stages import Mean, Stateless, weighted_sum
+from fuaudit.unlearning.apply import edited
+from fuaudit.verification.enumeration import Enumeration
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.parameters import Parameters
+from fuaudit.verification.replay import Replay
+from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+from fuaudit_plugins.finetune import Finetune
+
+BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
+SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}}
+REFUTED = {"fats-as-printed"}
+
+
+def registered(kind):
+    return [name for name, entry in registry.entries(kind).items() if entry.distribution == "fuaudit"]
+
+
+def broken(check, subject, *reasons, **options):
+    states = random.getstate(), torch.get_rng_state()
+    with pytest.raises(AssertionError) as caught:
+        check(subject, **options)
+    random.setstate(states[0])  # some mutants draw from them
+    torch.set_rng_state(states[1])
+    for reason in reasons:
+        assert reason in str(caught.value)
+
+
+# the registered ones
+
+
+@pytest.mark.parametrize("name", [n for n in registered("unlearners") if n not in REFUTED])
+def test_registered_unlearners(name):
+    check_unlearner(registry.build("unlearners", name))
+
+
+@pytest.mark.parametrize("name", registered("aggregators"))
+def test_registered_aggregators(name):
+    check_aggregator(registry.build("aggregators", name))
+
+
+def test_size_weighted_by_total():
+    check_aggregator(registry.build("aggregators", {"use": "size-weighted", "by": "total"}))
+
+
+@pytest.mark.parametrize("name", registered("stages"))
+def test_registered_stages(name):
+    check_aggregator(registry.build("stages", name), rows=BEHIND_AN_AGGREGATOR.get(name, (1, 4)))
+
+
+@pytest.mark.parametrize("name", [n for n in registered("audits") if n != "enumeration"])
+def test_registered_audits(name):
+    check_audit(registry.build("audits", {"use": name, **SMALLER.get(name, {})}))
+
+
+def test_enumeration_with_its_controls():
+    controls = {"noop": "FAIL", "fats": "PASS", "finetune": "NOT_APPLICABLE", "training": "NOT_APPLICABLE"}
+    check_audit(Enumeration(leaves=1000), controls, subjects=())
+
+
+def test_a_control_that_does_not_hold_is_reported():
+    broken(check_audit, Replay(), "training: the verdict is PASS, expected FAIL", expected={"training": "FAIL"}, subjects=())
+    with pytest.raises(ValueError, match="no subject"):
+        check_audit(Replay(), {"nobody": "FAIL"})
+
+
+def test_the_core_does_not_import_its_testing_package():
+    root = Path(fuaudit.__file__).parent
+    for file in root.rglob("*.py"):
+        if "testing" in file.relative_to(root).parts:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [f"{node.module}"] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.startswith(("fuaudit.testing", "hypothesis"))], file
+
+
+# broken unlearners
+
+
+def test_the_printed_algorithm_is_refuted_with_a_witness():
+    broken(check_unlearner, FatsAsPrinted(), "total variation 1/8", "Witness(")
+
+
+def rewriter(rewrite, **changes):
+    body = {"rewrite": rewrite, "__doc__": "A mutant."} | changes
+    return dataclass(frozen=True)(type("Mutant", (FatsUnlearning,), body))()
+
+
+def test_declarations():
+    broken(check_unlearner, rewriter(FatsUnlearning.rewrite, needs=frozenset({"models"})), "unknown needs")
+    broken(check_unlearner, rewriter(FatsUnlearning.rewrite, needs=frozenset()), 'needs "plan"')
+    broken(check_unlearner, rewriter(FatsUnlearning.rewrite, guarantee=" "), "guarantee")
+    broken(check_unlearner, rewriter(FatsUnlearning.rewrite, exact_for=frozenset({"poisson"})), "not tried")
+    broken(check_unlearner, object(), "frozen dataclass", "exactly one of")
+
+
+def old_key(self, plan, request, fresh, executed):
+    first = min(plan.first_involvement(request) or END, executed)
+    new = plan.erase(request, fresh, first)
+    if first >= END:
+        return new
+    again = Segment(first, 0, 0)
+    old = replace(new, populations=(plan.retained.without(request), new.populations[-1]))
+    return replace(old, cohorts=(*plan.cohorts, again), batches=(*plan.batches, again))
+
+
+def without_memory(self, plan, request, fresh, executed):
+    self.calls.append(1)
+    return plan.restart(request, fresh) if len(self.calls) % 2 else plan.erase(request, fresh, END)
+
+
+def in_place(self, plan, request, fresh, executed):
+    new = FatsUnlearning.rewrite(self, plan, request, fresh, executed)
+    for client in plan.retained.clients:
+        plan.retained.samples[client] = plan.retained.samples[client][::-1]
+    return new
+
+
+def throws_dice(self, plan, request, fresh, executed):
+    random.random()
+    return FatsUnlearning.rewrite(self, plan, request, fresh, executed)
+
+
+def full_population(self, plan, request, fresh, executed):
+    new = plan.restart(request, fresh)
+    return replace(new, populations=(*plan.populations, plan.retained))
+
+
+def erased_client_in_a_kept_cohort(self, plan, request, fresh, executed):
+    first = plan.first_involvement(request)
+    return plan.erase(request, fresh, Position(first.round, 1) if first else END)
+
+
+def reads_the_key(self, plan, request, fresh, executed):
+    return plan.restart(request, fresh) if plan.sources[0].secret[0] % 2 else plan.restart(request, fresh)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "reason"),
+    [
+        (lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END), "something erased is still drawn"),
+        (lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END), "total variation"),
+        (old_key, "KeyReuseError"),
+        (without_memory, "not deterministic"),
+        (in_place, "changes the plan"),
+        (throws_dice, "global generator"),
+        (full_population, "another law or population"),
+        (erased_client_in_a_kept_cohort, "PluginError: the plan draws a batch of client 0"),
+        (reads_the_key, "secret"),
+        (lambda self, plan, request, fresh, executed: None, "not a Plan"),
+        (lambda self, plan, request, fresh, executed: 1 / 0, "raised while rewriting"),
+    ],
+)
+def test_broken_rewriters(rewrite, reason):
+    broken(check_unlearner, rewriter(rewrite, calls=[]), reason)
+
+
+def test_laws_of_a_stranger_are_proved_too():
+    law = WeightedLaw(1, 2, 1, 1, weights=((0, 1), (1, 2), (2, 3)))
+    claim = FatsUnlearning.exact_for | {law.name}
+    broken(check_unlearner, rewriter(FatsUnlearning.rewrite, exact_for=claim), "not exact for 'weighted", laws=(law,))
+
+
+@dataclass(frozen=True)
+class Editor:
+    """Leaves the model as it is."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"model", "round models", "server data"})
+    participants: ClassVar[frozenset[str]] = frozenset({"server"})
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+
+    def edit(self, context):
+        return context.model
+
+
+def editor(edit):
+    return dataclass(frozen=True)(type("Mutant", (Editor,), {"edit": edit, "__doc__": "A mutant."}))()
+
+
+def around_the_door(self, context):
+    return context._plan.sources and context.model
+
+
+def shared_tensor(self, context):
+    context.round_models[1].zero_()
+    return context.model
+
+
+def counts(self, context, calls=[]):  # noqa: B006
+    calls.append(1)
+    return context.model * len(calls)
+
+
+def refuses(self, context):
+    raise UsageError("not today")
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda self, context: context.plan and context.model, "touched the plan without declaring 'plan'"),
+        (lambda self, context: context.train(context.model, 1), "touched the retained clients"),
+        (lambda self, context: context.target_gradient(context.model), "touched the target"),
+        (lambda self, context: context.model[:-1], "finite model of shape"),
+        (lambda self, context: context.model * torch.nan, "finite model of shape"),
+        (lambda self, context: context.model + torch.randn(context.model.shape), "global generator"),
+        (around_the_door, "raised while editing"),
+        (shared_tensor, "in place"),
+        (counts, "not deterministic"),
+        (refuses, "every kind"),
+    ],
+)
+def test_broken_editors(edit, reason):
+    check_unlearner(Editor())
+    broken(check_unlearner, editor(edit), reason)
+
+
+def test_messages_are_counted():
+    ready, plan, models = _tiny()
+    new = plan.erase(Request.of(clients=[0]), key_of(5), END)
+    _, messages = edited(ready, plan, new, Finetune(rounds=2), "finetune", models[3], models)
+    places = plan.law.cohort_size * 2
+    assert len(messages) == 2 * places
+    assert {message.size for message in messages} == {models[3].numel() * models[3].element_size()}
+    assert "client 0" not in {end for message in messages for end in (message.sender, message.receiver)}
+
+
+# broken aggregators
+
+
+class Broken(Stateless):
+    """For aggregators with one method replaced."""
+
+
+def aggregator(apply, init=None, stackable=True):
+    body = {"apply": apply, "stackable": stackable, "__doc__": "A mutant."} | ({"init": init} if init else {})
+    return dataclass(frozen=True)(type("Mutant", (Broken,), body))()
+
+
+def total(updates, weights=None):
+    return weighted_sum(updates, torch.ones(updates.shape[:-1], dtype=updates.dtype) if weights is None else weights)
+
+
+def normed(self, updates, cohort, state):
+    row, _ = Mean().apply(updates, cohort, {})
+    return row / row.norm(dim=-1, keepdim=True), state
+
+
+def library_mean(self, updates, cohort, state):
+    weights = cohort.present.to(updates.dtype)
+    return (updates * weights[..., None]).sum(-2, keepdim=True) / updates.reshape(-1, updates.shape[-2]).shape[0], state
+
+
+def overwrites(self, updates, cohort, state):
+    updates *= 2
+    return Mean().apply(updates, cohort, state)
+
+
+def hoards(self, updates, cohort, state):
+    row, _ = Mean().apply(updates, cohort, {})
+    return row, {"all": torch.cat([state["all"], row])}
+
+
+def overwrites_state(self, updates, cohort, state):
+    row, _ = Mean().apply(updates, cohort, {})
+    state["velocity"] += row
+    return state["velocity"].clone(), state
+
+
+def velocity(self, dimension, dtype, device):
+    return {"velocity": torch.zeros(1, dimension, dtype=dtype)}
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        (aggregator(lambda s, u, c, state: (Mean().apply(u, c, {})[0].double(), state)), "it turns torch.float32"),
+        (aggregator(normed), "infinite or NaN"),
+        (aggregator(lambda s, u, c, state: (total(u) / u.shape[-2], state)), "unused places"),
+        (aggregator(lambda s, u, c, state: (u[..., :1, :].clone(), state)), "order of places"),
+        (aggregator(library_mean), "one by one"),
+        (aggregator(overwrites), "updates that it was given, in place"),
+        (aggregator(hoards, lambda s, d, t, v: {"all": torch.zeros(1, d, dtype=t)}), "change from round to round"),
+        (aggregator(overwrites_state, velocity), "old state in place"),
+        (aggregator(lambda s, u, c, state: (Mean().apply(u + torch.rand(1), c, {})[0], state)), "global generator"),
+        (aggregator(lambda s, u, c, state: Mean().apply(u, c, {})[0]), "a tensor and a dict"),
+        (aggregator(Mean.apply, stackable=None), "stackable"),
+    ],
+)
+def test_broken_aggregators(subject, reason):
+    broken(check_aggregator, subject, reason)
+
+
+# broken audits
+
+
+def finding(**changes):
+    plain = {
+        "audit": "mine", "subject": Subject.RUN, "verdict": Verdict.INCONCLUSIVE, "shows": "Nothing.", "shows_not": "All.",
+    }
+    return Finding(**(plain | changes))
+
+
+def audit(examine):
+    return dataclass(frozen=True)(type("Mutant", (), {"examine": examine, "__doc__": "A mutant."}))()
+
+
+def meddles(self, case):
+    (case.run.path / "note.txt").write_text("seen")
+    return finding()
+
+
+@pytest.mark.parametrize(
+    ("examine", "reason"),
+    [
+        (lambda self, case: None, "not a Finding"),
+        (lambda self, case: finding(shows=" "), "shows must be a sentence"),
+        (lambda self, case: finding(statistic={"gap": float("nan")}), "cannot be written as JSON"),
+        (lambda self, case: finding(statistic={"vector": torch.zeros(2)}), "cannot be written as JSON"),
+        (lambda self, case: finding(statistic={"seconds": time.time()}), "other bytes"),
+        (lambda self, case: finding(statistic={"luck": random.random()}), "global generator"),
+        (lambda self, case: finding(subject=Subject.ALGORITHM, verdict=Verdict.PASS), "passes the algorithm of a training run"),
+        (lambda self, case: finding(details=(str(case.parent.path),)), "parent not at hand: AttributeError"),
+        (meddles, "writes into the folders"),
+    ],
+)
+def test_broken_audits(examine, reason):
+    broken(check_audit, audit(examine), reason, subjects=("training", "noop"))
+
+
+def test_a_sound_audit_of_a_stranger():
+    check_audit(audit(lambda self, case: finding(statistic={"rounds": case.run.executed})))
+    check_audit(Parameters(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))

@@ -1,0 +1,691 @@
+"""The run store: every byte accounted for, nothing executed, parents never edited, prune, and the written format."""
+
+import copy
+import hashlib
+import json
+import math
+import os
+import pickle
+import re
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SECRET
+
+from fuaudit.draws import END, Keyed, Position, Recorded
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.plans import Request
+from fuaudit.plans.schedule import expand
+from fuaudit.runs import load_run
+from fuaudit.runs.files import MAX_JSON_BYTES, parse_json, tensor_bytes
+from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.prune import other_holders, prune
+from fuaudit.runs.run import population_tensors
+from fuaudit.verification.verify import verify
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import request_of, unlearn
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def spoiled(trained, tmp_path):
+    """A copy of the trained run, to be spoiled."""
+    shutil.copytree(trained.path, tmp_path / "run")
+    return tmp_path / "run"
+
+
+# --- round trip and digests
+
+
+def test_round_trip(trained):
+    again = load_run(trained.path)
+    assert again == trained
+    assert again.digest == trained.digest
+    assert again.plan.history() == trained.plan.history()
+    assert again.plan.retained.samples == trained.plan.retained.samples
+    assert torch.equal(again.model, trained.model)
+    assert again.checkpoints == (0, 2, 4, 6)
+    assert again.run_keys == RunKeys.of_secret(SECRET)
+    assert "2e27" not in repr(again.run_keys)
+    assert "bytes" not in repr(again.run_keys)
+
+
+def test_one_secret_one_digest(trained, small_config, tmp_path):
+    same = train(small_config(), tmp_path / "same", secret=SECRET)
+    other = train(small_config(), tmp_path / "other", secret=SECRET[::-1])
+    assert same.digest == trained.digest != other.digest
+
+
+def test_keys_are_for_the_eyes_of_their_owner(trained, child):
+    for run in (trained, child):
+        assert (run.path / "keys.json").stat().st_mode & 0o077 == 0
+
+
+# --- every byte
+
+
+def test_every_changed_byte_is_rejected(tiny, tmp_path):
+    """Exhaustive: every byte of every file, manifest and ledger included."""
+    run = tiny(tmp_path / "run")
+    changed = 0
+    for path in sorted(p for p in run.path.rglob("*") if p.is_file()):
+        content = path.read_bytes()
+        for place in range(len(content)):
+            mask = (0x01, 0x20, 0xFF)[place % 3]
+            path.write_bytes(content[:place] + bytes([content[place] ^ mask]) + content[place + 1 :])
+            with pytest.raises(EvidenceError):
+                load_run(run.path)
+            changed += 1
+        for wrong in (b"", content[:-1], content + b"\n", content + content, b"\n" + content):
+            path.write_bytes(wrong)
+            with pytest.raises(EvidenceError):
+                load_run(run.path)
+        path.write_bytes(content)
+    assert changed > 5000
+    assert load_run(run.path).digest == run.digest
+
+
+def test_every_changed_byte_of_a_pruned_child_is_rejected(tiny, tmp_path):
+    """A sample of offsets: every seventh byte of every file."""
+    run = tiny(tmp_path / "run")
+    child, _ = prune(unlearn(run, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset))
+    for path in sorted(p for p in child.path.rglob("*") if p.is_file()):
+        content = path.read_bytes()
+        for place in range(0, len(content), 7):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(EvidenceError):
+                load_run(child.path)
+        path.write_bytes(content)
+    assert load_run(child.path).digest == child.digest
+
+
+def drop(lines):
+    del lines[2]
+
+
+def insert(lines):
+    lines.insert(2, lines[2])
+
+
+def reorder(lines):
+    lines[2], lines[3] = lines[3], lines[2]
+
+
+def change(lines):
+    lines[2] = lines[2].replace(b'"round":2', b'"round":9')
+
+
+def forget_the_end(lines):
+    del lines[-1]
+
+
+def forget_the_beginning(lines):
+    del lines[0]
+
+
+@pytest.mark.parametrize("edit", [drop, insert, reorder, change, forget_the_end, forget_the_beginning])
+def test_a_broken_chain_is_rejected(spoiled, edit):
+    path = spoiled / "ledger.jsonl"
+    lines = path.read_bytes().splitlines()
+    edit(lines)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    with pytest.raises(EvidenceError):
+        load_run(spoiled)
+
+
+def missing(run):
+    (run / "plan.json").unlink()
+
+
+def surplus(run):
+    (run / "notes.txt").write_text("mine")
+
+
+def renamed(run):
+    (run / "metrics.json").rename(run / "metric.json")
+
+
+def link(run):
+    shutil.copy(run / "data.json", run.parent / "data.json")
+    (run / "data.json").unlink()
+    (run / "data.json").symlink_to(run.parent / "data.json")
+
+
+def linked_folder(run):
+    shutil.move(run / "checkpoints", run.parent / "elsewhere")
+    (run / "checkpoints").symlink_to(run.parent / "elsewhere")
+
+
+def pipe(run):
+    os.mkfifo(run / "pipe")
+
+
+def torn(run):
+    (run / "model.safetensors.partial").write_bytes(b"half")
+
+
+def pickled(run):
+    (run / "model.pkl").write_bytes(pickle.dumps(Bomb()))
+
+
+def no_manifest(run):
+    (run / "manifest.json").unlink()
+
+
+def no_ledger(run):
+    (run / "ledger.jsonl").unlink()
+
+
+def other_format(run):
+    path = run / "manifest.json"
+    path.write_text(path.read_text().replace("fuaudit run 1", "fuaudit run 2"))
+
+
+class Bomb:
+    """A pickle of it writes a file when it is loaded."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("exploded"),)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [missing, surplus, renamed, link, linked_folder, pipe, torn, pickled, no_manifest, no_ledger, other_format],
+)
+def test_a_spoiled_folder_is_rejected(spoiled, spoil, monkeypatch):
+    monkeypatch.chdir(spoiled.parent)
+    spoil(spoiled)
+    with pytest.raises(EvidenceError) as caught:
+        load_run(spoiled)
+    assert str(spoiled) in str(caught.value)
+    assert not (spoiled.parent / "exploded").exists()
+
+
+@pytest.mark.parametrize("there", ["nothing", "a file", "an empty folder"])
+def test_no_run_at_all(tmp_path, there):
+    if there == "a file":
+        (tmp_path / "run").write_text("")
+    if there == "an empty folder":
+        (tmp_path / "run").mkdir()
+    with pytest.raises(EvidenceError, match="run"):
+        load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 1}',
+        '{"a": NaN}',
+        '{"a": -Infinity}',
+        "[" * 100_000,
+        "9" * 100_000,
+        "\udcff",
+        "",
+        "{",
+        '{"a": 1} {}',
+    ],
+)
+def test_json_is_read_strictly(spoiled, text, monkeypatch):
+    content = text.encode(errors="surrogateescape")
+    with pytest.raises(EvidenceError):
+        parse_json(content, Path("some.json"))
+    (spoiled / "manifest.json").write_bytes(content)
+    with pytest.raises(EvidenceError):
+        load_run(spoiled)
+
+
+def test_json_has_a_largest_size():
+    with pytest.raises(EvidenceError, match="larger"):
+        parse_json(b" " * (MAX_JSON_BYTES + 1), Path("some.json"))
+
+
+# --- a forger who seals the run again: still no way in, and never anything but a clear error
+
+
+def look_at_everything(path):
+    """All that audits read of a run."""
+    run = load_run(path)
+    _ = run.plan, run.keys, run.run_keys, run.requests, run.metrics, run.client_digests, run.executed, run.pruned
+    _ = run.checkpoints, run.model, run.plan.first_involvement(Request.of([0]))
+    if run.is_child:
+        _ = run.before(1437)
+    return run
+
+
+def places(document, at=()):
+    if isinstance(document, dict | list):
+        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+            yield (*at, key)
+            yield from places(value, (*at, key))
+
+
+def with_value(document, place, value):
+    changed = copy.deepcopy(document)
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    if value is places:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return changed
+
+
+@pytest.mark.parametrize("name", ["run", "plan", "keys", "data", "metrics"])
+def test_forged_json_is_an_error_with_a_name(child, tmp_path, reseal, name, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    path = tmp_path / "child"
+    shutil.copytree(child.path, path)
+    document = json.loads((path / f"{name}.json").read_bytes())
+    refused = 0
+    for place in list(places(document)) + [()]:
+        for value in (None, 10**30, "x", [], -1.5, places):
+            changed = with_value(document, place, value) if place else (value if value is not places else [])
+            reseal(path, **{name: changed})
+            try:
+                look_at_everything(path)
+            except FuauditError:
+                refused += 1
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"clients": [[0, 1]], "ends": [1, 2], "samples": [0, 1]},
+        {"clients": [0, 1], "ends": [2, 1], "samples": [0]},
+        {"clients": [0, 1], "ends": [1, 3], "samples": [0, 1]},
+        {"clients": [0, 1], "ends": [1, 2], "samples": [0, 0]},
+        {"clients": [0, 0], "ends": [1, 2], "samples": [0, 1]},
+        {"clients": [0, 1], "ends": [1.0, 2.0], "samples": [0, 1]},
+        {"clients": [0], "ends": [1]},
+        {"clients": [], "ends": [], "samples": [1]},
+    ],
+)
+def test_forged_partitions_are_rejected(spoiled, reseal, tensors):
+    forged = {n: torch.tensor(v, dtype=None if v else torch.int64) for n, v in tensors.items()}
+    (spoiled / "partition.safetensors").write_bytes(tensor_bytes(forged))
+    reseal(spoiled)
+    with pytest.raises(EvidenceError, match="partition"):
+        look_at_everything(spoiled)
+
+
+@pytest.mark.parametrize("name", ["partition", "involvement", "checkpoints/000006"])
+@pytest.mark.parametrize("how", ["cut", "grown", "pickle", "empty", "nan", "huge header"])
+def test_forged_safetensors_are_rejected(spoiled, reseal, name, how, monkeypatch):
+    monkeypatch.chdir(spoiled.parent)
+    path = spoiled / f"{name}.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": content[:-3],
+            "grown": content + b"\0",
+            "pickle": pickle.dumps(Bomb()),
+            "empty": b"",
+            "nan": tensor_bytes({"vector": torch.tensor([math.nan])}),
+            "huge header": struct.pack("<Q", 2**62) + content[8:],
+        }[how]
+    )
+    reseal(spoiled)
+    with pytest.raises(EvidenceError):
+        look_at_everything(spoiled)
+    assert not (spoiled.parent / "exploded").exists()
+
+
+def test_names_resolve_to_entry_points_only(child, spoiled, tmp_path, reseal):
+    """A run that names code by its import path opens nothing and imports nothing."""
+    config = (spoiled / "config.toml").read_text()
+    for name in ("os:system", "antigravity:geohash", "antigravity", "nobody-has-this"):
+        (spoiled / "config.toml").write_text(config.replace('use = "fats"', f'use = "{name}"'))
+        reseal(spoiled)
+        with pytest.raises((UsageError, EvidenceError), match="there is no learner called"):
+            load_run(spoiled)
+        forged = tmp_path / f"child-{len(name)}"
+        shutil.copytree(child.path, forged)
+        info = copy.deepcopy(child.info)
+        info["unlearner"]["use"] = name
+        reseal(forged, run=info)
+        with pytest.raises((UsageError, EvidenceError), match="there is no unlearner called"):
+            verify(forged, parent=child.path.parent / "parent", budget=0, save=False)
+        shutil.rmtree(forged)
+    assert "antigravity" not in sys.modules
+
+
+def test_nothing_here_can_execute_a_file():
+    """No pickle, no torch.load, no eval, no YAML in the sources."""
+    wrong = re.compile(
+        r"\bpickle\b|\btorch\.(load|save)\b|\bnp\.load\b|\ballow_pickle|(?<![\w.])(eval|exec|compile|__import__)\(|\byaml\b"
+        r"|\bmarshal\b|\bshelve\b|\bjoblib\b|\bimportlib\.import_module\b"
+    )
+    for path in [*ROOT.glob("fuaudit/**/*.py"), *ROOT.glob("plugins/**/*.py")]:
+        found = wrong.search(path.read_text())
+        assert not found, f"{path}: {found.group()}"
+
+
+def test_a_wrong_parent_is_rejected(child, small_config, tmp_path):
+    other = train(small_config(), tmp_path / "parent", secret=SECRET[::-1])
+    with pytest.raises(EvidenceError, match="is not the parent"):
+        verify(child, parent=other.path, budget=0, save=False)
+    shutil.copytree(child.path, tmp_path / "fats")
+    with pytest.raises(EvidenceError, match="is not the parent"):
+        verify(tmp_path / "fats", budget=0, save=False)
+    with pytest.raises(EvidenceError, match="no run at"):
+        verify(child, parent=tmp_path / "nowhere", budget=0, save=False)
+
+
+# --- children
+
+
+def test_nothing_edits_a_parent(trained, child, untouched, bytes_of, tmp_path):
+    shutil.copytree(trained.path, tmp_path / "parent")
+    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "parent").rglob("*")}
+    before = bytes_of(trained.path)
+    parent = load_run(tmp_path / "parent")
+    for name in ("fats", "noop", "retrain", "finetune"):
+        made = unlearn(parent, name, Request.of([1]), tmp_path / name)
+        verify(made, budget=0)
+        whole = bytes_of(made.path)
+        verify(made, budget=0)
+        assert bytes_of(made.path) == whole
+    assert bytes_of(parent.path) == before
+    assert {p: p.stat().st_mtime_ns for p in parent.path.rglob("*")} == times
+
+
+def test_unlearning_twice_gives_one_digest(trained, child, target, tmp_path):
+    again = unlearn(trained, "fats", Request.of([target]), tmp_path / "again")
+    assert again.digest == child.digest
+    assert again.run_keys == child.run_keys
+    other = unlearn(trained, "fats", Request.of([(target + 1) % 5]), tmp_path / "other")
+    assert other.run_keys != child.run_keys
+
+
+def test_a_stream_of_requests(trained, child, target, tmp_path):
+    left = [c for c in range(5) if c != target]
+    request = request_of(child, (), ((left[0], 0), (left[1], 3)))
+    second = unlearn(child, "fats", request, tmp_path / "second")
+    shutil.copytree(child.path, tmp_path / "fats")
+    third = unlearn(second, "retrain", Request.of([left[2]]), tmp_path / "third")
+    assert [str(r) for r in third.requests] == [f"client {target}", str(request), f"client {left[2]}"]
+    assert len(third.plan.populations) == 4
+    assert third.plan.first_change(second.plan) == Position(0, 0)
+    with pytest.raises(UsageError, match="no client"):
+        unlearn(third, "fats", Request.of([target]), tmp_path / "fourth")
+    assert not (tmp_path / "fourth").exists()
+    result = verify(second, budget=0, save=False)
+    assert result.verdict == "PASS", result.reason
+
+
+@pytest.mark.parametrize("until", [2, 3])
+def test_a_request_during_training(small_config, trained, tmp_path, until):
+    """Training stops, the request comes in, unlearning goes on to the last round."""
+    run = train(small_config(), tmp_path / "parent", secret=SECRET, until=until)
+    assert run.executed == until
+    shared = [r for r in run.checkpoints if r in trained.checkpoints]
+    assert all(torch.equal(run.checkpoint(r)[0], trained.checkpoint(r)[0]) for r in shared)
+    for client in range(5):
+        drawn = trained.plan.index.clients.get(client, 99)
+        child = unlearn(run, "fats", Request.of([client]), tmp_path / f"child-{client}")
+        assert child.executed == 6
+        assert child.plan.first_change(run.plan) == Position(min(drawn, until + 1), 0)
+        result = verify(child, budget=0, save=False)
+        assert result.verdict == "PASS", (client, result.reason)
+        # what comes after the request is drawn from the new key, also where nothing was erased
+        assert all(child.plan.segment_of_cohort(r).source == 1 for r in range(until + 1, 7))
+    with pytest.raises(UsageError, match="was stopped"):
+        unlearn(run, "finetune", Request.of([0]), tmp_path / "edited")
+
+
+def test_requests_that_do_not_fit(trained, tmp_path):
+    for clients, samples in (((9,), ()), ((), ((9, 0),)), ((), ((0, 10**6),)), ((), ()), (tuple(range(5)), ())):
+        with pytest.raises(UsageError):
+            request_of(trained, clients, samples)
+
+
+# --- prune
+
+
+@pytest.fixture
+def family(small_config, target, tmp_path):
+    """Parent, child and grandchild: a client, then two samples, are forgotten."""
+    parent = train(small_config(), tmp_path / "parent", secret=SECRET)
+    child = unlearn(parent, "fats", Request.of([target]), tmp_path / "child")
+    left = [c for c in range(5) if c != target]
+    grandchild = unlearn(child, "fats", request_of(child, (), ((left[0], 1), (left[1], 2))), tmp_path / "grandchild")
+    return parent, child, grandchild
+
+
+def holders(folder, *secrets):
+    """Files that hold one of some secrets, as hexadecimal text or as bytes."""
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        for content in [path.read_bytes()]
+        if any(bytes.fromhex(secret) in content or secret.encode() in content.lower() for secret in secrets)
+    ]
+
+
+def test_prune_a_child(family, tmp_path, bytes_of, target):
+    parent, child, grandchild = family
+    old = parent.keys["draws"][0]
+    assert {p.parent.name for p in holders(tmp_path, old)} == {"parent", "child", "grandchild"}
+    shutil.rmtree(grandchild.path)
+    erased = set(parent.plan.retained.samples[target])
+    history = child.plan.history()
+    before = verify(child, budget=0, save=False)
+
+    pruned, buried = prune(child)
+
+    assert buried == [parent.path]
+    assert not holders(tmp_path, old)
+    assert not holders(tmp_path, SECRET.hex(), parent.keys["draws"][0])
+    assert not erased & set(pruned.original.owner)
+    assert target not in pruned.original.samples
+    assert sorted(p.name for p in parent.path.iterdir()) == ["ledger.jsonl", "tombstone.json"]
+    assert json.loads((parent.path / "tombstone.json").read_bytes())["files"] == parent.files
+    with pytest.raises(EvidenceError, match="pruned"):
+        load_run(parent.path)
+    assert not [p for p in tmp_path.iterdir() if "prun" in p.name]
+    assert (pruned.path / "keys.json").stat().st_mode & 0o077 == 0
+    # it still is the same run: the same draws, the same models
+    assert pruned.pruned
+    assert pruned.plan.history() == history
+    assert isinstance(pruned.plan.sources[0], Recorded)
+    kept = child.files.keys() - {"keys.json", "plan.json", "partition.safetensors"}
+    assert all(pruned.files[name] == child.files[name] for name in kept)
+    after = verify(pruned, "client-erasure", budget=0, save=False)
+    assert before.verdict == after.verdict == "PASS"
+    decided = [f.verdict for check, f in zip(after.spec.checks, after.findings, strict=True) if check.role == "required"]
+    assert len(decided) == 6
+    assert set(decided) == {"PASS"}
+
+    content = bytes_of(pruned.path)
+    again, nothing = prune(pruned)
+    assert (again.digest, nothing) == (pruned.digest, [])
+    assert bytes_of(pruned.path) == content
+
+
+def test_prune_a_chain(family, tmp_path):
+    parent, child, grandchild = family
+    history = grandchild.plan.history()
+    pruned, buried = prune(grandchild)
+    assert set(buried) == {parent.path, child.path}
+    assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
+    assert pruned.plan.history() == history
+    result = verify(pruned, budget=0, save=False)
+    assert result.verdict == "PASS", result.reason
+
+
+def test_prune_after_every_request(family, tmp_path, target):
+    """A pruned run can be unlearned further, and pruned again; samples keep their numbers."""
+    parent, child, grandchild = family
+    request = grandchild.request
+    shutil.rmtree(grandchild.path)
+    pruned, _ = prune(child)
+    second = unlearn(pruned, "fats", request, tmp_path / "second")
+    assert verify(second, budget=0, save=False).verdict == "PASS"
+    again, buried = prune(second)
+    assert buried == [pruned.path]
+    # the first tombstone's key of children would give back the key of the second population
+    assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
+    result = verify(again, budget=0, save=False)
+    assert result.verdict == "PASS", result.reason
+    owner = parent.plan.retained.owner[request.samples[0]]
+    assert again.numbered(owner) == parent.plan.retained.samples[owner]
+    third = unlearn(again, "retrain", request_of(again, (), ((owner, 7),)), tmp_path / "third")
+    assert third.request.samples == (parent.plan.retained.samples[owner][7],)
+    assert verify(third, budget=0, save=False).verdict == "PASS"
+    with pytest.raises(UsageError):
+        request_of(again, (), ((owner, parent.plan.retained.samples[owner].index(request.samples[0])),))
+
+
+def test_prune_refuses(family, tmp_path, bytes_of, target):
+    parent, child, _ = family
+    noop = unlearn(parent, "noop", Request.of([target]), tmp_path / "noop")
+    edited = unlearn(parent, "finetune", Request.of([target]), tmp_path / "finetune")
+    before = bytes_of(tmp_path)
+    for run, reason in ((parent, "training run"), (noop, "still draws"), (edited, "was edited")):
+        with pytest.raises(UsageError, match=reason):
+            prune(run)
+    assert other_holders(child) == sorted(tmp_path / name for name in ("finetune", "grandchild", "noop"))
+    shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
+    with pytest.raises(EvidenceError, match="not at hand"):
+        prune(child)
+    shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
+    (tmp_path / "elsewhere").rmdir()
+    assert bytes_of(tmp_path) == before
+
+
+# --- docs/run-format.md, read as a third party would: hashlib, json, struct and NumPy's Philox only
+
+
+def safetensors(path):
+    """Name -> array, from the bytes: 8 bytes of length, a JSON header, the data."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__", None)
+    kinds = {"I64": "<i8", "F32": "<f4", "F64": "<f8"}
+    return {
+        name: np.frombuffer(content[8 + length :][a:b], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in header.items()
+        for a, b in [entry["data_offsets"]]
+    }
+
+
+def derived(key, *texts):
+    data = b"".join(len(t.encode()).to_bytes(8, "little") + t.encode() for t in texts)
+    return hashlib.blake2b(data, key=key, digest_size=32, person=b"fuaudit keys").digest()
+
+
+def words(secret, purpose, round, step, client, occurrence, version, count, attempt=0):
+    """The first ``count`` words of one draw; NumPy's stream starts at the block after its counter."""
+    digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
+    counter = attempt << 32 | (round << 32 | step) << 64 | (client + 1) << 128 | (occurrence << 32 | version) << 192
+    stream = np.random.Philox(counter=(counter - 1) % 2**256, key=int.from_bytes(digest, "little"))
+    return [int(word) for word in stream.random_raw(count)]
+
+
+def integer(word, bound):
+    assert word < 2**64 - 2**64 % bound  # else: the same word of the next attempt
+    return word % bound
+
+
+def test_the_written_format(trained, child, target):
+    files = {p.relative_to(child.path).as_posix(): p for p in child.path.rglob("*") if p.is_file()}
+    manifest = json.loads(files["manifest.json"].read_bytes())
+    listed = {
+        name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "size": path.stat().st_size}
+        for name, path in files.items()
+        if name not in ("manifest.json", "ledger.jsonl")
+    }
+    canonical = json.dumps(listed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert manifest["files"] == listed
+    assert manifest["digest"] == hashlib.sha256(canonical.encode()).hexdigest() == child.digest
+    pretty = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    assert files["manifest.json"].read_text() == pretty
+
+    head = "0" * 64
+    events = []
+    for line in files["ledger.jsonl"].read_bytes().splitlines():
+        event = json.loads(line)
+        assert event["previous"] == head
+        assert line == json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        head = hashlib.sha256(line).hexdigest()
+        events.append(event)
+    assert manifest["ledger"] == head
+    assert events[-1]["event"] == "sealed"
+    assert events[-1]["digest"] == manifest["digest"]
+
+    keys = json.loads(files["keys.json"].read_bytes())
+    draws, children = derived(SECRET, "draws"), derived(SECRET, "children")
+    request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
+    new = [derived(children, label, trained.digest, request) for label in ("child draws", "child children")]
+    assert keys == {"draws": [draws.hex(), new[0].hex()], "children": new[1].hex()}
+    digests = [hashlib.sha256(b"fuaudit key" + key).hexdigest() for key in new]
+    committed = hashlib.sha256(f"fuaudit commitment {digests[0]} {digests[1]}".encode()).hexdigest()
+    assert events[0]["commitment"] == committed
+
+    plan = json.loads(files["plan.json"].read_bytes())
+    tables = safetensors(files["partition.safetensors"])
+    clients, ends, samples = (tables[name].tolist() for name in ("clients", "ends", "samples"))
+    owned = {c: samples[a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
+    first = {"clients": {}, "samples": {}}
+    for round in range(1, 7):
+        *_, source, version = [s for s in plan["cohorts"] if s[:2] <= [round, 0]][-1]
+        population = {c: s for c, s in owned.items() if version == 0 or c != target}
+        drawn = words(bytes.fromhex(keys["draws"][source]), "cohort", round, 0, -1, 0, version, 2)
+        cohort = [sorted(population)[integer(word, len(population))] for word in drawn]
+        for place, client in enumerate(cohort):
+            first["clients"].setdefault(client, round)
+            for step in (1, 2):
+                *_, source, version = [s for s in plan["batches"] if s[:2] <= [round, step]][-1]
+                secret, size = bytes.fromhex(keys["draws"][source]), len(owned[client])
+                at = round, step, client, cohort[:place].count(client), version
+                chosen = set()
+                for index, word in enumerate(words(secret, "batch", *at, 4)):
+                    last = size - 4 + index
+                    rank = integer(word, last + 1)
+                    chosen.add(last if rank in chosen else rank)
+                for rank in chosen:
+                    sample = owned[client][rank]
+                    first["samples"][sample] = min(first["samples"].get(sample, (99, 0)), (round, step))
+    recorded = safetensors(files["involvement.safetensors"])
+    assert dict(recorded["clients"].tolist()) == first["clients"]
+    assert {s: (r, e) for s, r, e in recorded["samples"].tolist()} == first["samples"]
+
+    # weight (10, 64) and bias (10): uniform in [-1/8, 1/8)
+    raw = np.array(words(draws, "init", 0, 0, -1, 0, 0, 650), dtype=np.uint64)
+    initial = ((2 * ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53) - 1) / 8).astype(np.float32)
+    assert np.array_equal(safetensors(files["checkpoints/000000.safetensors"])["vector"], initial)
+    final = safetensors(files["checkpoints/000006.safetensors"])["vector"]
+    rounds = {e["round"]: e["model"] for e in events if e["event"] == "round"}
+    assert rounds[6] == hashlib.sha256(final.tobytes()).hexdigest()
+    model = safetensors(files["model.safetensors"])
+    assert np.array_equal(np.concatenate([model["1.weight"].reshape(-1), model["1.bias"]]), final)
+
+
+def test_the_written_format_names_every_file(family, bytes_of):
+    text = (ROOT / "docs" / "run-format.md").read_text()
+    pruned, _ = prune(family[2])
+    names = set(bytes_of(pruned.path)) | set(bytes_of(family[0].path)) | {"edit.json"}
+    for name in names:
+        assert re.sub(r"\d{6}", "NNNNNN", name) in text, name
+    for field in {*json.loads((pruned.path / "plan.json").read_bytes()), *pruned.info, *pruned.keys}:
+        assert f"`{field}`" in text, field
+
+
+def test_recorded_draws_are_those_that_were_drawn(family):
+    schedule = expand(family[2].plan)
+    pruned, _ = prune(family[2])
+    assert np.array_equal(expand(pruned.plan).cohorts, schedule.cohorts)
+    assert np.array_equal(expand(pruned.plan).batches, schedule.batches)
+    assert isinstance(pruned.plan.sources[-1], Keyed)
+    assert pruned.plan.first_involvement(pruned.request) is None or END
+    assert list(population_tensors(pruned.original)["clients"]) == list(pruned.plan.retained.clients)
