@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fuaudit.runs.files import pretty_json
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.run import MANIFEST
 from fuaudit.runs.writer import RunWriter
+from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -49,6 +51,14 @@ def small_config():
         } | tables
 
     return tables
+
+
+@pytest.fixture(scope="session")
+def quick():
+    """The spec for client erasure without its two slow audits of the algorithm."""
+    spec = read_spec("client-erasure")
+    fast = ("integrity", "replay", "plan", "lineage")
+    return replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] in fast))
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,12 @@ from typing import ClassVar
 
 import pytest
 import torch
+from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+from fuaudit_plugins.finetune import Finetune
 
 import fuaudit
 from fuaudit import registry
-from fuaudit.draws import END, Position
+from fuaudit.draws import END, START, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
 from fuaudit.testing import check_aggregator, check_audit, check_unlearner
@@ -24,8 +26,6 @@ from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.parameters import Parameters
 from fuaudit.verification.replay import Replay
-from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
-from fuaudit_plugins.finetune import Finetune
 
 BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
 SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}}
@@ -79,7 +79,13 @@ def test_enumeration_with_its_controls():
 
 
 def test_a_control_that_does_not_hold_is_reported():
-    broken(check_audit, Replay(), "training: the verdict is PASS, expected FAIL", expected={"training": "FAIL"}, subjects=())
+    broken(
+        check_audit,
+        Replay(),
+        "training: the verdict is PASS, expected FAIL",
+        expected={"training": "FAIL"},
+        subjects=(),
+    )
     with pytest.raises(ValueError, match="no subject"):
         check_audit(Replay(), {"nobody": "FAIL"})
 
@@ -153,20 +159,23 @@ def erased_client_in_a_kept_cohort(self, plan, request, fresh, executed):
 
 
 def reads_the_key(self, plan, request, fresh, executed):
-    return plan.restart(request, fresh) if plan.sources[0].secret[0] % 2 else plan.restart(request, fresh)
+    return plan.erase(request, fresh, Position(1, 0) if plan.sources[0].secret[0] % 2 else START)
 
 
 @pytest.mark.parametrize(
     ("rewrite", "reason"),
     [
-        (lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END), "something erased is still drawn"),
+        (
+            lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END),
+            "something erased is still drawn",
+        ),
         (lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END), "total variation"),
         (old_key, "KeyReuseError"),
         (without_memory, "not deterministic"),
         (in_place, "changes the plan"),
         (throws_dice, "global generator"),
         (full_population, "another law or population"),
-        (erased_client_in_a_kept_cohort, "PluginError: the plan draws a batch of client 0"),
+        (erased_client_in_a_kept_cohort, "over a population without it"),
         (reads_the_key, "secret"),
         (lambda self, plan, request, fresh, executed: None, "not a Plan"),
         (lambda self, plan, request, fresh, executed: 1 / 0, "raised while rewriting"),
@@ -226,7 +235,7 @@ def refuses(self, context):
         (lambda self, context: context.model[:-1], "finite model of shape"),
         (lambda self, context: context.model * torch.nan, "finite model of shape"),
         (lambda self, context: context.model + torch.randn(context.model.shape), "global generator"),
-        (around_the_door, "raised while editing"),
+        (around_the_door, "'NoneType' object has no attribute 'sources'"),
         (shared_tensor, "in place"),
         (counts, "not deterministic"),
         (refuses, "every kind"),
@@ -318,7 +327,11 @@ def test_broken_aggregators(subject, reason):
 
 def finding(**changes):
     plain = {
-        "audit": "mine", "subject": Subject.RUN, "verdict": Verdict.INCONCLUSIVE, "shows": "Nothing.", "shows_not": "All.",
+        "audit": "mine",
+        "subject": Subject.RUN,
+        "verdict": Verdict.INCONCLUSIVE,
+        "shows": "Nothing.",
+        "shows_not": "All.",
     }
     return Finding(**(plain | changes))
 
@@ -341,7 +354,10 @@ def meddles(self, case):
         (lambda self, case: finding(statistic={"vector": torch.zeros(2)}), "cannot be written as JSON"),
         (lambda self, case: finding(statistic={"seconds": time.time()}), "other bytes"),
         (lambda self, case: finding(statistic={"luck": random.random()}), "global generator"),
-        (lambda self, case: finding(subject=Subject.ALGORITHM, verdict=Verdict.PASS), "passes the algorithm of a training run"),
+        (
+            lambda self, case: finding(subject=Subject.ALGORITHM, verdict=Verdict.PASS),
+            "passes the algorithm of a training run",
+        ),
         (lambda self, case: finding(details=(str(case.parent.path),)), "parent not at hand: AttributeError"),
         (meddles, "writes into the folders"),
     ],
@@ -353,3 +369,28 @@ def test_broken_audits(examine, reason):
 def test_a_sound_audit_of_a_stranger():
     check_audit(audit(lambda self, case: finding(statistic={"rounds": case.run.executed})))
     check_audit(Parameters(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))
+
+
+# the guide
+
+
+def test_the_plugins_of_the_guide_keep_their_contracts():
+    """Every listing of a class in the guide, as printed there."""
+    guide = (Path(__file__).parents[1] / "docs" / "plugin-guide.md").read_text(encoding="utf-8")
+    classes = [part.split("```")[0] for part in guide.split("```python\n")[1:] if "@dataclass(frozen=True)" in part]
+    code = "\n".join(["import torch", *IMPORTS_OF_THE_GUIDE, *classes])
+    names: dict[str, type] = {"__name__": "guide"}
+    exec(compile(code, "plugin-guide.md", "exec"), names)
+    check_unlearner(names["RoundRewind"]())
+    check_unlearner(names["Shrink"]())
+    check_aggregator(names["Clip"]())
+    check_audit(names["Rounds"](), {"training": "NOT_APPLICABLE", "fats": "PASS"}, subjects=())
+
+
+IMPORTS_OF_THE_GUIDE = (
+    "from torch import Tensor",
+    "from fuaudit.training.stages import Cohort, State, Stateless",
+    "from fuaudit.unlearning import Context",
+    "from fuaudit.verification.case import Case",
+    "from fuaudit.verification.finding import Finding, Subject, Verdict",
+)

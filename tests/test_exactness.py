@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from fuaudit.plans.schedule import Involvement, Stack, expand, expand_many
 from fuaudit.testing import adaptive_exactness, exactness, federation, plans
 from fuaudit.testing.strategies import federations, keys, laws, requests, trials
 from fuaudit.unlearning.baselines import Noop, Retrain
-from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 generated = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 LEAVES = 2500
@@ -104,13 +104,23 @@ def test_exact_on_generated_federations():
         assert result.exact, (str(trial), result)
         if str(trial) not in proved:
             sizes = [len(samples) for samples in trial.population.samples.values()]
-            shape.update(name for name, held in {
-                "rounds": trial.law.rounds > 1, "cohort": trial.law.cohort_size > 1, "steps": trial.law.steps > 1,
-                "batch": trial.law.batch_size > 1, "with": trial.law.replacement, "without": not trial.law.replacement,
-                "ragged": len(set(sizes)) > 1, "three clients": len(sizes) > 2, "stream": len(trial.requests) > 1,
-                "during training": trial.executed[0] != END,
-                **{request.kind: True for request in trial.requests},
-            }.items() if held)
+            shape.update(
+                name
+                for name, held in {
+                    "rounds": trial.law.rounds > 1,
+                    "cohort": trial.law.cohort_size > 1,
+                    "steps": trial.law.steps > 1,
+                    "batch": trial.law.batch_size > 1,
+                    "with": trial.law.replacement,
+                    "without": not trial.law.replacement,
+                    "ragged": len(set(sizes)) > 1,
+                    "three clients": len(sizes) > 2,
+                    "stream": len(trial.requests) > 1,
+                    "during training": trial.executed[0] != END,
+                    **{request.kind: True for request in trial.requests},
+                }.items()
+                if held
+            )
         proved.add(str(trial))
 
     prove()
@@ -196,7 +206,9 @@ class Relabelled:
             old = self.plan.cohort(round)
             renamed = [
                 tuple(
-                    tuple(members[1][members[client].index(s)] for s in self.plan.batch(round, step, client, occurrence))
+                    tuple(
+                        members[1][members[client].index(s)] for s in self.plan.batch(round, step, client, occurrence)
+                    )
                     for step in range(1, self.plan.law.steps + 1)
                 )
                 if client == 0
@@ -342,7 +354,11 @@ def test_integers_are_unbiased_where_a_quarter_of_the_words_is_rejected():
     words = philox_key(source.secret, Purpose.AUDIT)
     at = Addresses(
         (np.full(count, words[0], np.uint64), np.full(count, words[1], np.uint64)),
-        np.arange(count), zero, zero - 1, zero, zero,
+        np.arange(count),
+        zero,
+        zero - 1,
+        zero,
+        zero,
     )
     assert at.integers(1, np.array(bound)).reshape(-1).tolist() == single
 

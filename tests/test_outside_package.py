@@ -76,7 +76,7 @@ def run(*command, **environment):
 
 def distribution(folder, name, entry):
     """What an installer writes of a distribution with one unlearner."""
-    info = folder / f"{name}-1.0.dist-info"
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"  # a hyphen here would end the name
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[fuaudit.unlearners]\n{entry}\n")
@@ -84,7 +84,7 @@ def distribution(folder, name, entry):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The example built from a copy (building leaves files beside the sources) and installed into a folder of its own."""
+    """The example, built from a copy (building leaves files beside the sources), in a folder of its own."""
     copy = tmp_path_factory.mktemp("source") / "outside"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     target = tmp_path_factory.mktemp("packages")
@@ -142,6 +142,15 @@ def test_it_can_be_switched_off(installed):
 
 def test_its_own_tests_pass(installed):
     run(
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(EXAMPLE), str(EXAMPLE / "tests"),
-        PYTHONPATH=str(installed), PYTHONDONTWRITEBYTECODE="1",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(EXAMPLE),
+        str(EXAMPLE / "tests"),
+        PYTHONPATH=str(installed),
+        PYTHONDONTWRITEBYTECODE="1",
     )

@@ -17,10 +17,11 @@ import pytest
 import torch
 from conftest import SECRET
 
-from fuaudit.draws import END, Keyed, Position, Recorded
+from fuaudit.draws import Keyed, Position, Recorded
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
+from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.files import MAX_JSON_BYTES, parse_json, tensor_bytes
 from fuaudit.runs.keys import RunKeys
@@ -338,7 +339,7 @@ def test_forged_safetensors_are_rejected(spoiled, reseal, name, how, monkeypatch
     assert not (spoiled.parent / "exploded").exists()
 
 
-def test_names_resolve_to_entry_points_only(child, spoiled, tmp_path, reseal):
+def test_names_resolve_to_entry_points_only(child, spoiled, tmp_path, reseal, quick):
     """A run that names code by its import path opens nothing and imports nothing."""
     config = (spoiled / "config.toml").read_text()
     for name in ("os:system", "antigravity:geohash", "antigravity", "nobody-has-this"):
@@ -351,8 +352,9 @@ def test_names_resolve_to_entry_points_only(child, spoiled, tmp_path, reseal):
         info = copy.deepcopy(child.info)
         info["unlearner"]["use"] = name
         reseal(forged, run=info)
-        with pytest.raises((UsageError, EvidenceError), match="there is no unlearner called"):
-            verify(forged, parent=child.path.parent / "parent", budget=0, save=False)
+        result = verify(forged, quick, parent=child.path.parent / "parent", save=False)
+        assert result.verdict == "INCONCLUSIVE"
+        assert "there is no unlearner called" in result.reason
         shutil.rmtree(forged)
     assert "antigravity" not in sys.modules
 
@@ -382,16 +384,16 @@ def test_a_wrong_parent_is_rejected(child, small_config, tmp_path):
 # --- children
 
 
-def test_nothing_edits_a_parent(trained, child, untouched, bytes_of, tmp_path):
+def test_nothing_edits_a_parent(trained, child, untouched, bytes_of, tmp_path, quick):
     shutil.copytree(trained.path, tmp_path / "parent")
     times = {p: p.stat().st_mtime_ns for p in (tmp_path / "parent").rglob("*")}
     before = bytes_of(trained.path)
     parent = load_run(tmp_path / "parent")
     for name in ("fats", "noop", "retrain", "finetune"):
         made = unlearn(parent, name, Request.of([1]), tmp_path / name)
-        verify(made, budget=0)
         whole = bytes_of(made.path)
-        verify(made, budget=0)
+        verify(made, quick)
+        write_report(made.path, "html")
         assert bytes_of(made.path) == whole
     assert bytes_of(parent.path) == before
     assert {p: p.stat().st_mtime_ns for p in parent.path.rglob("*")} == times
@@ -405,7 +407,7 @@ def test_unlearning_twice_gives_one_digest(trained, child, target, tmp_path):
     assert other.run_keys != child.run_keys
 
 
-def test_a_stream_of_requests(trained, child, target, tmp_path):
+def test_a_stream_of_requests(trained, child, target, tmp_path, quick):
     left = [c for c in range(5) if c != target]
     request = request_of(child, (), ((left[0], 0), (left[1], 3)))
     second = unlearn(child, "fats", request, tmp_path / "second")
@@ -417,12 +419,12 @@ def test_a_stream_of_requests(trained, child, target, tmp_path):
     with pytest.raises(UsageError, match="no client"):
         unlearn(third, "fats", Request.of([target]), tmp_path / "fourth")
     assert not (tmp_path / "fourth").exists()
-    result = verify(second, budget=0, save=False)
+    result = verify(second, quick, save=False)
     assert result.verdict == "PASS", result.reason
 
 
 @pytest.mark.parametrize("until", [2, 3])
-def test_a_request_during_training(small_config, trained, tmp_path, until):
+def test_a_request_during_training(small_config, trained, tmp_path, until, quick):
     """Training stops, the request comes in, unlearning goes on to the last round."""
     run = train(small_config(), tmp_path / "parent", secret=SECRET, until=until)
     assert run.executed == until
@@ -433,7 +435,7 @@ def test_a_request_during_training(small_config, trained, tmp_path, until):
         child = unlearn(run, "fats", Request.of([client]), tmp_path / f"child-{client}")
         assert child.executed == 6
         assert child.plan.first_change(run.plan) == Position(min(drawn, until + 1), 0)
-        result = verify(child, budget=0, save=False)
+        result = verify(child, quick, save=False)
         assert result.verdict == "PASS", (client, result.reason)
         # what comes after the request is drawn from the new key, also where nothing was erased
         assert all(child.plan.segment_of_cohort(r).source == 1 for r in range(until + 1, 7))
@@ -478,7 +480,7 @@ def test_prune_a_child(family, tmp_path, bytes_of, target):
     shutil.rmtree(grandchild.path)
     erased = set(parent.plan.retained.samples[target])
     history = child.plan.history()
-    before = verify(child, budget=0, save=False)
+    before = verify(child, quick, save=False)
 
     pruned, buried = prune(child)
 
@@ -511,36 +513,36 @@ def test_prune_a_child(family, tmp_path, bytes_of, target):
     assert bytes_of(pruned.path) == content
 
 
-def test_prune_a_chain(family, tmp_path):
+def test_prune_a_chain(family, tmp_path, quick):
     parent, child, grandchild = family
     history = grandchild.plan.history()
     pruned, buried = prune(grandchild)
     assert set(buried) == {parent.path, child.path}
     assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
     assert pruned.plan.history() == history
-    result = verify(pruned, budget=0, save=False)
+    result = verify(pruned, quick, save=False)
     assert result.verdict == "PASS", result.reason
 
 
-def test_prune_after_every_request(family, tmp_path, target):
+def test_prune_after_every_request(family, tmp_path, quick):
     """A pruned run can be unlearned further, and pruned again; samples keep their numbers."""
     parent, child, grandchild = family
     request = grandchild.request
     shutil.rmtree(grandchild.path)
     pruned, _ = prune(child)
     second = unlearn(pruned, "fats", request, tmp_path / "second")
-    assert verify(second, budget=0, save=False).verdict == "PASS"
+    assert verify(second, quick, save=False).verdict == "PASS"
     again, buried = prune(second)
     assert buried == [pruned.path]
     # the first tombstone's key of children would give back the key of the second population
     assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
-    result = verify(again, budget=0, save=False)
+    result = verify(again, quick, save=False)
     assert result.verdict == "PASS", result.reason
     owner = parent.plan.retained.owner[request.samples[0]]
     assert again.numbered(owner) == parent.plan.retained.samples[owner]
     third = unlearn(again, "retrain", request_of(again, (), ((owner, 7),)), tmp_path / "third")
     assert third.request.samples == (parent.plan.retained.samples[owner][7],)
-    assert verify(third, budget=0, save=False).verdict == "PASS"
+    assert verify(third, quick, save=False).verdict == "PASS"
     with pytest.raises(UsageError):
         request_of(again, (), ((owner, parent.plan.retained.samples[owner].index(request.samples[0])),))
 
@@ -687,5 +689,5 @@ def test_recorded_draws_are_those_that_were_drawn(family):
     assert np.array_equal(expand(pruned.plan).cohorts, schedule.cohorts)
     assert np.array_equal(expand(pruned.plan).batches, schedule.batches)
     assert isinstance(pruned.plan.sources[-1], Keyed)
-    assert pruned.plan.first_involvement(pruned.request) is None or END
+    assert pruned.plan.first_involvement(pruned.request) is None
     assert list(population_tensors(pruned.original)["clients"]) == list(pruned.plan.retained.clients)

@@ -16,12 +16,15 @@ from fuaudit.draws import END, Keyed, Position, Purpose
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import UniformLaw
 from fuaudit.plans.plan import Plan, Segment, occurrences
 from fuaudit.plans.population import Request
 
 Ids = NDArray[np.int64]
+ABSENT = -1
+"""The size of a client outside a population; an emptied client inside has size 0."""
+
 NONE = -1
 """Padding: no client at this place, no sample in this slot."""
 
@@ -130,7 +133,7 @@ class Stack:
         width = max(max(p.clients) for p in self.populations) + 1
         versions = len(self.populations)
         self._clients = [np.array(p.clients, dtype=np.int64) for p in self.populations]
-        self._sizes = np.zeros((versions, width), dtype=np.int64)
+        self._sizes = np.full((versions, width), ABSENT, dtype=np.int64)
         self._offsets = np.zeros((versions, width), dtype=np.int64)
         pieces: list[Ids] = []
         filled = 0
@@ -193,6 +196,8 @@ class Stack:
         row = run[:, None]
         version = versions[row, column]
         sizes = self._sizes[version, client[:, None]]
+        if (sizes == ABSENT).any():
+            raise PluginError("the plan draws a batch of a client that is not in the population of that draw")
         counts = np.minimum(sizes, law.batch_size)
         result = np.full((*column.shape, max(int(counts.max(initial=0)), 0)), NONE, dtype=np.int64)
         for count in np.unique(counts):

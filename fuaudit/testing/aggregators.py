@@ -68,7 +68,12 @@ def _clients(round: int, count: int) -> list[int]:
 
 def _apply(stage: Any, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
     result = stage.apply(updates, cohort, state)
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor) or not isinstance(result[1], dict):
+    if (
+        not isinstance(result, tuple)
+        or len(result) != 2
+        or not isinstance(result[0], Tensor)
+        or not isinstance(result[1], dict)
+    ):
         raise TypeError("apply must return a tensor and a dict of tensors")
     return result
 
@@ -93,9 +98,13 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
         rows, new = _apply(stage, given, cohort, state)
         repeated, _ = _apply(stage, given, cohort, state)
-        problems.require(rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)")
+        problems.require(
+            rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)"
+        )
         problems.require(rows.dtype == dtype, f"it turns {dtype} into {rows.dtype}")
-        problems.require(bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round + 1}")
+        problems.require(
+            bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round + 1}"
+        )
         problems.require(torch.equal(rows, repeated), "it gives other bits when repeated with the same state")
         problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
         problems.require(_same(state, kept), "it changes the old state in place: recorded rounds would change with it")
@@ -113,8 +122,11 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
         updates = torch.stack([_updates(10 * run + round, count, dtype) for run in range(RUNS)])
         cohorts = [_cohort(_clients(round + run, count)) for run in range(RUNS)]
         joint = Cohort(
-            torch.stack([c.clients for c in cohorts]), torch.stack([c.sizes for c in cohorts]),
-            torch.stack([c.present for c in cohorts]), len(SIZES), sum(SIZES),
+            torch.stack([c.clients for c in cohorts]),
+            torch.stack([c.sizes for c in cohorts]),
+            torch.stack([c.present for c in cohorts]),
+            len(SIZES),
+            sum(SIZES),
         )
         rows, together = _apply(stage, updates, joint, together)
         results = [_apply(stage, updates[run], cohorts[run], alone[run]) for run in range(RUNS)]
@@ -148,7 +160,10 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
                 return  # a stage that keeps many rows: the aggregator behind it answers for places
             results[form] = rows
         tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-        close = {form: torch.allclose(rows, results["plain"], rtol=tolerance, atol=tolerance) for form, rows in results.items()}
+        close = {
+            form: torch.allclose(rows, results["plain"], rtol=tolerance, atol=tolerance)
+            for form, rows in results.items()
+        }
         problems.require(close["padded"], "unused places of a cohort (present is False) change its result")
         problems.require(close["padded with noise"], "it reads the rows of unused places (present is False)")
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")

@@ -6,8 +6,8 @@ import datetime
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -100,7 +100,9 @@ def _check_run(audit: Any, name: str, run: Path, expected: str | None, problems:
             name != "training" or not is_claim, "it passes the algorithm of a training run, which has no unlearner"
         )
         if expected is not None:
-            problems.require(first.verdict == expected, f"{name}: the verdict is {first.verdict}, expected {expected}: {first.shows}")
+            problems.require(
+                first.verdict == expected, f"{name}: the verdict is {first.verdict}, expected {expected}: {first.shows}"
+            )
     _examined(audit, f"{name}, data not at hand", _case(run, None), problems)
     _examined(audit, f"{name}, parent not at hand", _case(run, tiny_dataset(), alone=True), problems)
     problems.require(_contents(run.parent) == before, f"{name}: it writes into the folders of the runs")
@@ -161,7 +163,11 @@ def _contents(folder: Path) -> dict[str, bytes]:
 @contextmanager
 def _another_day() -> Iterator[None]:
     """All clocks of the time module stand a day and a bit later."""
-    clocks = {name: getattr(time, name) for name in ("time", "monotonic", "perf_counter", "process_time")}
-    later = {name: (lambda clock=clock: clock() + 100_000.5) for name, clock in clocks.items()}
-    with mock.patch.multiple(time, **later):
+    with ExitStack() as patches:
+        for name in ("time", "monotonic", "perf_counter", "process_time"):
+            patches.enter_context(mock.patch.object(time, name, _later(getattr(time, name))))
         yield
+
+
+def _later(clock: Callable[[], float]) -> Callable[[], float]:
+    return lambda: clock() + 100_000.5

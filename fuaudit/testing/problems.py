@@ -19,7 +19,7 @@ class Problems:
         """Starts with what holds for every plugin: a frozen dataclass, so that its options can be recorded."""
         self.name = type(subject).__name__
         self.found: list[str] = []
-        frozen = is_dataclass(subject) and type(subject).__dataclass_params__.frozen  # type: ignore[attr-defined]
+        frozen = is_dataclass(subject) and getattr(type(subject), "__dataclass_params__").frozen  # noqa: B009
         self.require(frozen, "it is not a frozen dataclass, so its options cannot be recorded with a run")
         if frozen:
             hidden = sorted(vars(subject).keys() - {f.name for f in fields(subject)})
@@ -43,9 +43,11 @@ class Problems:
     def conclude(self) -> None:
         """Raises AssertionError with the whole list, if there is anything on it."""
         if self.found:
-            raise AssertionError(f"{self.name} breaks its contract:\n" + "\n".join(f"  - {text}" for text in self.found))
+            raise AssertionError(
+                f"{self.name} breaks its contract:\n" + "\n".join(f"  - {text}" for text in self.found)
+            )
 
 
 def _generator_states() -> tuple[object, ...]:
-    numpy = tuple(repr(part) if not isinstance(part, np.ndarray) else part.tobytes() for part in np.random.get_state())  # noqa: NPY002
+    numpy = tuple(repr(part) if not isinstance(part, np.ndarray) else part.tobytes() for part in np.random.get_state())
     return random.getstate(), numpy, torch.get_rng_state().numpy().tobytes()

@@ -30,7 +30,9 @@ def federations(max_clients: int = 3, max_samples: int = 3) -> st.SearchStrategy
 
 
 @st.composite
-def laws(draw: st.DrawFn, max_rounds: int = 2, max_cohort: int = 2, max_steps: int = 2, max_batch: int = 2) -> UniformLaw:
+def laws(
+    draw: st.DrawFn, max_rounds: int = 2, max_cohort: int = 2, max_steps: int = 2, max_batch: int = 2
+) -> UniformLaw:
     """Uniform laws, with and without replacement."""
     return UniformLaw(
         draw(st.integers(1, max_rounds)),
@@ -84,7 +86,10 @@ def moments(draw: st.DrawFn, law: UniformLaw) -> Position:
 
 @st.composite
 def plans(draw: st.DrawFn, max_clients: int = 5, max_samples: int = 6, rewrites: int = 3) -> Plan:
-    """Plans under true keys, rewritten up to ``rewrites`` times: before anything erased is drawn, as a whole, or not at all."""
+    """Plans under true keys, rewritten up to ``rewrites`` times.
+
+    A rewrite cuts before anything erased is drawn, starts again as a whole, or (the last one) keeps everything.
+    """
     plan = Plan.fresh(draw(laws(4, 4, 3, 4)), draw(federations(max_clients, max_samples)), draw(keys()))
     for request in draw(streams(plan.retained, rewrites)) if rewrites and draw(st.booleans()) else ():
         fresh = draw(keys())
@@ -100,6 +105,7 @@ def plans(draw: st.DrawFn, max_clients: int = 5, max_samples: int = 6, rewrites:
 @st.composite
 def trials(
     draw: st.DrawFn,
+    /,
     leaves: int = 4000,
     kinds: tuple[str, ...] = KINDS,
     unlearner: Rewrites | None = None,

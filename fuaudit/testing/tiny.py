@@ -1,4 +1,4 @@
-"""A federation that trains in milliseconds: the ground on which contracts are checked. Fixed, drawn from no generator."""
+"""A federation that trains in milliseconds: the ground on which contracts are checked. It is always the same."""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
         problems.require(False, str(error))
         problems.conclude()
         return
-    problems.require(unlearner.guarantee.strip(), "guarantee says nothing; \"none\" and \"empirical only\" are answers")
+    problems.require(unlearner.guarantee.strip(), 'guarantee says nothing; "none" and "empirical only" are answers')
     if editor:
         _check_editor(unlearner, problems)
     else:
-        problems.require("plan" in unlearner.needs, "it rewrites plans without declaring that it needs \"plan\"")
+        problems.require("plan" in unlearner.needs, 'it rewrites plans without declaring that it needs "plan"')
         _check_form(unlearner, problems)
         _check_claims(unlearner, tuple(laws), leaves, problems)
     problems.conclude()
@@ -114,9 +114,9 @@ def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Trial]:
 
 
 _LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
-    "uniform with replacement": lambda *n: UniformLaw(*n, replacement=True),
-    "uniform without replacement": lambda *n: UniformLaw(*n, replacement=False),
-    "weighted without replacement": lambda *n: WeightedLaw(*n, weights=((0, 1), (1, 2), (2, 3))),
+    "uniform with replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=True),
+    "uniform without replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=False),
+    "weighted without replacement": lambda r, k, e, b: WeightedLaw(r, k, e, b, weights=((0, 1), (1, 2), (2, 3))),
 }
 
 
@@ -129,13 +129,13 @@ def _check_form(unlearner: Any, problems: Problems) -> None:
                 for place, (request, moment) in enumerate(zip(trial.requests, trial.executed, strict=True), 1):
                     with problems.during("rewriting a plan"):
                         plan = _rewrite_once(unlearner, plan, request, moment, number + 1000 * place, problems)
-                if claims_exactness(unlearner, name) and len(plan.populations) > len(trial.requests):
-                    problems.require(not _strangers(plan), f"something erased is still drawn: {trial}")
+                whole = len(plan.populations) > len(trial.requests)
+                if whole and claims_exactness(unlearner, name):
+                    with problems.during("drawing a rewritten plan"):
+                        problems.require(not _strangers(plan), f"something erased is still drawn: {trial}")
 
 
-def _rewrite_once(
-    unlearner: Any, plan: Plan, request: Request, moment: Position, key: int, problems: Problems
-) -> Plan:
+def _rewrite_once(unlearner: Any, plan: Plan, request: Request, moment: Position, key: int, problems: Problems) -> Plan:
     before = copy.deepcopy((plan, request))
     try:
         new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
@@ -177,7 +177,8 @@ def _prove(unlearner: Any, name: str, trial: Trial, leaves: int, problems: Probl
         return
     problems.require(
         result.exact,
-        f"it is not exact for {name!r}: total variation {result.total_variation} from retraining, {trial}; {result.witness}",
+        f"it is not exact for {name!r}: total variation {result.total_variation} from retraining, "
+        f"{trial}; {result.witness}",
     )
 
 
@@ -223,7 +224,11 @@ def _edit_twice(
         vector, messages = edited(lent, plan, new, unlearner, type(unlearner).__name__, final, given)
         intact = torch.equal(final, models[max(models)]) and given.keys() == models.keys()
         intact = intact and all(torch.equal(given[round], models[round]) for round in models)
-        intact = intact and torch.equal(data[0], ready.dataset.test_inputs) and torch.equal(data[1], ready.dataset.test_targets)
+        intact = (
+            intact
+            and torch.equal(data[0], ready.dataset.test_inputs)
+            and torch.equal(data[1], ready.dataset.test_targets)
+        )
         problems.require(intact, "it changes models or data that it was given, in place")
         _check_messages(unlearner, messages, problems)
         results.append((vector, messages))

@@ -16,7 +16,7 @@ from fuaudit.data.dataset import retained_rows
 from fuaudit.draws import Draws, Position
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Request
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training.execute import beginning, execute, require_finite, task
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message
@@ -58,12 +58,18 @@ def edited(
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
 
+    trained: list[int] = []
+
     def further(vector: Tensor, rounds: int) -> tuple[Tensor, list[Message]]:
-        plan = Plan.fresh(replace(new.law, rounds=rounds), retained, fresh)  # type: ignore[type-var]
-        schedule = expand_many([plan])
+        # rounds go on counting over calls, so that no call repeats the draws of another
+        spent = sum(trained)
+        trained.append(rounds)
+        plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
+        whole = expand_many([plan])
+        schedule = Schedule(whole.cohorts[:, spent:], whole.batches[:, spent:])
         begin = beginning(ready.learning, _zeros(ready), ready.device)
-        moment = replace(begin, vectors=vector[None].to(ready.device))
-        for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, moment, ready.engine):
+        start = moment = replace(begin, vectors=vector[None].to(ready.device))
+        for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, start, ready.engine):
             require_finite(moment, round)
         down = [
             Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0
@@ -82,10 +88,12 @@ def edited(
         f"unlearner {name!r}",
         unlearner.needs,
         unlearner.participants,
-        _model=model,
-        _plan=old,
-        _round_models=round_models,
-        _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets),
+        _model=model if "model" in unlearner.needs else None,
+        _plan=old if "plan" in unlearner.needs else None,
+        _round_models=round_models if "round models" in unlearner.needs else {},
+        _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets)
+        if "server data" in unlearner.needs
+        else None,
         _train=further,
         _target_gradient=target_gradient,
     )

@@ -143,16 +143,17 @@ class Context:
 
     @property
     def round_models(self) -> Mapping[int, Tensor]:
-        """Stored models by round. Needs ``round models``."""
+        """Stored models by round, copies. Needs ``round models``."""
         self._require(self.needs, "round models", "the models of earlier rounds")
-        return self._round_models
+        return {round: model.clone() for round, model in self._round_models.items()}
 
     @property
     def server_data(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets that the server holds. Needs ``server data``."""
+        """Inputs and targets that the server holds, copies. Needs ``server data``."""
         self._require(self.needs, "server data", "the server's data")
         assert self._server_data is not None
-        return self._server_data
+        inputs, targets = self._server_data
+        return inputs.clone(), targets.clone()
 
     def train(self, model: Tensor, rounds: int) -> Tensor:
         """The model after further rounds of the run's own learning on the retained clients, drawn afresh."""

@@ -152,7 +152,9 @@ def carry_out(
         return _edit(writer, ready, parent, plan, unlearner, name)
     change = Unlearning(plan, plan.first_change(parent.plan))
     first = change.first_round(parent.executed)
-    stored = [round for round in parent.checkpoints if round < first]
+    # only those that training on would have stored: the round after which training was stopped is no such round
+    every, last = ready.config.run.checkpoint_every, plan.law.rounds
+    stored = [round for round in parent.checkpoints if round < first and (round % every == 0 or round == last)]
     for round in stored if change.first_change != START else []:
         if not (writer.path / checkpoint_name(round)).exists():
             write_bytes(writer.path / checkpoint_name(round), read_bytes(parent.path / checkpoint_name(round)))

@@ -1,0 +1,448 @@
+"""Kills, full disks, Ctrl-C: nothing half-written, nothing lost, and a resumed run has the bytes of an undisturbed one."""
+
+import errno
+import multiprocessing
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+from conftest import SECRET
+
+from fuaudit.errors import EvidenceError, StorageError, UsageError
+from fuaudit.plans import Request
+from fuaudit.runs import load_run
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.prune import prune, recover
+from fuaudit.workflow.resume import resume
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
+
+COMMAND = Path(sys.executable).parent / "fuaudit"
+CALLS = ("write", "fsync", "replace", "rename", "unlink", "rmdir", "mkdir")
+"""The calls of the operating system that change what is on the disk."""
+
+
+class Faults:
+    """Counts calls, and lets the one with number ``at`` fail."""
+
+    def __init__(self, monkeypatch, at=None, fault=None):
+        self.count = 0
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self.wrapped(name, getattr(os, name), at, fault))
+
+    def wrapped(self, name, original, at, fault):
+        def call(*arguments, **options):
+            self.count += 1
+            if self.count == at:
+                fault(name, original, arguments)
+            return original(*arguments, **options)
+
+        return call
+
+
+def full_disk(name, original, arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def broken_disk(name, original, arguments):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def half_a_write(name, original, arguments):
+    if name == "write":
+        handle, content = arguments
+        original(handle, bytes(content)[: len(content) // 2])
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def kill(name, original, arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_half_way(name, original, arguments):
+    if name == "write":
+        handle, content = arguments
+        original(handle, bytes(content)[: len(content) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def finished(path, begin, tiny, **options):
+    """What a user would do with a folder that something happened to; says what was found there."""
+    try:
+        return load_run(path), "complete"
+    except EvidenceError as error:
+        if "resume" in str(error):
+            return resume(path, dataset=tiny.dataset, **options), "resumed"
+        if path.exists():
+            assert "Remove the folder" in str(error), error
+            shutil.rmtree(path)
+        return begin(), "nothing begun"
+
+
+def train_tiny(tiny, path):
+    return lambda: tiny(path)
+
+
+def unlearn_tiny(tiny, path):
+    return lambda: unlearn(path.parent / "parent", "fats", Request.of([1]), path, dataset=tiny.dataset)
+
+
+def edit_tiny(tiny, path):
+    return lambda: unlearn(path.parent / "parent", "finetune", Request.of([1]), path, dataset=tiny.dataset)
+
+
+WORK = [train_tiny, unlearn_tiny, edit_tiny]
+
+
+@pytest.mark.parametrize("fault", [full_disk, broken_disk, half_a_write])
+@pytest.mark.parametrize("work", WORK)
+def test_a_disk_that_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, work, fault):
+    tiny(tmp_path / "parent")
+    expected = work(tiny, tmp_path / "undisturbed")()
+    path = tmp_path / "run"
+    begin = work(tiny, path)
+    seen = set()
+    at = 0
+    while True:
+        at += 1
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, at, fault)
+            try:
+                begin()
+            except StorageError as error:
+                assert error.exit_code == 70
+                assert error.hint
+            else:
+                assert faults.count < at
+                break
+        assert not list(path.rglob("*.partial"))
+        run, found = finished(path, begin, tiny)
+        seen.add(found)
+        assert run.digest == expected.digest, at
+        shutil.rmtree(path)
+    assert at > 40
+    assert seen == {"complete", "resumed", "nothing begun"}
+
+
+@pytest.mark.parametrize("fault", [full_disk, half_a_write])
+def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault):
+    """Interrupted twice: in training, and at every call of the resumption in turn."""
+    expected = tiny(tmp_path / "undisturbed")
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        Faults(patch, 45, half_a_write)
+        with pytest.raises(StorageError):
+            tiny(broken)
+    at = 0
+    while True:
+        at += 1
+        path = tmp_path / "run"
+        shutil.copytree(broken, path)
+        with monkeypatch.context() as patch:
+            Faults(patch, at, fault)
+            try:
+                assert resume(path, dataset=tiny.dataset).digest == expected.digest
+                break
+            except StorageError:
+                pass
+        run, found = finished(path, None, tiny)
+        assert run.digest == expected.digest
+        assert found in ("complete", "resumed")
+        shutil.rmtree(path)
+    assert at > 10
+
+
+@pytest.mark.parametrize("fault", [full_disk, kill])
+def test_prune_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, fault):
+    """Whatever happens, the run is there before or after, and pruning again finishes."""
+    original = tiny(tmp_path / "whole" / "parent")
+    child = unlearn(original, "fats", Request.of([1]), tmp_path / "whole" / "child", dataset=tiny.dataset)
+    shutil.copytree(tmp_path / "whole", tmp_path / "undisturbed")
+    expected, _ = prune(tmp_path / "undisturbed" / "child")
+    at = 0
+    while True:
+        at += 1
+        folder = tmp_path / "family"
+        shutil.copytree(tmp_path / "whole", folder)
+        done = attempt(monkeypatch, lambda folder=folder: prune(folder / "child"), at, fault)
+        if done:
+            break
+        recover(folder / "child")
+        assert load_run(folder / "child").digest in (child.digest, expected.digest)
+        pruned, _ = prune(folder / "child")
+        assert pruned.digest == expected.digest
+        assert sorted(p.name for p in (folder / "parent").iterdir()) == ["ledger.jsonl", "tombstone.json"]
+        assert sorted(p.name for p in folder.iterdir()) == ["child", "parent"]
+        old = original.keys["draws"][0].encode()
+        assert not [p for p in folder.rglob("*") if p.is_file() and old in p.read_bytes()]
+        shutil.rmtree(folder)
+    assert at > 60
+
+
+def attempt(monkeypatch, work, at, fault):
+    """Whether some work, disturbed at its call number ``at``, came through; killed ones run in a fork."""
+    if fault is not kill:
+        with monkeypatch.context() as patch:
+            Faults(patch, at, fault)
+            try:
+                work()
+            except StorageError:
+                return False
+            return True
+    child = os.fork()
+    if child == 0:
+        try:
+            with monkeypatch.context() as patch:
+                Faults(patch, at, fault)
+                work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFEXITED(status) or os.WTERMSIG(status) == signal.SIGKILL
+    return os.WIFEXITED(status)
+
+
+@pytest.mark.parametrize("fault", [kill, killed_half_way])
+@pytest.mark.parametrize("work", WORK)
+def test_killed_at_every_call_in_turn(tiny, tmp_path, monkeypatch, work, fault):
+    tiny(tmp_path / "parent")
+    expected = work(tiny, tmp_path / "undisturbed")()
+    path = tmp_path / "run"
+    begin = work(tiny, path)
+    seen = set()
+    at = 0
+    while not (done := attempt_killed(monkeypatch, begin, at := at + 1, fault)):
+        run, found = finished(path, begin, tiny)
+        seen.add(found)
+        assert run.digest == expected.digest, at
+        shutil.rmtree(path)
+    assert done
+    assert at > 40
+    assert seen == {"complete", "resumed", "nothing begun"}
+
+
+def attempt_killed(monkeypatch, work, at, fault):
+    child = os.fork()
+    if child == 0:
+        try:
+            with monkeypatch.context() as patch:
+                Faults(patch, at, fault)
+                work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFEXITED(status)
+
+
+# --- kills at random instants
+
+
+def long_training(tables, path):
+    train(tables, path, secret=SECRET)
+
+
+def long_unlearning(parent, path):
+    unlearn(parent, "retrain", Request.of([0]), path)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Processes that have everything imported, so that a kill lands in the work and not in the imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fuaudit.workflow.unlearn", "sklearn.datasets", "test_faults"])
+    return context
+
+
+@pytest.fixture(scope="module")
+def long_run(small_config, tmp_path_factory):
+    """A run of about a second, and how to make it."""
+    tables = small_config(150)
+    path = tmp_path_factory.mktemp("long") / "parent"
+    begin = time.monotonic()
+    run = train(tables, path, secret=SECRET)
+    return run, tables, time.monotonic() - begin
+
+
+@pytest.mark.parametrize("what", ["train", "unlearn"])
+def test_kill_9_at_many_instants(server, long_run, tmp_path, what):
+    parent, tables, seconds = long_run
+    if what == "train":
+        target, arguments, expected = long_training, (tables,), parent
+        begin = lambda path: train(tables, path, secret=SECRET)  # noqa: E731
+    else:
+        target, arguments = long_unlearning, (parent.path,)
+        expected = unlearn(parent, "retrain", Request.of([0]), tmp_path / "undisturbed")
+        begin = lambda path: unlearn(parent, "retrain", Request.of([0]), path)  # noqa: E731
+    found = []
+    kills = 20
+    for number in range(kills):
+        path = tmp_path / f"run-{number}"
+        process = server.Process(target=target, args=(*arguments, path))
+        process.start()
+        time.sleep(1.3 * seconds * number / kills)
+        process.kill()
+        process.join()
+        if not path.exists():
+            found.append("absent")
+            continue
+        try:
+            run = load_run(path)
+            found.append("complete")
+        except EvidenceError as error:
+            if "resume" in str(error):
+                run = resume(path, parent=parent.path if what == "unlearn" else None)
+                found.append("resumed")
+            else:
+                assert "Remove the folder" in str(error)
+                shutil.rmtree(path)
+                run = begin(path)
+                found.append("nothing begun")
+        assert run.digest == expected.digest
+        assert run.plan.history() == expected.plan.history()
+        shutil.rmtree(path)
+    assert found.count("resumed") >= kills // 4, found
+
+
+@pytest.fixture
+def config_file(long_run, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(tomli_w.dumps(long_run[1]))
+    return path
+
+
+def started(*arguments, **options):
+    return subprocess.Popen(
+        [COMMAND, *map(str, arguments)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+def wait_for(path, process):
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, sent):
+    out = tmp_path / "a run"
+    process = started("train", config_file, "--out", out, "--secret", SECRET.hex())
+    wait_for(out / "checkpoints" / "000010.safetensors", process)
+    process.send_signal(sent)
+    _, err = process.communicate()
+    command = f"fuaudit resume {shlex.quote(str(out))}"
+    if sent == signal.SIGINT:
+        assert process.returncode == 130
+        assert command in err
+        assert "Traceback" not in err
+    else:
+        with pytest.raises(EvidenceError, match="fuaudit resume"):
+            load_run(out)
+    done = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert load_run(out).digest == long_run[0].digest
+    again = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "complete" in again.stderr
+
+
+def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path):
+    out = tmp_path / "child"
+    process = started("unlearn", long_run[0].path, "--with", "retrain", "--client", "0", "--out", out)
+    wait_for(out / "checkpoints" / "000010.safetensors", process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    command = next(line for line in err.splitlines() if "fuaudit resume" in line).partition("fuaudit ")[2]
+    assert "--parent" in command
+    done = subprocess.run([COMMAND, *shlex.split(command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert load_run(out).is_child
+
+
+def test_interrupted_before_anything_was_begun(config_file, tmp_path):
+    process = started("train", config_file, "--out", tmp_path / "run")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "resume" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_may_not_grow(config_file, long_run, tmp_path):
+    """A limit on the size of files is a full disk with another name."""
+    out = tmp_path / "run"
+    limit = (out.parent, 12_500)
+    process = started(
+        "train", config_file, "--out", out, "--secret", SECRET.hex(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit[1], limit[1])),
+    )  # fmt: skip
+    _, err = process.communicate()
+    assert process.returncode == 70
+    assert "ledger.jsonl" in err
+    assert f"fuaudit resume {out}" in err
+    assert "Traceback" not in err
+    assert resume(out).digest == long_run[0].digest
+
+
+# --- folders that cannot be written
+
+
+def test_a_run_is_never_overwritten(tiny, tmp_path, bytes_of):
+    run = tiny(tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    before = bytes_of(tmp_path)
+    for out in (run.path, tmp_path / "mine", tmp_path / "file"):
+        with pytest.raises(UsageError, match="never overwritten"):
+            tiny(out)
+        with pytest.raises(UsageError, match="never overwritten"):
+            unlearn(run, "fats", Request.of([1]), out, dataset=tiny.dataset)
+    assert bytes_of(tmp_path) == before
+    (tmp_path / "empty").mkdir()
+    assert tiny(tmp_path / "empty").digest == run.digest
+
+
+@pytest.mark.parametrize("where", ["/proc/fuaudit/run", "file/run", "readonly/run"])
+def test_places_that_refuse(tiny, tmp_path, where):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "readonly").mkdir(mode=0o500)
+    if where.startswith("readonly") and os.access(tmp_path / "readonly", os.W_OK):
+        where = "file/below/run"  # root may write everywhere
+    out = tmp_path / where
+    with pytest.raises(StorageError) as caught:
+        tiny(out)
+    assert caught.value.hint
+    assert caught.value.exit_code == 70
+
+
+def test_a_disk_without_room(tiny, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(StorageError, match="the run needs about"):
+        tiny(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_write_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+    for fault in (full_disk, broken_disk, half_a_write):
+        for at in range(1, 5):
+            with monkeypatch.context() as patch:
+                Faults(patch, at, fault)
+                try:
+                    write_bytes(path, b"new content")
+                except StorageError:
+                    pass
+            assert path.read_bytes() in (b"old", b"new content")
+            assert not list(tmp_path.glob("*.partial"))
+            write_bytes(path, b"old")
