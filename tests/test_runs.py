@@ -503,7 +503,9 @@ def test_prune_a_child(family, tmp_path, bytes_of, target):
     assert all(pruned.files[name] == child.files[name] for name in kept)
     after = verify(pruned, "client-erasure", budget=0, save=False)
     assert before.verdict == after.verdict == "PASS"
-    decided = [f.verdict for check, f in zip(after.spec.checks, after.findings, strict=True) if check.role == "required"]
+    decided = [
+        f.verdict for check, f in zip(after.spec.checks, after.findings, strict=True) if check.role == "required"
+    ]
     assert len(decided) == 6
     assert set(decided) == {"PASS"}
 
