@@ -2,26 +2,28 @@
 
 All rows of a table do the same work, which is checked: from the same plans and the same initial models to the
 same final ones. They take turns inside one process, so what disturbs the machine disturbs all of them, and only
-ratios within a turn are summed up. Processor time leaves out waiting for other processes, and counts both cores. The plain loop gets its plans as ready arrays, free of charge; the batched
-engine draws its own inside the timing.
+ratios within a turn are summed up. Processor time leaves out waiting for other processes, and adds up both cores.
+The plain loop gets plans and initial models as ready arrays, free of charge.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import statistics
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -33,7 +35,7 @@ from fuaudit.models.zoo import Cnn, Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training import Chain, Learning, execute
-from fuaudit.training.engines import Engine, Task, engine
+from fuaudit.training.engines import Engine, Task, engine, processors
 from fuaudit.training.execute import Moment, beginning, task
 from fuaudit.training.stages import Mean
 
@@ -107,40 +109,28 @@ def plain_loop(module: nn.Module, ground: Task, vector: Tensor, batches: Tensor,
     return torch.cat([value.flatten() for value in sent.values()])
 
 
-@dataclass
+@dataclass(frozen=True)
 class Row:
-    """One contender: ``work`` does ``runs`` runs and returns final models; ``models`` are its first ones."""
+    """One contender: ``work`` does ``runs`` runs and returns final models, the loop's runs first."""
 
     name: str
     runs: int
     work: Callable[[], Tensor]
     tolerance: float = 0.0
-    latest: tuple[float, float] = (0.0, 0.0)
-    seconds: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
-    models: Tensor = field(default_factory=lambda: torch.empty(0))
+    elsewhere: bool = False
 
-    def turn(self) -> None:
-        start, used = time.perf_counter(), time.process_time()
-        self.models = self.work()
-        self.latest = (time.perf_counter() - start) / self.runs, (time.process_time() - used) / self.runs
-
-    def ratios(self, loop: Row) -> tuple[dict[str, float], dict[str, float]]:
-        """How many times faster than the loop of the same turn: by the clock, and in processor time."""
-        clock = [theirs / own for theirs, own in zip(loop.seconds, self.seconds, strict=True)]
-        return spread(clock), spread([theirs / own for theirs, own in zip(loop.processor, self.processor, strict=True)])
-
-    def difference(self, loop: Row) -> float:
-        """The largest one between final models of runs that both did; more than the tolerance ends everything."""
-        shared = min(len(self.models), len(loop.models))
-        result = float((self.models[:shared] - loop.models[:shared]).abs().max())
-        if not result <= self.tolerance:
-            raise SystemExit(f"{self.name} did other work than {loop.name}: models differ by {result}")
-        return result
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    def turn(self, loop: Tensor | None) -> tuple[Tensor, list[float]]:
+        """The models; seconds by the clock and of the processor for one run, and the difference to the loop's."""
+        clock, processor = time.perf_counter(), time.process_time()
+        models = self.work()
+        seconds = [(time.perf_counter() - clock) / self.runs, (time.process_time() - processor) / self.runs]
+        if self.elsewhere:
+            seconds[1] = float("nan")  # the processor time of other processes is not known here
+        shared = slice(min(len(models), len(models if loop is None else loop)))
+        difference = 0.0 if loop is None else float((models[shared] - loop[shared]).abs().max())
+        if not difference <= self.tolerance:
+            raise SystemExit(f"{self.name} did other work than the loop: models differ by {difference}")
+        return models, [*seconds, difference]
 
 
 def second_core() -> float:
@@ -152,51 +142,43 @@ def second_core() -> float:
             torch.mm(matrix, matrix)
 
     with ThreadPoolExecutor(2) as pool:
-        seconds = []
-        for spread_out in (map, pool.map):
-            start = time.perf_counter()
-            list(spread_out(products, range(2)))
-            seconds.append(time.perf_counter() - start)
-    return seconds[0] / seconds[1]
+        start = time.perf_counter()
+        list(map(products, range(2)))
+        middle = time.perf_counter()
+        list(pool.map(products, range(2)))
+        return (middle - start) / (time.perf_counter() - middle)
 
 
-def compare(title: str, rows: list[Row], repeats: int, free: float, patience: float) -> dict[str, Any]:
-    """Let rows take turns; every ratio is to the first row in the same turn.
+def compare(title: str, rows: list[Row], options: argparse.Namespace) -> dict[str, Any]:
+    """Let rows take turns until enough of them had two free cores, or patience is at its end.
 
-    A turn counts when a second core was worth ``free`` before and after it, until ``repeats`` counted, or
-    ``patience`` seconds have gone by: then the rest count as they are.
+    Turns are chosen by the control alone. If none had two free cores, all count.
     """
-    controls: list[float] = []
-    start, turns, taken = time.perf_counter(), 0, 0
-    for row in rows:
-        row.turn()
-    while taken < repeats:
-        before = second_core()
-        for row in rows:
-            row.turn()
-        control, late = min(before, second_core()), time.perf_counter() - start > patience
-        turns += 1
-        if control >= free or late:
-            taken += 1
-            controls.append(control)
-            for row in rows:
-                row.seconds.append(row.latest[0])
-                row.processor.append(row.latest[1])
-    table: dict[str, Any] = {"turns": turns, "counted": taken, "second core": spread(controls), "rows": {}}
-    print(f"\n{title}\n{taken} of {turns} turns counted, second core worth {shown(table['second core'])}")
-    heads = f"{'ms':>9}{'times the loop, min / median / max':>38}{'in processor time':>27}{'difference':>12}"
-    print(f"{'a run':42}{heads}")
-    for row in rows:
-        ratios, cheaper = row.ratios(rows[0])
-        table["rows"][row.name] = {
-            "ms": spread([1e3 * s for s in row.seconds]),
-            "ratio": ratios,
-            "ratio of processor time": cheaper,
-            "difference": (difference := row.difference(rows[0])),
-        }
-        print(f"{row.name:42}{table['rows'][row.name]['ms']['median']:>9.3f}{shown(ratios):>38}", end="")
-        print(f"{shown(cheaper):>27}{difference:>12.1e}")
+    turns: list[tuple[float, list[list[float]]]] = []
+    end = time.perf_counter() + options.patience
+    while sum(core >= options.free for core, _ in turns[1:]) < options.repeats and time.perf_counter() < end:
+        before, (loop, measured) = second_core(), rows[0].turn(None)
+        measures = [measured, *(row.turn(loop)[1] for row in rows[1:])]
+        turns.append((min(before, second_core()), measures))
+    turns = turns[1:] or turns  # the first one warms up
+    counted = [turn for turn in turns if turn[0] >= options.free] or turns
+    figures = np.array([measured for _, measured in counted])  # (turns, rows, 3)
+    ratios = figures[:, :1, :2] / figures[:, :, :2]
+    cores = spread(np.array([core for core, _ in counted]))
+    print(f"\n{title}\n{len(counted)} of {len(turns)} turns count; a second core was worth {shown(cores)}")
+    print(f"{'':44}{'ms a run':>11}{'times the loop: by the clock':>30}{'in processor time':>26}{'difference':>12}")
+    table: dict[str, Any] = {"turns": len(turns), "counted": len(counted), "second core": cores}
+    for at, row in enumerate(rows):
+        clock, processor = spread(ratios[:, at, 0]), spread(ratios[:, at, 1])
+        seconds, difference = spread(figures[:, at, 0]), float(figures[:, at, 2].max())
+        table[row.name] = {"seconds": seconds, "ratio": clock, "processor": processor, "difference": difference}
+        times = f"{1e3 * seconds['median']:>11.3f}{shown(clock):>30}{shown(processor):>26}"
+        print(f"{row.name:44}{times}{difference:>12.1e}", flush=True)
     return table
+
+
+def spread(values: NDArray[np.float64]) -> dict[str, float]:
+    return {"min": float(values.min()), "median": float(np.median(values)), "max": float(values.max())}
 
 
 def shown(values: dict[str, float]) -> str:
@@ -204,14 +186,14 @@ def shown(values: dict[str, float]) -> str:
 
 
 def replay(setting: Setting, ground: Task, schedule: Schedule, start: Moment, maker: Engine) -> Tensor:
-    *_, (_, last) = execute(setting.learning, ground, setting.population, schedule, start, maker)
-    return last.vectors
+    rounds = execute(setting.learning, ground, setting.population, schedule, start, maker)
+    return deque(rounds, maxlen=1)[0][1].vectors
 
 
 def mlp_rows(runs: int, few: int) -> list[Row]:
     """Repeated runs: the loop, one run at a time, against engines that take many."""
-    setting = digits()
-    ground, plans = setting.ground(), setting.plans(runs)
+    setting, ground, plans, _ = prepared(runs)
+    pool = ProcessPoolExecutor(2, get_context("fork"))
     start, schedule = setting.starts(plans), expand_many(plans)
     first = Schedule(schedule.cohorts[:few], schedule.batches[:few])
     head = Moment(start.vectors[:few], {})
@@ -221,20 +203,42 @@ def mlp_rows(runs: int, few: int) -> list[Row]:
         step = setting.learning.step_size
         return torch.stack([plain_loop(module, ground, start.vectors[i], batches[i], step) for i in range(few)])
 
-    def drawn(workers: int, models_too: bool) -> Callable[[], Tensor]:
+    def batched(what: str, workers: int, draw_plans: bool = True, draw_models: bool = False) -> Row:
         maker = engine("batched", workers)
-        return lambda: replay(
-            setting, ground, expand_many(plans), setting.starts(plans) if models_too else start, maker
-        )
+
+        def work() -> Tensor:
+            drawn = expand_many(plans) if draw_plans else schedule
+            return replay(setting, ground, drawn, setting.starts(plans) if draw_models else start, maker)
+
+        return Row(f"batched, {what}", runs, work, TOLERANCE)
+
+    def beside() -> Tensor:
+        return torch.from_numpy(np.concatenate(list(pool.map(partial(half, runs), range(0, runs, runs // 2)))))
 
     return [
         Row("plain loop", few, loop),
         Row("reference", few, lambda: replay(setting, ground, first, head, engine("reference"))),
-        Row("batched, 1 core, plans drawn", runs, drawn(1, False), TOLERANCE),
-        Row("batched, 2 cores, plans drawn", runs, drawn(2, False), TOLERANCE),
-        Row("batched, 1 core, plans and models drawn", runs, drawn(1, True), TOLERANCE),
-        Row("batched, 2 cores, plans and models drawn", runs, drawn(2, True), TOLERANCE),
+        batched("1 core", 1, draw_plans=False),
+        batched("1 core, plans drawn", 1),
+        batched("2 cores, plans drawn", 2),
+        batched("1 core, plans and models drawn", 1, draw_models=True),
+        batched("2 cores, plans and models drawn", 2, draw_models=True),
+        Row("batched, 2 processes, plans and models drawn", runs, beside, TOLERANCE, elsewhere=True),
     ]
+
+
+@cache
+def prepared(runs: int) -> tuple[Setting, Task, list[Plan], Engine]:
+    setting = digits()
+    return setting, setting.ground(), setting.plans(runs), engine("batched", 1)
+
+
+def half(runs: int, first: int) -> NDArray[np.float32]:
+    """Half of the runs, from ``first`` on, with its own draws; for a process of its own."""
+    setting, ground, plans, maker = prepared(runs)
+    own = plans[first : first + runs // 2]
+    models: NDArray[np.float32] = replay(setting, ground, expand_many(own), setting.starts(own), maker).numpy()
+    return models
 
 
 def cnn_rows(places: int) -> list[Row]:
@@ -254,15 +258,10 @@ def cnn_rows(places: int) -> list[Row]:
 
 def hardware() -> dict[str, str]:
     """Versions and processor."""
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.processor(),
-        "cores": str(len(os.sched_getaffinity(0))),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    return {"processor": (names or [platform.processor()])[0], "cores": str(processors()), **versions}
 
 
 def main() -> None:
@@ -270,19 +269,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15, help="turns that count, after one that does not")
     parser.add_argument("--runs", type=int, default=256, help="runs that the batched engine takes at once")
     parser.add_argument("--free", type=float, default=0.0, help="count only turns with a second core worth this")
-    parser.add_argument("--patience", type=float, default=300.0, help="seconds a table after which all turns count")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds after which a table ends in any case")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     torch.set_num_threads(1)
     result: dict[str, Any] = {"hardware": hardware(), "runs": options.runs, "free": options.free}
     print(", ".join(f"{key} {value}" for key, value in result["hardware"].items()))
     tables: dict[str, Callable[[], list[Row]]] = {
-        "digits, MLP 64-32-10, 10 rounds, K=4, E=5, b=8": lambda: mlp_rows(options.runs, min(10, options.runs)),
+        "digits, MLP 64-32-10, 10 rounds, K=4, E=5, b=8": lambda: mlp_rows(options.runs, min(6, options.runs)),
         "CNN, one round, K=10, E=10, b=10": lambda: cnn_rows(10),
         "CNN, one round, K=5, E=10, b=10": lambda: cnn_rows(5),
     }
     for title, rows in tables.items():
-        result[title] = compare(title, rows(), options.repeats, options.free, options.patience)
+        result[title] = compare(title, rows(), options)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 

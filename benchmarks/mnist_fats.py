@@ -35,8 +35,22 @@ from fuaudit.workflow.unlearn import request_of, unlearn
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CONFIGS = {"0.05": EXAMPLES / "mnist-fats.toml", "0.001": EXAMPLES / "mnist-fats-paper-rate.toml"}
-FIXED = {"client": ((0,), ()), "sample": ((), ((0, 0),))}
-METHODS = {"client": ("noop", "fats", "retrain"), "sample": ("noop", "fats-as-printed", "fats", "retrain")}
+TEN = range(10)
+FIXED = {
+    "client": ((0,), ()),
+    "sample": ((), ((0, 0),)),
+    "10 clients": (tuple(TEN), ()),
+    "10 samples": ((), tuple((client, 0) for client in TEN)),
+}
+"""Clients, and (client, index) of samples: one, and as many at once as the paper's own requests hold."""
+
+MEASURED = dict.fromkeys(FIXED, ("noop", "fats", "retrain"))
+AUDITED = {
+    "client": ("noop", "fats", "retrain"),
+    "sample": ("noop", "fats-as-printed", "fats", "retrain"),
+    "drawn client": ("noop", "fats"),
+    "drawn sample": ("noop", "fats"),
+}
 MIDDLE = 15
 """Drawn targets are looked for in this round: its first client, and the first sample of that client's first batch."""
 
@@ -158,19 +172,16 @@ def one_key(rate: str, number: int, folder: Path, data: Dataset, audits: Audits 
     before = origin.figures
     say(f"\nstep size {rate}, key {number}: accuracy {before['accuracy']:.4f}, {before['seconds']:.1f} s")
     table: dict[str, Any] = {"key": key("train", number).hex(), "original": before, "targets": {}}
-    targets = {kind: request_of(origin.run, *target) for kind, target in FIXED.items()}
-    if audits:
-        targets |= drawn_targets(origin.run)
-    for kind, request in targets.items():
-        rows: dict[str, Any] = {}
-        for name in METHODS[request.kind]:
-            if kind not in FIXED and name in ("retrain", "fats-as-printed"):
-                continue
+    targets = {kind: request_of(origin.run, *target) for kind, target in FIXED.items()} | drawn_targets(origin.run)
+    for kind, methods in (AUDITED if audits else MEASURED).items():
+        request, rows = targets[kind], {}
+        for name in methods:
             child = forgotten(origin.run, name, request, folder / f"{kind} {name}".replace(" ", "-"), data)
             rows[name] = child.figures
             line = f"  {kind:13}{name:16} {summary(child.figures)}"
             if audits:
-                rows[name]["verify"] = found = audits(child.run, request.kind, kind not in FIXED, number, data)
+                run_only = kind not in FIXED
+                rows[name]["verify"] = found = audits(child.run, request.kind, run_only, number, data)
                 wrong = [f"{audit} {verdict}" for audit, verdict in found["audits"].items() if verdict != "PASS"]
                 line += f"  {found['verdict']} ({', '.join(wrong) or 'all PASS'}; {found['seconds']:.0f} s)"
             say(line)
@@ -198,9 +209,9 @@ def spread(values: list[float]) -> dict[str, Any]:
 def overview(keys: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over keys: accuracy before and after, rounds, and time as a share of retraining."""
     table: dict[str, Any] = {"before": spread([k["original"]["accuracy"] for k in keys])}
-    for kind in FIXED:
+    for kind, targets in keys[0]["targets"].items():
         rows = [k["targets"][kind]["methods"] for k in keys]
-        for name in METHODS[kind]:
+        for name in targets["methods"] if "retrain" in targets["methods"] else ():
             pairs = [(row[name], row["retrain"]) for row in rows]
             table[f"{kind} {name}"] = {
                 "accuracy": spread([m["accuracy"] for m, _ in pairs]),

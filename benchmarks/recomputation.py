@@ -1,8 +1,9 @@
 """How often FATS computes again, against the exact probability: ``python benchmarks/recomputation.py``.
 
 Draws many plans of the paper's MNIST setting, each under a key of its own, by the same draws that train a run, and
-counts in how many of them one client and one sample, both fixed beforehand, are drawn at all. No model is trained:
-a plan is all that the question needs.
+counts in how many of them one client and one sample, both fixed beforehand, are drawn at all; then the same for ten
+clients and ten samples of ten clients at once, the size of the paper's own requests. No model is trained: a plan is
+all that the question needs.
 """
 
 from __future__ import annotations
@@ -61,10 +62,22 @@ class Level:
         return np.array([*rounds, self.missed**LAW.rounds])
 
 
+def batch(one: Stability, number: int) -> Stability:
+    """For ``number`` clients, or samples of as many clients, at once: at every place their hits exclude each other."""
+    places = LAW.cohort_size * LAW.rounds
+    a_place = 1 - (1 - one.exact) ** (1 / places)
+    return Stability(1 - (1 - number * a_place) ** places, min(number * one.bound, 1.0))
+
+
 def levels() -> list[Level]:
+    client = client_stability(LAW, POPULATION)
+    sample = sample_stability(LAW, POPULATION, CLIENT)
+    ten = range(10)
     return [
-        Level("client", Request.of(clients=[CLIENT]), client_stability(LAW, POPULATION)),
-        Level("sample", Request.of(samples=[SAMPLE]), sample_stability(LAW, POPULATION, CLIENT)),
+        Level("client", Request.of(clients=[CLIENT]), client),
+        Level("sample", Request.of(samples=[SAMPLE]), sample),
+        Level("10 clients", Request.of(clients=ten), batch(client, len(ten))),
+        Level("10 samples", Request.of(samples=[SAMPLES * c for c in ten]), batch(sample, len(ten))),
     ]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -479,8 +481,15 @@ def _options(pairs: tuple[str, ...]) -> dict[str, object]:
     return table
 
 
+def _leave(number: int, frame: object) -> NoReturn:
+    """Ctrl-C while libraries are being imported: nothing was begun, and some of them abort on an exception."""
+    os.write(2, b"\ninterrupted before anything was begun\n")
+    os._exit(130)
+
+
 def main() -> None:
     """Run the command line; every error ends in its exit code, none in a bare traceback."""
+    usual = signal.signal(signal.SIGINT, _leave)  # until the work begins, see fuaudit.terminal.bars
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -510,6 +519,8 @@ def main() -> None:
             f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True
         )
         sys.exit(70)
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def _explain_import(error: ImportError) -> None:

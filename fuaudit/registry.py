@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -57,10 +59,16 @@ def entries(kind: str) -> dict[str, Entry]:
     Raises:
         PluginError: two distributions claim one name.
     """
+    return dict(_entries(kind, os.environ.get("FUAUDIT_NO_PLUGINS") == "1", tuple(sys.path)))
+
+
+@cache
+def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entry]:
+    """As :func:`entries`; metadata is read once for every search path."""
     found: dict[str, Entry] = {}
     for point in entry_points(group=f"fuaudit.{kind}"):
         owner = point.dist.name if point.dist else "unknown"
-        if os.environ.get("FUAUDIT_NO_PLUGINS") == "1" and owner != "fuaudit":
+        if own_only and owner != "fuaudit":
             continue
         entry = Entry(kind, point.name, owner, point.dist.version if point.dist else "unknown", point)
         if (other := found.get(point.name)) and other.point.value != point.value:

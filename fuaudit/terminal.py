@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,11 @@ from fuaudit.progress import Progress, silent
 
 @contextmanager
 def bars(quiet: bool) -> Iterator[Progress]:
-    """A progress callback that draws one bar for each kind of work; silent when asked, or without a terminal."""
+    """A progress callback that draws one bar for each kind of work; silent when asked, or without a terminal.
+
+    Everything is imported by now: from here on Ctrl-C is an exception, so that work is left in good order.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if quiet or not sys.stderr.isatty():
         yield silent
         return

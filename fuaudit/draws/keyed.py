@@ -93,14 +93,19 @@ class Keyed:
 
     def uniform(self, at: Address, count: int) -> NDArray[np.float64]:
         """See :class:`~fuaudit.draws.protocol.Draws`; multiples of 2**-53, the same on every platform."""
-        w1, w2, w3 = _counter(at)
-        k0, k1 = philox_key(self.secret, at.purpose)
-        index = np.arange((count + 3) // 4, dtype=np.uint64)
-        words = blocks(
-            (index, np.uint64(w1), np.uint64(w2), np.uint64(w3)),  # type: ignore[arg-type]
-            (np.uint64(k0), np.uint64(k1)),  # type: ignore[arg-type]
-        )
-        return (words.reshape(-1)[:count] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return uniform_numbers(philox_key(self.secret, at.purpose), at, count)
+
+
+def uniform_numbers(key: tuple[int, int], at: Address, count: int) -> NDArray[np.float64]:
+    """``count`` numbers in [0, 1) at an address under the Philox key of its purpose."""
+    w1, w2, w3 = _counter(at)
+    k0, k1 = key
+    index = np.arange((count + 3) // 4, dtype=np.uint64)
+    words = blocks(
+        (index, np.uint64(w1), np.uint64(w2), np.uint64(w3)),  # type: ignore[arg-type]
+        (np.uint64(k0), np.uint64(k1)),  # type: ignore[arg-type]
+    )
+    return (words.reshape(-1)[:count] >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from fuaudit.draws import Purpose
+from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
 from fuaudit.plans.population import Request
 
@@ -38,9 +40,19 @@ def digest_of_request(request: Request) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def commitment(draws: str, children: str) -> str:
-    """The published commitment of a run, from the digests of its two keys."""
-    return hashlib.sha256(f"fuaudit commitment {draws} {children}".encode()).hexdigest()
+def initial_key(draws: bytes) -> bytes:
+    """What makes the initial draw and nothing else: the Philox key of that purpose, 16 bytes, one-way in ``draws``."""
+    first, second = philox_key(draws, Purpose.INIT)
+    return first.to_bytes(8, "little") + second.to_bytes(8, "little")
+
+
+def commitment(draws: str, children: str, initial: str, config: str, partition: str) -> str:
+    """The published commitment of a run, from SHA-256 digests of its keys, its config and its partition.
+
+    Config and partition are part of it, so that neither can be chosen again after the draws are known.
+    """
+    text = f"fuaudit commitment {draws} {children} {initial} {config} {partition}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,12 @@ class RunKeys:
         parts = parent, digest_of_request(request)
         return RunKeys(derive(self.children, "child draws", *parts), derive(self.children, "child children", *parts))
 
-    @property
-    def commitment(self) -> str:
-        """See :func:`commitment`."""
-        return commitment(digest_of_key(self.draws), digest_of_key(self.children))
+    def commitment(self, config: str, partition: str) -> str:
+        """See :func:`commitment`; ``config`` and ``partition`` are the digests of the two files."""
+        return commitment(
+            digest_of_key(self.draws),
+            digest_of_key(self.children),
+            digest_of_key(initial_key(self.draws)),
+            config,
+            partition,
+        )

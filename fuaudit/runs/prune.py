@@ -18,11 +18,20 @@ from fuaudit.draws import Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Segment
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.files import pretty_json, read_bytes, read_json, storage, sync_folder, tensor_bytes, write_bytes
-from fuaudit.runs.keys import digest_of_key
+from fuaudit.runs.files import (
+    TEMPORARY,
+    pretty_json,
+    read_bytes,
+    read_json,
+    storage,
+    sync_folder,
+    tensor_bytes,
+    write_bytes,
+)
+from fuaudit.runs.keys import commitment, digest_of_key, initial_key
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.run import MANIFEST, RECORDED, Run, load_run, population_tensors, recorded_tensors
+from fuaudit.runs.run import MANIFEST, RECORDED, Run, digest_of_files, load_run, population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, plan_table
 
 TOMBSTONE = "tombstone.json"
@@ -37,18 +46,30 @@ class Tombstone:
     files: dict[str, Any]
     draws_digest: str
     children_digest: str
+    initial_digest: str
+    partition: str
     children: str | None
+
+    @property
+    def commitment(self) -> str:
+        """The commitment of the run that was here."""
+        config = self.files["config.toml"]["sha256"]
+        return commitment(self.draws_digest, self.children_digest, self.initial_digest, config, self.partition)
 
 
 def read_tombstone(path: Path) -> Tombstone:
     """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
     table = read_json(path / TOMBSTONE)
     try:
-        return Tombstone(
-            path, table["digest"], table["files"], table["draws_digest"], table["children_digest"], table["children"]
-        )
-    except (KeyError, TypeError) as error:
+        names = ("digest", "files", "draws_digest", "children_digest", "initial_digest", "partition", "children")
+        stone = Tombstone(path, *(table[name] for name in names))
+        if digest_of_files(stone.files) != stone.digest or not isinstance(stone.commitment, str):
+            raise ValueError("its files do not have its digest")
+        if stone.children is not None and digest_of_key(bytes.fromhex(stone.children)) != stone.children_digest:
+            raise ValueError("its key of children does not have its digest")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise EvidenceError(f"{path / TOMBSTONE} is not a tombstone: {error!r}") from None
+    return stone
 
 
 def parent_of(run: Run, given: Path | None = None) -> Run | Tombstone | None:
@@ -110,10 +131,10 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
             f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first."
         )
     ancestors: list[Run] = []
-    above = parent_of(run)
+    above = _parent_to_prune(run)
     while isinstance(above, Run):
         ancestors.append(above)
-        above = parent_of(above)
+        above = _parent_to_prune(above)
     if not ancestors and above is None and not run.pruned:
         raise EvidenceError(f"the parent of {run.path} is not at hand", "Prune where the parent lies beside the run.")
     pruned = run if run.pruned else _rewrite(run)
@@ -123,6 +144,15 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
     for age, ancestor in reversed(list(enumerate(ancestors))):
         _clear(_tombstone(ancestor), keep_children=age == 0)
     return pruned, [ancestor.path for ancestor in ancestors]
+
+
+def _parent_to_prune(run: Run) -> Run | Tombstone | None:
+    """The parent beside a run, after removing what a killed prune left half-written in it."""
+    if run.is_child:
+        torn = run.path.resolve().parent / Path(run.info["parent"]["name"]).name / (TOMBSTONE + TEMPORARY)
+        with storage(torn):
+            torn.unlink(missing_ok=True)
+    return parent_of(run)
 
 
 def recover(path: Path) -> Path:
@@ -181,7 +211,8 @@ def _rewrite(run: Run) -> Run:
     write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors(recorded_answers(plan))))
     writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
     writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
-    writer.write_keys({"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)})
+    keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
+    writer.write_keys({**keys, "initial": _initial(run), "partition": run.committed_partition})
     writer.close("pruned", before=run.digest)
     with storage(run.path):
         os.rename(run.path, old)
@@ -189,6 +220,18 @@ def _rewrite(run: Run) -> Run:
         sync_folder(run.path.parent)
         shutil.rmtree(old)
     return load_run(run.path)
+
+
+def _initial(run: Run) -> dict[str, Any] | None:
+    """The key of the initial draw alone, where the key that made it is to be destroyed."""
+    segment = run.plan.initial
+    secret = run.keys["draws"][segment.source]
+    if segment.source == len(run.plan.sources) - 1:
+        return None
+    if secret is None:  # destroyed by an earlier prune, which kept this
+        kept: dict[str, Any] | None = run.keys.get("initial")
+        return kept
+    return {"key": initial_key(bytes.fromhex(secret)).hex(), "version": segment.version, "source": segment.source}
 
 
 def _earlier_owners(run: Run) -> dict[str, int]:
@@ -226,6 +269,8 @@ def _tombstone(run: Run) -> Tombstone:
         run.files,
         _key_digests(run)[-1],
         digest_of_key(bytes.fromhex(run.keys["children"])),
+        digest_of_key(initial_key(bytes.fromhex(run.keys["draws"][-1]))),
+        run.committed_partition,
         run.keys["children"],
     )
 

@@ -31,6 +31,7 @@ from fuaudit.runs.ledger import Ledger, read_ledger
 FORMAT = "fuaudit run 1"
 MANIFEST = "manifest.json"
 RECORDED = "recorded.safetensors"
+_FIRST_FILES = {"config.toml", "partition.safetensors", RECORDED, "plan.json", "keys.json", LEDGER, "run.json"}
 _CHECKPOINT = re.compile(r"checkpoints/\d{6}\.safetensors")
 
 
@@ -102,6 +103,18 @@ class Run:
         """The two keys of this run; None when one of them was destroyed."""
         draws, children = self.keys["draws"][-1], self.keys["children"]
         return RunKeys(bytes.fromhex(draws), bytes.fromhex(children)) if draws and children else None
+
+    @property
+    def committed_partition(self) -> str:
+        """The digest of the partition that the commitment is about; a prune replaces the file but keeps this."""
+        kept = self.keys.get("partition")
+        return str(kept or self.files["partition.safetensors"]["sha256"])
+
+    @property
+    def commitment(self) -> str | None:
+        """The commitment, computed from what the run holds; None when its keys were destroyed."""
+        keys = self.run_keys
+        return keys.commitment(self.files["config.toml"]["sha256"], self.committed_partition) if keys else None
 
     @cached_property
     def original(self) -> Population:
@@ -239,7 +252,7 @@ def read_population(path: Path) -> Population:
         clients, ends, samples = (_integers(tensors, name, 1) for name in ("clients", "ends", "samples"))
     except ValueError as error:
         raise EvidenceError(f"{path} is not a partition: {error}") from None
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][:-1]
     if (
         len(clients) != len(ends)
         or starts + ends[-1:] != sorted(starts + ends[-1:])
@@ -290,8 +303,8 @@ def recorded_tensors(answers: dict[Address, tuple[int, ...]]) -> dict[str, Tenso
     }
 
 
-def read_recorded(path: Path) -> Recorded:
-    """The inverse of :func:`recorded_tensors`."""
+def read_recorded(path: Path, initial: dict[str, Any] | None) -> Recorded:
+    """The inverse of :func:`recorded_tensors`; ``initial`` is what ``keys.json`` keeps of the initial draw."""
     tensors = read_tensors(path)
     purposes = [Purpose.COHORT, Purpose.BATCH]
     addresses, ends, ids = (
@@ -302,9 +315,19 @@ def read_recorded(path: Path) -> Recorded:
     return Recorded(
         {
             Address(purposes[p], r, e, c, o): tuple(ids[a:b])
-            for (p, r, e, c, o), a, b in zip(addresses, [0, *ends[:-1]], ends, strict=True)
-        }
+            for (p, r, e, c, o), a, b in zip(addresses, [0, *ends][:-1], ends, strict=True)
+        },
+        _initial(initial),
     )
+
+
+def _initial(kept: dict[str, Any] | None) -> tuple[tuple[int, int], int] | None:
+    if kept is None:
+        return None
+    key = bytes.fromhex(kept["key"])
+    if len(key) != 16 or type(kept["version"]) is not int:
+        raise ValueError("the key kept for the initial draw is not one")
+    return (int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")), kept["version"]
 
 
 def read_plan(run: Run) -> Plan:
@@ -315,7 +338,9 @@ def read_plan(run: Run) -> Plan:
         gone = number <= table.get("pruned", 0)
         populations.append(populations[-1] if gone else populations[-1].without(request))
     secrets = run.keys["draws"]
-    recorded = read_recorded(run.path / RECORDED) if None in secrets else None
+    if None in secrets and not table.get("pruned"):
+        raise ValueError("a key is missing, and the run was not pruned")
+    recorded = read_recorded(run.path / RECORDED, run.keys.get("initial")) if None in secrets else None
     sources: list[Draws] = [Keyed(bytes.fromhex(secret)) if secret else recorded for secret in secrets]  # type: ignore[misc]
     counts = len(sources), len(populations)
     (initial,) = _segments([[0, 0, *table["initial"][2:]]], *counts)
@@ -390,9 +415,9 @@ def load_run(path: str | Path) -> Run:
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
         if (folder / "run.json").exists():
             raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
-        if (folder / "config.toml").exists():
+        if {item.name.removesuffix(TEMPORARY) for item in folder.iterdir()} <= _FIRST_FILES:
             raise EvidenceError(
-                f"{folder} was interrupted before anything was drawn", "Remove the folder and start again."
+                f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
     manifest = read_json(folder / MANIFEST)

@@ -22,6 +22,7 @@ from fuaudit.config import Config
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
+from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.run import (
@@ -71,6 +72,16 @@ def estimated_size(dimension: int, element: int, rounds: int, every: int, state:
     """About how many bytes a run will take: checkpoints, and three tables over samples."""
     checkpoints = rounds // every + 2
     return checkpoints * (dimension + state) * element + 48 * samples + 400 * rounds + 100_000
+
+
+def config_bytes(config: Config) -> bytes:
+    """``config.toml``."""
+    return tomli_w.dumps(config.tables()).encode()
+
+
+def commitment_of(keys: RunKeys, config: Config, original: Population) -> str:
+    """The commitment of a run that is about to be written."""
+    return keys.commitment(sha256(config_bytes(config)), sha256(tensor_bytes(population_tensors(original))))
 
 
 def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,8 +134,8 @@ class RunWriter:
         """
         require_new(self.path)
         try:
-            write_bytes(self.path / "config.toml", tomli_w.dumps(config.tables()).encode())
-            self.write_tensors("partition.safetensors", population_tensors(original))
+            write_bytes(self.path / "config.toml", config_bytes(config))
+            write_bytes(self.path / "partition.safetensors", tensor_bytes(population_tensors(original)))
             if recorded is not None:
                 write_bytes(self.path / RECORDED, recorded)
             self.write_json("plan.json", plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,23 @@ from fuaudit.draws import Draws, Position
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.registry import Entry
 from fuaudit.training.execute import beginning, execute, require_finite, task
 from fuaudit.training.setup import Setup
-from fuaudit.unlearning.protocol import Context, Message
+from fuaudit.unlearning.protocol import Context, Message, is_editor
+
+
+def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
+    """What a run records of the unlearner: name, options, distribution and version."""
+    return {
+        "use": entry.name,
+        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(unlearner).items()},
+        "kind": "editor" if is_editor(unlearner) else "rewriter",
+        "distribution": entry.distribution,
+        "version": entry.version,
+        "guarantee": unlearner.guarantee,
+        "cite": unlearner.cite,
+    }
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,11 +10,11 @@ from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
-from fuaudit.plans import Population, Request
+from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.products import Checkpoints, products
-from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import versions
 from fuaudit.training.execute import Moment, beginning, execute
@@ -32,6 +32,7 @@ class Case:
         dataset: the rows at hand, None when the data cannot be read.
         key: draws of the audit itself.
         commitment: the commitment that an auditor holds from outside, if any.
+        expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
     """
 
@@ -40,6 +41,7 @@ class Case:
     dataset: Dataset | None
     key: Keyed
     commitment: str | None = None
+    expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
 
@@ -51,18 +53,44 @@ class Case:
     @cached_property
     def unlearner(self) -> Any:
         """The installed unlearner that the run names, with its recorded options."""
-        recorded = self.run.info["unlearner"]
-        return registry.build("unlearners", {"use": recorded["use"], **recorded["options"]})
-
-    @property
-    def edited(self) -> bool:
-        """Whether the model was made by an editor, so that no plan makes it."""
-        return "edited_by" in self.run.info
+        return _unlearner(self.run)
 
     @property
     def is_editor(self) -> bool:
-        """Whether the last unlearner was an editor."""
+        """Whether the last unlearner edits models, so that no plan makes this one.
+
+        Decided by the installed plugin. A rewriter that went on from an edited model makes models that its plan
+        does not make, which replay shows.
+        """
         return self.run.is_child and is_editor(self.unlearner)
+
+    @cached_property
+    def ancestors(self) -> tuple[Run | Tombstone, ...]:
+        """The parent, its parent, and so on, as far as they are at hand."""
+        found: list[Run | Tombstone] = []
+        above = self.parent
+        while above is not None:
+            found.append(above)
+            above = parent_of(above) if isinstance(above, Run) else None
+        return tuple(found)
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Any, str], ...]:
+        """The unlearners of the lineage at hand with the kinds of their requests, oldest first."""
+        children = [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
+        return tuple((_unlearner(run), run.request.kind) for run in children)
+
+    @property
+    def step_names(self) -> list[str]:
+        """Their registered names."""
+        children = [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
+        return [repr(run.info["unlearner"]["use"]) for run in children]
+
+    @property
+    def complete_lineage(self) -> bool:
+        """Whether every ancestor up to the training run is at hand, pruned or not."""
+        oldest = self.ancestors[-1] if self.ancestors else self.run
+        return isinstance(oldest, Tombstone) or not oldest.is_child
 
     @cached_property
     def ready(self) -> Setup:
@@ -114,15 +142,22 @@ class Case:
         return stored
 
     def _beginning(self) -> Moment:
-        """The initial moment; from the record where the key of the initial draw was destroyed."""
-        ready, plan = self.ready, self.run.plan
-        dimension = ready.learning.layout.dimension
-        if isinstance(plan.sources[plan.initial.source], Keyed):
-            return beginning(ready.learning, plan.initial_uniform(dimension)[None], ready.device)
-        vector, state = self.run.checkpoint(0)
-        return Moment(vector[None].to(ready.device), {k: v[None].to(ready.device) for k, v in state.items()})
+        """The initial moment, from the key of the initial draw; never from a model that the run holds."""
+        ready = self.ready
+        initial = self.run.plan.initial_uniform(ready.learning.layout.dimension)
+        return beginning(ready.learning, initial[None], ready.device)
 
     @cached_property
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
         return products(self.ready, self.run.plan.retained, self.schedule, self.replayed)
+
+
+def _unlearner(run: Run) -> Any:
+    recorded = run.info["unlearner"]
+    return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+
+
+def drawn_plan(run: Run) -> Plan:
+    """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
+    return replace(run.plan, index=None)

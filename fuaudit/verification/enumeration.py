@@ -10,10 +10,14 @@ from math import prod
 from typing import Any
 
 from fuaudit.errors import BudgetError, FuauditError
-from fuaudit.plans import Law, Population, Request, UniformLaw
+from fuaudit.draws import Draws, Position
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
+
+LONGEST = 3
+"""Streams of more requests are too large to enumerate; the latest ones stand for them."""
 
 SHOWS_NOT = (
     "It does not cover federations of other sizes by itself, requests that depend on the draws, bookkeeping "
@@ -45,6 +49,31 @@ def federation(sizes: tuple[int, ...]) -> Population:
     return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(zip(sizes, ends, strict=True))})
 
 
+@dataclass(frozen=True)
+class Stream:
+    """A rewriter made of several: each carries out the request of its place, the last one all that follow."""
+
+    steps: tuple[Any, ...]
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """What the unlearner of this request's place makes of the plan."""
+        step = min(len(plan.populations) - 1, len(self.steps) - 1)
+        rewritten: Plan = self.steps[step].rewrite(plan, request, fresh, executed)
+        return rewritten
+
+
+def requests_in_turn(kinds: tuple[str, ...], population: Population) -> tuple[Request, ...]:
+    """Requests of given kinds one after another: samples from the first ids on, clients from the last one back."""
+    samples = [s for c in population.clients for s in population.samples[c]]
+    return tuple(
+        Request.of(
+            clients=[population.clients[-1 - place]] if kind != "sample" else [],
+            samples=[samples[place]] if kind != "client" else [],
+        )
+        for place, kind in enumerate(kinds)
+    )
+
+
 def requests_of(kind: str, population: Population, number: int) -> tuple[Request, ...]:
     """``number`` requests of a kind, one after another: ``client`` 0, 1, ...; samples 0, 1, ...; or both at once."""
     samples = [s for c in population.clients for s in population.samples[c]]
@@ -56,8 +85,10 @@ def requests_of(kind: str, population: Population, number: int) -> tuple[Request
     return tuple(Request.of(clients=[last - i], samples=[samples[i]]) for i in range(number))
 
 
-def toys_like(law: Law, kind: str, number: int, at_most: int = 3) -> Iterator[Toy]:
+def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[Toy]:
     """Small federations with every parameter from 1 up to that of the run, at most ``at_most``, smallest first.
+
+    ``kinds`` are those of the requests, in order.
 
     Only laws whose sizes can be shrunk (the uniform ones) have toys.
     """
@@ -75,8 +106,9 @@ def toys_like(law: Law, kind: str, number: int, at_most: int = 3) -> Iterator[To
     for rounds, cohort, steps, batch, sizes in sorted(small, key=lambda t: (prod(t[:4]), len(t[4]), sum(t[4]), t)):
         population = federation(sizes)
         toy = replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
-        requests = requests_of(kind, population, number)
         try:
+            same = len(set(kinds)) == 1
+            requests = requests_of(kinds[0], population, len(kinds)) if same else requests_in_turn(kinds, population)
             reduce(Population.without, requests, population)
         except (FuauditError, IndexError):
             continue
@@ -118,9 +150,17 @@ class Sweep:
     too_large: int
     leaves: int
 
+    def __add__(self, other: Sweep) -> Sweep:
+        return Sweep(
+            self.proved + other.proved,
+            self.refuted + other.refuted,
+            self.too_large + other.too_large,
+            self.leaves + other.leaves,
+        )
+
     @property
     def smallest(self) -> tuple[Toy, Exactness] | None:
-        """The smallest refutation."""
+        """The first refutation; sweeps go from small to large."""
         return self.refuted[0] if self.refuted else None
 
 
@@ -165,9 +205,18 @@ class Enumeration:
                 else "An editor has no plan whose law could be compared."
             )
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        name, law = case.run.info["unlearner"]["use"], case.run.plan.law
-        toys = [t for number in (1, 2) for t in toys_like(law, case.request.kind, number)]
-        found = sweep(case.unlearner, toys, self.leaves, case.progress)
+        law = case.run.plan.law
+        name = " then ".join(case.step_names)
+        steps = case.steps
+        alone = dict.fromkeys(steps)  # every method of the lineage with its kind of request, once
+        tasks = [(unlearner, (kind,) * number) for unlearner, kind in alone for number in (1, 2)]
+        if len(steps) > 1:
+            latest = steps[-LONGEST:]
+            tasks.append((Stream(tuple(u for u, _ in latest)), tuple(k for _, k in latest)))
+        found = Sweep((), (), 0, 0)
+        for unlearner, kinds in tasks:
+            share = self.leaves // len(tasks)
+            found += sweep(unlearner, list(toys_like(law, kinds)), share, case.progress)
         statistic: dict[str, Any] = {
             "proved": len(found.proved),
             "refuted": len(found.refuted),
@@ -185,7 +234,7 @@ class Enumeration:
                 "enumeration",
                 Subject.ALGORITHM,
                 Verdict.FAIL,
-                f"{name!r} is not exact: its law differs from retraining by {result.total_variation} on a small federation.",
+                f"{name} is not exact: the law differs from retraining by {result.total_variation} on a small federation.",
                 SHOWS_NOT,
                 statistic,
                 assumptions=assumptions,

@@ -8,7 +8,7 @@ from fuaudit.draws import Position
 from fuaudit.runs.files import sha256
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
-from fuaudit.verification.case import Case
+from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.replay import changed_clients
 
@@ -28,7 +28,7 @@ class Lineage:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
         statistic = {"other_copies": len(copies)}
-        if case.edited:
+        if case.is_editor:
             return Finding(
                 "lineage",
                 Subject.RUN,
@@ -96,7 +96,7 @@ def other_copies(case: Case) -> tuple[str, ...]:
 
 def _holding(case: Case, parent: Run) -> list[tuple[str, str]]:
     assert case.request is not None
-    first: Position | None = parent.plan.first_involvement(case.request)
+    first: Position | None = drawn_plan(parent).first_involvement(case.request)
     if first is None:
         return [("keys.json", "with the partition, gives the draws over the old population back")]
     rows = [

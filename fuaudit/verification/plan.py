@@ -1,21 +1,27 @@
-"""Level 3: keys follow from commitments, the plan is the rewrite of the parent's plan, the erased is in no draw."""
+"""Level 3: keys follow from commitments, plans are rewrites of their parents' plans, the erased is in no draw.
+
+Every link of the lineage is checked, up to the training run: what an ancestor says of itself is not believed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
 from fuaudit import registry
+from fuaudit.data.partition import partition
 from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.keys import RunKeys, commitment, digest_of_key
+from fuaudit.runs.keys import RunKeys, digest_of_key
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run, segment_rows
-from fuaudit.unlearning.apply import edited, rewritten
-from fuaudit.verification.case import Case
+from fuaudit.unlearning.apply import edited, provenance, rewritten
+from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
@@ -31,186 +37,253 @@ class Answer:
 
 @dataclass(frozen=True)
 class PlanAudit:
-    """Four questions: the commitment, the child's keys, the rewrite, and the draws."""
+    """Asks for the commitment, the training plan, every child's keys and rewrite, the request, and the draws."""
 
     def examine(self, case: Case) -> Finding:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
-        answers = [self._commitment(case)]
+        chain = (case.run, *case.ancestors)
+        answers = [own_commitment(run) for run in chain if isinstance(run, Run)]
+        answers += [anchor(case), training(case)]
+        for child, parent in pairwise(chain):
+            if isinstance(child, Run):
+                answers += [child_keys(child, parent), recomputed(case, child, parent)]
         if case.run.is_child:
-            answers += [self._keys(case), self._recomputed(case), self._absence(case), self._key_reuse(case.run.plan)]
+            answers += [asked(case), absence(case), key_reuse(case.run.plan), initial_draw(case)]
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
-        first = next((a.text for a in answers if a.verdict is worst), "")
-        shows = first
+        shows = next(answer.text for answer in answers if answer.verdict is worst)
         if worst is Verdict.PASS and case.run.is_child:
             shows = (
                 "The model is what the named method makes of the parent's, with keys that follow from the commitment."
                 if case.is_editor
                 else "The plan follows from committed keys by the named method, and holds nothing that was to be forgotten."
             )
-        assumptions = (
-            ["The request did not depend on the draws or on published models (non-adaptive)."]
-            if case.run.is_child
-            else []
-        )
-        if case.commitment is None:
-            assumptions.append("The commitment is not anchored outside: no --commitment was given to compare with.")
-        if isinstance(case.parent, Tombstone):
-            assumptions.append(
-                "The parent was pruned: kept draws are as recorded then, and the rewrite was not repeated."
-            )
-        statistic = {"nothing_to_forget": self._never_drawn(case)}
         return Finding(
             "plan",
             Subject.RUN,
             worst,
             shows,
             SHOWS_NOT,
-            statistic,
-            assumptions=tuple(assumptions),
-            details=tuple(f"{a.verdict}: {a.text}" for a in answers),
+            {"nothing_to_forget": never_drawn(case), "links": len(chain) - 1},
+            assumptions=self._assumptions(case),
+            details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
         )
 
-    def _commitment(self, case: Case) -> Answer:
-        """The first event commits to the keys that the run holds, and to the commitment known from outside."""
-        run = case.run
-        first = run.ledger.events[0]
-        if first["event"] != "commitment":
-            return Answer(Verdict.FAIL, "The ledger does not begin with a commitment.")
-        keys = run.run_keys
-        if keys is not None and keys.commitment != first.get("commitment"):
-            return Answer(Verdict.FAIL, "The keys of the run are not those it committed to.")
-        if case.commitment is not None:
-            known = {first.get("commitment")}
-            if isinstance(case.parent, Run):
-                known.add(case.parent.ledger.events[0].get("commitment"))
-            if isinstance(case.parent, Tombstone):
-                known.add(commitment(case.parent.draws_digest, case.parent.children_digest))
-            if case.commitment not in known:
-                return Answer(Verdict.FAIL, "Neither the run nor its parent committed to what --commitment says.")
-        return Answer(Verdict.PASS, f"The keys are those of the commitment {first.get('commitment')}.")
-
-    def _keys(self, case: Case) -> Answer:
-        """The child's keys follow from the parent's, its digest and the request."""
-        run, parent = case.run, case.parent
-        assert case.request is not None
-        if parent is None or run.run_keys is None:
-            return Answer(Verdict.INCONCLUSIVE, "The parent is not at hand: the child's keys cannot be derived.")
-        if isinstance(parent, Tombstone):
-            if parent.children is None:
-                return Answer(Verdict.INCONCLUSIVE, "The key of the parent's children was destroyed.")
-            if digest_of_key(bytes.fromhex(parent.children)) != parent.children_digest:
-                return Answer(Verdict.FAIL, "The tombstone's key of children does not have its digest.")
-            above = RunKeys(bytes(32), bytes.fromhex(parent.children))
-        elif parent.run_keys is None:
-            return Answer(Verdict.INCONCLUSIVE, "The keys of the parent were destroyed.")
-        else:
-            above = parent.run_keys
-        if above.child(parent.digest, case.request) != run.run_keys:
-            return Answer(Verdict.FAIL, "The child's keys do not follow from the parent and the request.")
-        return Answer(Verdict.PASS, "The child's keys follow from the parent's key, its digest and the request.")
-
-    def _recomputed(self, case: Case) -> Answer:
-        """The installed unlearner makes this plan (or model) of the parent's, with the child's key."""
-        run, parent = case.run, case.parent
-        assert case.request is not None
-        if run.executed != run.plan.law.rounds:
-            return Answer(Verdict.FAIL, f"The child was stopped after round {run.executed} of {run.plan.law.rounds}.")
-        recorded = run.info["unlearner"]
-        entry = registry.find("unlearners", recorded["use"])
-        if (entry.distribution, entry.version) != (recorded["distribution"], recorded["version"]):
-            return Answer(
-                Verdict.INCONCLUSIVE,
-                f"The run was made by {recorded['distribution']} {recorded['version']}, installed is {entry.distribution} {entry.version}.",
+    def _assumptions(self, case: Case) -> tuple[str, ...]:
+        lines = []
+        if case.run.is_child:
+            lines.append("The request did not depend on the draws or on published models (non-adaptive).")
+        if case.commitment is None:
+            lines.append("The commitment is not anchored outside: no --commitment was given to compare with.")
+        if case.run.is_child and case.expected is None:
+            lines.append(
+                "The request is the one that the run names: no --client or --sample was given to compare with."
             )
-        if isinstance(parent, Tombstone):
-            return Answer(Verdict.PASS, "The rewrite is not repeated: the parent was pruned.")
-        if parent is None:
-            return Answer(Verdict.INCONCLUSIVE, "The parent is not at hand: the rewrite cannot be repeated.")
-        if parent.requests != run.requests[:-1]:
-            return Answer(Verdict.FAIL, "The requests of the child do not continue those of the parent.")
-        fresh = Keyed(bytes.fromhex(run.keys["draws"][-1]))
-        if case.is_editor:
-            return self._edit_recomputed(case, parent, fresh)
-        executed = Position(parent.executed + 1, 0) if parent.executed < parent.plan.law.rounds else END
-        expected = rewritten(case.unlearner, recorded["use"], parent.plan, case.request, fresh, executed)
-        same = (
-            run.keys["draws"][:-1] == parent.keys["draws"]
-            and run.original.samples == parent.original.samples
-            and run.config == parent.config
-            and segment_rows(expected.cohorts) == segment_rows(run.plan.cohorts)
-            and segment_rows(expected.batches) == segment_rows(run.plan.batches)
-            and expected.initial == run.plan.initial
+        if any(isinstance(run, Tombstone) for run in case.ancestors):
+            lines.append("An ancestor was pruned: kept draws are as recorded then, and its rewrite was not repeated.")
+        return tuple(lines)
+
+
+def _name(run: Run | Tombstone) -> str:
+    return run.path.name
+
+
+def own_commitment(run: Run) -> Answer:
+    """The first event of a run commits to the keys, the config and the partition that the run holds."""
+    first = run.ledger.events[0]
+    if first["event"] != "commitment":
+        return Answer(Verdict.FAIL, f"The ledger of {_name(run)} does not begin with a commitment.")
+    if run.commitment is None:
+        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(run)} were destroyed.")
+    if run.commitment != first.get("commitment"):
+        return Answer(Verdict.FAIL, f"{_name(run)} does not hold the keys, config and partition that it committed to.")
+    return Answer(Verdict.PASS, f"{_name(run)} holds what it committed to: {run.commitment}.")
+
+
+def anchor(case: Case) -> Answer:
+    """What the auditor received before training is the commitment of the training run, or of a run since."""
+    if case.commitment is None:
+        return Answer(Verdict.PASS, "No commitment from outside was given.")
+    if case.commitment in {run.commitment for run in (case.run, *case.ancestors)}:
+        return Answer(Verdict.PASS, "A run of this lineage committed to what was received from outside.")
+    if not case.complete_lineage:
+        return Answer(Verdict.INCONCLUSIVE, "The run that the commitment may belong to is not at hand.")
+    return Answer(Verdict.FAIL, "No run of this lineage committed to what --commitment says.")
+
+
+def training(case: Case) -> Answer:
+    """The oldest run is a training run, drawn as a whole from one key, with the partition that this key deals."""
+    root = (case.run, *case.ancestors)[-1]
+    if isinstance(root, Tombstone):
+        return Answer(Verdict.PASS, f"{_name(root)} was pruned; its commitment is {root.commitment}.")
+    if root.is_child:
+        return Answer(Verdict.INCONCLUSIVE, f"The parent of {_name(root)} is not at hand.")
+    if len(root.plan.sources) != 1 or not isinstance(root.plan.sources[0], Keyed):
+        return Answer(Verdict.FAIL, f"{_name(root)} was not drawn from one key.")
+    fresh = Plan.fresh(root.plan.law, root.original, root.plan.sources[0])
+    if drawn_plan(root) != fresh:
+        return Answer(Verdict.FAIL, f"The plan of {_name(root)} was not drawn as a whole.")
+    if case.dataset is None:
+        return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the partition cannot be dealt again.")
+    if case.dataset.absent:
+        return Answer(Verdict.PASS, "Rows are absent from the data, so the partition is taken from the commitment.")
+    dealt = partition(
+        registry.build("partitions", root.config.partition), case.dataset.targets.numpy(), root.plan.sources[0]
+    )
+    if dealt.samples != root.original.samples:
+        return Answer(Verdict.FAIL, f"The partition of {_name(root)} is not the one that its key deals.")
+    return Answer(Verdict.PASS, f"{_name(root)} was drawn as a whole from one key, the partition too.")
+
+
+def child_keys(child: Run, parent: Run | Tombstone) -> Answer:
+    """A child's keys follow from the parent's, its digest and the request."""
+    if child.run_keys is None:
+        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(child)} were destroyed.")
+    if isinstance(parent, Tombstone):
+        if parent.children is None:
+            return Answer(Verdict.INCONCLUSIVE, f"The key of the children of {_name(parent)} was destroyed.")
+        above = RunKeys(bytes(32), bytes.fromhex(parent.children))
+    elif parent.run_keys is None:
+        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(parent)} were destroyed.")
+    else:
+        above = parent.run_keys
+    if above.child(parent.digest, child.request) != child.run_keys:
+        return Answer(Verdict.FAIL, f"The keys of {_name(child)} do not follow from its parent and the request.")
+    return Answer(Verdict.PASS, f"The keys of {_name(child)} follow from its parent's key and digest, and the request.")
+
+
+def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
+    """The installed unlearner, as recorded, makes this plan (or model) of the parent's, with the child's key."""
+    name, law = child.info["unlearner"]["use"], child.plan.law
+    if child.executed != law.rounds:
+        return Answer(Verdict.FAIL, f"{_name(child)} was stopped after round {child.executed} of {law.rounds}.")
+    recorded = child.info["unlearner"]
+    unlearner = registry.build("unlearners", {**recorded["options"], "use": name})
+    installed = provenance(registry.find("unlearners", name), unlearner)
+    if any(installed[word] != recorded.get(word) for word in ("distribution", "version")):
+        return Answer(
+            Verdict.INCONCLUSIVE,
+            f"{_name(child)} was made by {recorded.get('distribution')} {recorded.get('version')}, "
+            f"installed is {installed['distribution']} {installed['version']}.",
         )
-        if not same:
-            return Answer(Verdict.FAIL, f"The plan is not what {recorded['use']!r} makes of the parent's plan.")
-        return Answer(Verdict.PASS, f"The plan is what {recorded['use']!r} makes of the parent's plan.")
+    if installed != recorded:
+        return Answer(Verdict.FAIL, f"{_name(child)} describes {name!r} in words that are not the plugin's own.")
+    if isinstance(parent, Tombstone):
+        if parent.files["config.toml"] != child.files["config.toml"]:
+            return Answer(Verdict.FAIL, f"{_name(child)} has another config than its pruned parent.")
+        return Answer(Verdict.PASS, f"The rewrite of {_name(child)} is not repeated: its parent was pruned.")
+    if parent.requests != child.requests[:-1]:
+        return Answer(Verdict.FAIL, f"The requests of {_name(child)} do not continue those of its parent.")
+    fresh = Keyed(bytes.fromhex(child.keys["draws"][-1]))
+    if is_editor(unlearner):
+        return _edit_recomputed(case, child, parent, fresh)
+    executed = Position(parent.executed + 1, 0) if parent.executed < law.rounds else END
+    expected = rewritten(unlearner, name, drawn_plan(parent), child.request, fresh, executed)
+    same = (
+        child.config == parent.config
+        and child.info["first_change"] == list(expected.first_change(parent.plan))
+        and segment_rows(expected.cohorts) == segment_rows(child.plan.cohorts)
+        and segment_rows(expected.batches) == segment_rows(child.plan.batches)
+        and expected.initial == child.plan.initial
+    )
+    if not child.pruned:
+        same = same and child.keys["draws"][:-1] == parent.keys["draws"]
+        same = same and child.original.samples == parent.original.samples
+    if not same:
+        return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not what {name!r} makes of its parent's plan.")
+    return Answer(Verdict.PASS, f"The plan of {_name(child)} is what {name!r} makes of its parent's plan.")
 
-    def _edit_recomputed(self, case: Case, parent: Run, fresh: Keyed) -> Answer:
-        """The installed editor makes this model of the parent's."""
-        name = case.run.info["unlearner"]["use"]
-        if case.dataset is None:
-            return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the edit cannot be repeated.")
-        stored = {round: parent.checkpoint(round)[0] for round in parent.checkpoints}
-        try:
-            plan = parent.plan.erase(case.run.request, fresh, END)
-            model, _ = edited(case.ready, parent.plan, plan, case.unlearner, name, parent.model, stored)
-        except FuauditError as error:
-            return Answer(Verdict.INCONCLUSIVE, f"The edit cannot be repeated: {error}")
-        if torch.equal(model, case.run.model):
-            return Answer(Verdict.PASS, f"The model is what {name!r} makes of the parent's model.")
-        if case.same_platform:
-            return Answer(Verdict.FAIL, f"The model is not what {name!r} makes of the parent's model.")
-        return Answer(Verdict.INCONCLUSIVE, "The edit gives other bits on this platform.")
 
-    def _absence(self, case: Case) -> Answer:
-        """No draw of the expanded plan holds what was to be forgotten, in any of the requests so far."""
-        plan = case.run.plan
-        if case.edited:
-            return Answer(Verdict.PASS, "An edited model has no plan of its own; absence is not a question of draws.")
-        clients = {c for request in case.run.requests for c in request.clients}
-        samples = {s for request in case.run.requests for s in request.samples}
-        allowed = plan.retained.samples
-        for round in range(1, case.run.executed + 1):
-            cohort = plan.cohort(round)
-            strangers = [c for c in cohort if c in clients or c not in allowed]
-            if strangers:
-                return Answer(Verdict.FAIL, f"Round {round} draws client {strangers[0]}, which was to be forgotten.")
-            for client, occurrence in occurrences(cohort):
-                own = set(allowed[client])
-                for step in range(1, plan.law.steps + 1):
-                    batch = plan.batch(round, step, client, occurrence)
-                    wrong = [s for s in batch if s in samples or s not in own]
-                    if wrong:
-                        return Answer(
-                            Verdict.FAIL,
-                            f"Round {round}, step {step} draws sample {wrong[0]} of client {client}, which was to be forgotten.",
-                        )
-        return Answer(Verdict.PASS, "No draw at any position holds anything that was to be forgotten.")
+def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answer:
+    """The installed editor makes this model of the parent's."""
+    name = child.info["unlearner"]["use"]
+    if case.dataset is None:
+        return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the edit cannot be repeated.")
+    unlearner = registry.build("unlearners", {**child.info["unlearner"]["options"], "use": name})
+    stored = {round: parent.checkpoint(round)[0] for round in parent.checkpoints}
+    plan = drawn_plan(parent)
+    try:
+        model, _ = edited(
+            case.ready, plan, plan.erase(child.request, fresh, END), unlearner, name, parent.model, stored
+        )
+    except FuauditError as error:
+        return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: {error}")
+    if torch.equal(model, child.model):
+        return Answer(Verdict.PASS, f"The model of {_name(child)} is what {name!r} makes of its parent's model.")
+    if case.same_platform:
+        return Answer(Verdict.FAIL, f"The model of {_name(child)} is not what {name!r} makes of its parent's model.")
+    return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} gives other bits on this platform.")
 
-    def _key_reuse(self, plan: Plan) -> Answer:
-        """No key serves two populations under one version, so no random number is used twice."""
-        seen: dict[tuple[object, int], int] = {}
-        for segment in (*plan.cohorts, *plan.batches, plan.initial):
-            source = plan.sources[segment.source]
-            name = source if isinstance(source, Keyed) else segment.source
-            other = seen.setdefault((name, segment.version), segment.source)
-            if other != segment.source:
-                return Answer(Verdict.FAIL, "One key appears as two sources: a draw would be used twice.")
-        versions: dict[object, set[int]] = {}
-        for segment in (*plan.cohorts, *plan.batches):
-            source = plan.sources[segment.source]
-            if isinstance(source, Keyed):
-                versions.setdefault(source, set()).add(segment.version)
-        if any(len(found) > 1 for found in versions.values()):
-            return Answer(Verdict.FAIL, "A key of an earlier population was used again over a smaller one.")
-        return Answer(Verdict.PASS, "Every key was used over one population only.")
 
-    def _never_drawn(self, case: Case) -> str:
-        """Whether the parent ever drew what was to be forgotten."""
-        if case.request is None:
-            return "no request"
-        if not isinstance(case.parent, Run):
-            return "unknown: the parent is not at hand"
-        drawn = case.parent.plan.first_involvement(case.request)
-        return "no: it was drawn" if drawn else "yes: it was never drawn, this run contains nothing to forget"
+def asked(case: Case) -> Answer:
+    """The run carries out the request that the auditor has in hand, and its ledger says so."""
+    request = case.run.request
+    events = case.run.ledger.of_kind("request")
+    logged = [(tuple(e.get("clients", ())), tuple(e.get("samples", ()))) for e in events]
+    if logged != [(request.clients, request.samples)]:
+        return Answer(Verdict.FAIL, "The request in the ledger is not the one in the plan.")
+    if case.expected is not None and case.expected != request:
+        return Answer(Verdict.FAIL, f"The run forgets {request}; asked for was {case.expected}.")
+    return Answer(Verdict.PASS, f"The run carries out the request to forget {request}.")
+
+
+def absence(case: Case) -> Answer:
+    """No draw of the expanded plan holds what was to be forgotten, in any of the requests so far."""
+    plan = case.run.plan
+    if case.is_editor:
+        return Answer(Verdict.PASS, "An edited model has no plan of its own; absence is not a question of draws.")
+    clients = {c for request in case.run.requests for c in request.clients}
+    samples = {s for request in case.run.requests for s in request.samples}
+    allowed = plan.retained.samples
+    for round in range(1, plan.law.rounds + 1):
+        cohort = plan.cohort(round)
+        strangers = [c for c in cohort if c in clients or c not in allowed]
+        if strangers:
+            return Answer(Verdict.FAIL, f"Round {round} draws client {strangers[0]}, which was to be forgotten.")
+        for client, occurrence in occurrences(cohort):
+            own = set(allowed[client])
+            for step in range(1, plan.law.steps + 1):
+                wrong = [s for s in plan.batch(round, step, client, occurrence) if s in samples or s not in own]
+                if wrong:
+                    where = f"Round {round}, step {step} draws sample {wrong[0]} of client {client}"
+                    return Answer(Verdict.FAIL, f"{where}, which was to be forgotten.")
+    return Answer(Verdict.PASS, "No draw at any position holds anything that was to be forgotten.")
+
+
+def key_reuse(plan: Plan) -> Answer:
+    """No key serves two populations, so no random number is used twice."""
+    keys = [source for source in plan.sources if isinstance(source, Keyed)]
+    if len(set(keys)) != len(keys):
+        return Answer(Verdict.FAIL, "One key appears as two sources: a draw would be used twice.")
+    versions: dict[object, set[int]] = {}
+    for segment in (*plan.cohorts, *plan.batches):
+        source = plan.sources[segment.source]
+        if isinstance(source, Keyed):
+            versions.setdefault(source, set()).add(segment.version)
+    if any(len(found) > 1 for found in versions.values()):
+        return Answer(Verdict.FAIL, "A key of an earlier population was used again over a smaller one.")
+    return Answer(Verdict.PASS, "Every key was used over one population only.")
+
+
+def initial_draw(case: Case) -> Answer:
+    """Where a prune kept only the key of the initial draw, it is the one that was committed to."""
+    kept = case.run.keys.get("initial")
+    if kept is None or isinstance(case.run.plan.sources[case.run.plan.initial.source], Keyed):
+        return Answer(Verdict.PASS, "The initial model is drawn from a key of the run.")
+    oldest_first = (case.run, *case.ancestors)[::-1]
+    maker = oldest_first[kept["source"]] if case.complete_lineage and kept["source"] < len(oldest_first) else None
+    if not isinstance(maker, Tombstone):
+        return Answer(Verdict.INCONCLUSIVE, "The run that drew the initial model is not at hand.")
+    if digest_of_key(bytes.fromhex(kept["key"])) != maker.initial_digest:
+        return Answer(Verdict.FAIL, "The key of the initial model is not the one that was committed to.")
+    return Answer(Verdict.PASS, "The key kept for the initial model is the one that was committed to.")
+
+
+def never_drawn(case: Case) -> str:
+    """Whether the parent ever drew what was to be forgotten."""
+    if case.request is None:
+        return "no request"
+    if not isinstance(case.parent, Run):
+        return "unknown: the parent is not at hand"
+    drawn = drawn_plan(case.parent).first_involvement(case.request)
+    return "no: it was drawn" if drawn else "yes: it was never drawn, this run contains nothing to forget"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fuaudit.data.dataset import digest_of_client
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.verification.case import Case
@@ -25,12 +26,12 @@ class Replay:
     def examine(self, case: Case) -> Finding:
         """PASS on equal bits; FAIL on a difference on the same platform; INCONCLUSIVE elsewhere or without data."""
         run = case.run
-        if case.edited:
+        if case.is_editor:
             return Finding(
                 "replay",
                 Subject.RUN,
                 Verdict.NOT_APPLICABLE,
-                f"The model was edited by {run.info['edited_by']!r}: no plan makes it, so there is nothing to replay.",
+                f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it, so there is nothing to replay.",
                 SHOWS_NOT,
             )
         if case.dataset is None:
@@ -66,7 +67,6 @@ class Replay:
                 f"All {len(case.replayed)} stored models are what the plan makes of the retained data, bit for bit.",
                 SHOWS_NOT,
                 {"models": len(case.replayed), "rounds": run.executed},
-                assumptions=_assumptions(case),
             )
         details = [f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences]
         details += [f"the ledger names another model for round {round}" for round in unlogged]
@@ -97,23 +97,12 @@ class Replay:
         ]
 
 
-def _assumptions(case: Case) -> tuple[str, ...]:
-    if (
-        case.run.plan.initial.source < len(case.run.plan.sources)
-        and case.run.keys["draws"][case.run.plan.initial.source]
-    ):
-        return ()
-    return ("The initial model was read from the run: the key of its draw was destroyed by prune.",)
-
-
 def _largest(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).abs().max()) if a.shape == b.shape else float("nan")
 
 
 def changed_clients(case: Case) -> list[int]:
     """Clients whose retained rows at hand have another digest than the run recorded."""
-    from fuaudit.data.dataset import digest_of_client
-
     assert case.dataset is not None
     samples = case.run.plan.retained.samples
     recorded = case.run.client_digests

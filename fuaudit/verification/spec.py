@@ -6,7 +6,7 @@ A spec is frozen before results: its digest is in every finding. It names regist
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -33,7 +33,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Spec:
-    """A policy: ``asks`` for ``exact`` erasure or for a ``bound`` on what can be detected."""
+    """A policy: ``asks`` for ``exact`` erasure or for a ``bound`` on what can be detected.
+
+    ``digest`` covers the text and every option of every audit, defaults included.
+    """
 
     id: str
     title: str
@@ -85,6 +88,7 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
     if not table.get("out_of_scope"):
         raise UsageError(f"{origin}: out_of_scope must say what is not covered")
     checks = []
+    resolved: list[dict[str, Any]] = []
     for row in table["check"]:
         for key in row:
             if key not in {"claim", "audit", "role", "basis"}:
@@ -93,7 +97,8 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
                 )
         if not isinstance(row.get("claim"), str) or row.get("role", "required") not in ("required", "supporting"):
             raise UsageError(f"{origin}: every check needs a claim, and a role of required or supporting")
-        registry.build("audits", row.get("audit", {}))
+        audit = registry.build("audits", row.get("audit", {}))
+        resolved.append({"use": row["audit"]["use"], **asdict(audit)})
         checks.append(Check(row["claim"], dict(row["audit"]), row.get("role", "required"), tuple(row.get("basis", ()))))
     plain = {k: str(v) if isinstance(v, date) else v for k, v in table.items()}
     return Spec(
@@ -101,7 +106,7 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
         str(table.get("title", "")),
         table["asks"],
         tuple(checks),
-        sha256(canonical_json(plain)),
+        sha256(canonical_json(plain | {"audits": resolved})),
         expires,
         tuple(table["out_of_scope"]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,19 +14,22 @@ import torch
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
+from fuaudit.plans import Request
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import pretty_json, read_json, sha256, write_bytes
-from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
 from fuaudit.training.setup import load_dataset
+from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
 from fuaudit.verification.parameters import ARMS
 from fuaudit.verification.spec import Check, Spec, read_spec
 
 FINDINGS = "findings.json"
+NOTHING = "It shows nothing about the run."
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ def verify(
     erased: Path | None = None,
     parent: Path | None = None,
     commitment: str | None = None,
+    expected: Request | None = None,
     budget: int | None = None,
     key: bytes | None = None,
     dataset: Dataset | None = None,
@@ -90,6 +95,7 @@ def verify(
         erased: a folder of the same dataset that holds the erased rows, where ``root`` no longer does.
         parent: the parent's folder, by default beside the run.
         commitment: the commitment that was received before training, in hexadecimal.
+        expected: the request that should have been carried out; another one is a FAIL.
         budget: the most training runs to execute for repeated sampling.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         estimate: called with a sentence about the cost before repeated sampling starts.
@@ -104,7 +110,7 @@ def verify(
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
     data = dataset or _data(opened, root, erased)
     chosen = key if key is not None else secrets.token_bytes(32)
-    case = Case(opened, above, data, Keyed(chosen), commitment, budget, progress)
+    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress)
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     threads = torch.get_num_threads()
@@ -121,7 +127,7 @@ def verify(
         verdict,
         reason,
         findings,
-        lineage_of(opened, above),
+        lineage_of(case),
         _context(case),
     )
     if save:
@@ -170,7 +176,17 @@ def _examine(check: Check, case: Case) -> Finding:
             Subject.RUN,
             Verdict.INCONCLUSIVE,
             f"The audit could not be carried out: {error}",
-            "Anything.",
+            NOTHING,
+        )
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Finding(
+            check.audit["use"],
+            Subject.RUN,
+            Verdict.ERROR,
+            f"The audit broke: {error!r}",
+            NOTHING,
+            details=(f"in {where.name}, line {where.lineno} of {Path(where.filename).name}",),
         )
     if not isinstance(finding, Finding):
         raise PluginError(f"audit {check.audit['use']!r} returned {type(finding).__name__}, not a Finding")
@@ -183,7 +199,13 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
     Where a spec asks for exactness, an editor of models can be refuted but never pass: no test on its models
     shows equality.
     """
-    roles = list(zip(spec.checks, findings, strict=True))
+    # where a bound is asked of an editor, checks of plans do not arise
+    moot = spec.asks == "bound" and case.is_editor
+    roles = [
+        (check, finding)
+        for check, finding in zip(spec.checks, findings, strict=True)
+        if not (moot and finding.verdict is Verdict.NOT_APPLICABLE)
+    ]
     verdict = combine(
         [f.verdict for c, f in roles if c.role == "required"], [f.verdict for c, f in roles if c.role == "supporting"]
     )
@@ -191,36 +213,31 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
         return verdict, next(f.shows for f in findings if f.verdict is Verdict.FAIL)
     if not case.run.is_child:
         return Verdict.INCONCLUSIVE, "This is a training run: there is no request whose fulfilment could be judged."
-    if spec.asks == "exact" and case.edited:
-        name = case.run.info["edited_by"]
+    if spec.asks == "exact" and case.is_editor:
+        name = case.run.info["unlearner"]["use"]
         return (
             Verdict.INCONCLUSIVE,
             f"The spec asks for exact erasure; {name!r} edits models, which no audit can show to be exact.",
         )
     if verdict is Verdict.PASS:
         scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
-        return verdict, f"Every required check passed; this is evidence for {scope} within the stated scope."
+        return (
+            verdict,
+            f"Every required check passed for the request to forget {case.request}: evidence for {scope} within the stated scope.",
+        )
     return verdict, next(f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
 
 
-def lineage_of(run: Run, parent: Run | Tombstone | None) -> tuple[dict[str, Any], ...]:
+def lineage_of(case: Case) -> tuple[dict[str, Any], ...]:
     """The run and its ancestors at hand, youngest first."""
     rows: list[dict[str, Any]] = []
-    current: Run | Tombstone | None = run
-    above = parent
-    while isinstance(current, Run):
-        row: dict[str, Any] = {"digest": current.digest, "name": current.path.name, "kind": current.info["kind"]}
-        if current.is_child:
-            row |= {"unlearner": current.info["unlearner"]["use"], "request": str(current.request)}
+    for run in (case.run, *case.ancestors):
+        row: dict[str, Any] = {"digest": run.digest, "name": run.path.name, "kind": "pruned"}
+        if isinstance(run, Run):
+            row["kind"] = run.info["kind"]
+            if run.is_child:
+                row |= {"unlearner": run.info["unlearner"]["use"], "request": str(run.request)}
         rows.append(row)
-        if above is None:
-            try:
-                above = parent_of(current) if current is not run else None
-            except EvidenceError:
-                above = None
-        current, above = above, None
-    if isinstance(current, Tombstone):
-        rows.append({"digest": current.digest, "name": current.path.name, "kind": "pruned"})
     return tuple(rows)
 
 
@@ -240,7 +257,7 @@ def _context(case: Case) -> dict[str, Any]:
         table |= {
             "unlearner": info["unlearner"],
             "request": str(case.run.request),
-            "first_change": info["first_change"],
+            "first_change": info.get("first_change"),
         }
     return table
 

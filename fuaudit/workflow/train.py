@@ -23,6 +23,7 @@ from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import products
 from fuaudit.runs.run import Run, load_run, read_checkpoint
 from fuaudit.runs.writer import (
+    commitment_of,
     RunWriter,
     digest_of_vector,
     estimated_size,
@@ -78,8 +79,9 @@ def train(
         raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
     layout = ready.learning.layout
     require_space(out, size_of_run(ready, population))
+    promise = commitment_of(keys, ready.config, population)
     if announce:
-        announce(keys.commitment)
+        announce(promise)
     writer = RunWriter(out)
     writer.begin(
         ready.config,
@@ -93,7 +95,7 @@ def train(
         population,
         plan_table(plan, (), {}),
         {"draws": [keys.draws.hex()], "children": keys.children.hex()},
-        keys.commitment,
+        promise,
     )
     start = beginning(ready.learning, plan.initial_uniform(layout.dimension)[None], ready.device)
     writer.checkpoint(0, start.vectors[0], _single(start).state)

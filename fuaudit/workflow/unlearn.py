@@ -16,13 +16,12 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import expand_many
 from fuaudit.progress import Progress, silent
-from fuaudit.registry import Entry
 from fuaudit.runs.files import read_bytes, write_bytes
 from fuaudit.runs.run import RECORDED, Run, checkpoint_name, load_run, read_checkpoint
-from fuaudit.runs.writer import RunWriter, plan_table, require_new, require_space, versions
+from fuaudit.runs.writer import RunWriter, commitment_of, plan_table, require_new, require_space, versions
 from fuaudit.training.execute import beginning
 from fuaudit.training.setup import Setup, setup
-from fuaudit.unlearning.apply import edited, rewritten
+from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.workflow.train import finish, seal, size_of_run, stacked
 
@@ -123,25 +122,16 @@ def unlearn(
         info,
         run.original,
         plan_table(change.plan, (*run.requests, request), run.pruned_table),
-        {**run.keys, "draws": [*run.keys["draws"], child_keys.draws.hex()], "children": child_keys.children.hex()},
-        child_keys.commitment,
+        {
+            **{name: run.keys[name] for name in ("digests", "initial") if name in run.keys},
+            "draws": [*run.keys["draws"], child_keys.draws.hex()],
+            "children": child_keys.children.hex(),
+        },
+        commitment_of(child_keys, run.config, run.original),
         read_bytes(run.path / RECORDED) if RECORDED in run.files else None,
     )
     writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
     return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
-
-
-def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
-    """What a run records of the unlearner: name, options, distribution and version."""
-    return {
-        "use": entry.name,
-        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(unlearner).items()},
-        "kind": "editor" if is_editor(unlearner) else "rewriter",
-        "distribution": entry.distribution,
-        "version": entry.version,
-        "guarantee": unlearner.guarantee,
-        "cite": unlearner.cite,
-    }
 
 
 def carry_out(

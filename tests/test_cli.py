@@ -1,0 +1,504 @@
+"""The command line: one JSON document, exit codes, and errors that say what to do."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+from conftest import SECRET
+
+from fuaudit.reporting import write_report
+from fuaudit.runs import load_run
+from fuaudit.verification import verify as verifying
+from fuaudit.verification.verify import verify
+
+COMMAND = Path(sys.executable).parent / "fuaudit"
+STRANGER = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Raises:
+    """Raises where it is asked to."""
+
+    where: str = "rewrite"
+    needs: ClassVar[frozenset] = frozenset({"plan"})
+    participants: ClassVar[frozenset] = frozenset()
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+    exact_for: ClassVar[frozenset] = frozenset()
+
+    def __post_init__(self):
+        if self.where == "build":
+            raise RuntimeError("no")
+
+    def rewrite(self, plan, request, fresh, executed):
+        if self.where == "rewrite":
+            return 1 / 0
+        if self.where == "kind":
+            return "a plan"
+        if self.where == "law":
+            return plan
+        return plan.erase(request, fresh, executed)
+
+
+@dataclass(frozen=True)
+class Curious:
+    """An editor that touches what it has not declared."""
+
+    needs: ClassVar[frozenset] = frozenset()
+    participants: ClassVar[frozenset] = frozenset({"server"})
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+
+    def edit(self, context):
+        return context.model
+'''
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A distribution of its own on the search path, with unlearners that misbehave."""
+    place = tmp_path / "site"
+    (place / "stranger-1.0.dist-info").mkdir(parents=True)
+    (place / "stranger_methods.py").write_text(STRANGER)
+    (place / "stranger-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (place / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fuaudit.unlearners]\nraises = stranger_methods:Raises\ncurious = stranger_methods:Curious\n"
+    )
+    monkeypatch.syspath_prepend(str(place))
+    yield place
+    sys.modules.pop("stranger_methods", None)
+
+
+@pytest.fixture
+def config_file(small_config, tmp_path):
+    def write(**tables):
+        path = tmp_path / "config.toml"
+        path.write_text(tomli_w.dumps(small_config(**tables)))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def copies(trained, child, untouched, tmp_path):
+    """Parent, child and untouched child, to be spoiled."""
+    for run in (trained, child, untouched):
+        shutil.copytree(run.path, tmp_path / run.path.name)
+    return tmp_path
+
+
+@pytest.fixture
+def spec_file(quick, tmp_path):
+    """The quick spec as a file."""
+    lines = ['id = "quick"', 'title = "quick"', 'asks = "exact"', 'out_of_scope = ["much"]']
+    for check in quick.checks:
+        lines += ["[[check]]", f'claim = "{check.claim}"', f'audit = {{ use = "{check.audit["use"]}" }}']
+    path = tmp_path / "quick.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+# --- every command
+
+
+def test_help_is_quick_and_light():
+    """Under half a second and without torch; the best of five, for a busy machine."""
+    times = []
+    for _ in range(5):
+        begin = time.monotonic()
+        done = subprocess.run([COMMAND, "--help"], capture_output=True, text=True)
+        times.append(time.monotonic() - begin)
+        assert done.returncode == 0
+    assert "Exit codes" in done.stdout
+    assert min(times) < 0.5
+    traced = subprocess.run([sys.executable, "-X", "importtime", COMMAND, "--help"], capture_output=True, text=True)
+    modules = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
+    assert "fuaudit.cli" in modules
+    assert not {"torch", "numpy", "sklearn", "fuaudit_plugins"} & modules
+
+
+COMMANDS = ["train", "unlearn", "verify", "report", "show", "prune", "resume", "plugins", "prove", "demo"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_json_and_quiet(fuaudit, command):
+    code, out, _ = fuaudit(command, "--help")
+    assert code == 0
+    assert "--json" in out
+    assert "--quiet" in out
+
+
+def test_version(fuaudit):
+    code, out, _ = fuaudit("--version")
+    assert code == 0
+    assert "0.1.0" in out
+
+
+def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained, tmp_path):
+    """Train, show, unlearn, verify, report, prune: each prints one JSON document and nothing else."""
+
+    def documents(*arguments, expected=0):
+        code, out, err = fuaudit(*arguments, "--json")
+        assert code == expected, err
+        return json.loads(out)
+
+    run = documents("train", config_file(), "--out", tmp_path / "parent", "--secret", SECRET.hex())
+    assert run["digest"] == trained.digest
+    assert run["executed_rounds"] == 6
+    assert run["metrics"][-1]["round"] == 6
+    assert documents("show", tmp_path / "parent") == run
+    parent, child = tmp_path / "parent", tmp_path / "parent-fats"
+    made = documents("unlearn", parent, "--with", "fats", "--client", target)
+    assert made["run"] == str(child)
+    assert made["parent"]["digest"] == run["digest"]
+    assert made["requests"] == [f"client {target}"]
+    found = documents("verify", child, "--spec", spec_file, "--commitment", run["commitment"])
+    assert found["verdict"] == "PASS"
+    assert json.loads((tmp_path / "parent-fats.audit" / "findings.json").read_text()) == found
+    for form in ("html", "json", "md", "junit"):
+        assert Path(documents("report", child, "--format", form)["report"]).stat().st_size > 0
+    noop = documents("unlearn", parent, "--with", "noop", "--client", target, "--out", tmp_path / "noop")
+    assert documents("verify", tmp_path / "noop", "--spec", spec_file, expected=1)["verdict"] == "FAIL"
+    assert noop["kind"] == "unlearning"
+    left = documents("prune", child, "--yes")
+    assert left["tombstones"] == [str(parent.resolve())]
+    assert left["still_holding_keys"] == [str((tmp_path / "noop").resolve())]
+    assert documents("show", child)["digest"] == left["digest"]
+    assert documents("verify", child, "--spec", spec_file)["verdict"] == "PASS"
+
+
+def test_the_whole_way_in_words(fuaudit, config_file, target, spec_file, tmp_path):
+    code, out, _ = fuaudit("train", config_file(), "--out", tmp_path / "parent")
+    assert code == 0
+    commitment = next(line.split()[1] for line in out.splitlines() if line.startswith("commitment "))
+    assert load_run(tmp_path / "parent").commitment == commitment
+    code, out, _ = fuaudit("unlearn", tmp_path / "parent", "--with", "fats", "--client", target, "-q")
+    assert code == 0
+    code, out, _ = fuaudit("verify", tmp_path / "parent-fats", "--spec", spec_file, "--quiet")
+    assert code == 0
+    assert out.startswith("PASS")
+    assert len(out.strip().splitlines()) == 1
+    code, out, _ = fuaudit("verify", tmp_path / "parent-fats", "--spec", spec_file, "--commitment", "00" * 32)
+    assert code == 1
+    assert "committed" in out
+
+
+def test_a_run_named_by_a_dot(fuaudit, copies, monkeypatch):
+    monkeypatch.chdir(copies / "fats")
+    assert fuaudit("show", ".")[0] == 0
+    monkeypatch.chdir(copies / "parent")
+    code, _, err = fuaudit("unlearn", ".", "--with", "retrain", "--client", "0")
+    assert code == 0, err
+    assert (copies / "parent-retrain" / "manifest.json").exists()
+
+
+def test_plugins(fuaudit):
+    code, out, _ = fuaudit("plugins", "--json")
+    rows = {(row["kind"], row["name"]): row for row in json.loads(out)["plugins"]}
+    assert code == 0
+    assert {("unlearner", "fats"), ("unlearner", "noop"), ("learner", "fedavg"), ("audit", "replay")} <= rows.keys()
+    assert rows["unlearner", "fats"]["distribution"] == "fuaudit"
+    assert "VLDB" in rows["unlearner", "fats"]["cite"]
+    assert "fats-as-printed" in fuaudit("plugins")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variation", "expected"),
+    [
+        (("fats-as-printed", "--request", "sample"), "1/8", 1),
+        (("fats-as-printed", "--request", "sample", "--samples", "3", "--rounds", "2"), "1/12", 1),
+        (("fats", "--request", "sample"), "0", 0),
+        (("fats", "--request", "client"), "0", 0),
+        (("fats", "--request", "mixed", "--clients", "3", "--without-replacement"), "0", 0),
+        (("retrain", "--requests", "2", "--clients", "3"), "0", 0),
+        (("noop", "--request", "sample"), "1/4", 1),
+    ],
+)
+def test_prove(fuaudit, arguments, variation, expected):
+    code, out, _ = fuaudit("prove", *arguments, "--json")
+    document = json.loads(out)
+    assert (code, document["total_variation"]) == (expected, variation)
+    assert ("witness" in document) == bool(expected)
+    assert fuaudit("prove", *arguments)[1].startswith(f"total variation {variation}")
+
+
+def test_prove_sweeps(fuaudit):
+    code, out, _ = fuaudit("prove", "fats", "--up-to", "2", "--json", "--leaves", "2000")
+    found = json.loads(out)
+    assert code == 0
+    assert found["proved"] > 20
+    assert found["refuted"] == 0
+    assert found["too_large"] > 0
+    code, out, _ = fuaudit("prove", "fats-as-printed", "--up-to", "2", "--leaves", "20000")
+    assert code == 1
+    assert "1/8" in out
+
+
+def test_prove_refuses(fuaudit):
+    assert fuaudit("prove", "finetune")[0] == 2
+    assert fuaudit("prove", "fats", "--clients", "1")[0] == 2
+    code, _, err = fuaudit("prove", "fats", "--clients", "4", "--rounds", "4", "--cohort", "3", "--leaves", "1000")
+    assert code == 2
+    assert "leaves" in err
+
+
+# --- what is wrong is said, with its exit code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--with", "fatz", "--client", "0"), "Did you mean 'fats'"),
+        (("--with", "fats", "--client", "77"), "no client 77"),
+        (("--with", "fats", "--sample", "77:0"), "no client 77"),
+        (("--with", "fats", "--sample", "0:99999"), "samples 0 to"),
+        (("--with", "fats", "--sample", "zero"), "CLIENT:INDEX"),
+        (("--with", "fats"), "nothing to forget"),
+        (("--with", "finetune", "--client", "0", "--option", "round=5"), "Did you mean 'rounds'"),
+        (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
+        (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "is not int"),
+        (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
+        (("--with", "fats", "--cliant", "0"), "--client"),
+        (("--with", "fats", "--client", "zero"), "integer"),
+        (("--client", "0"), "--with"),
+    ],
+)
+def test_unlearn_refuses(fuaudit, trained, tmp_path, arguments, expected):
+    code, out, err = fuaudit("unlearn", trained.path, "--out", tmp_path / "child", *arguments)
+    assert code == 2
+    assert out == ""
+    assert expected in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "child").exists()
+
+
+def test_a_config_says_all_that_is_wrong_at_once(fuaudit, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        """
+        scalling = "none"
+        [data]
+        use = "digit"
+        [partition]
+        use = "iid"
+        client = 5
+        [model]
+        use = "mlp"
+        hidden = ["wide"]
+        [learner]
+        use = "fats"
+        rounds = "six"
+        cohort = 2
+        steps = 2
+        batch = 4
+        stepsize = 0.1
+        [[server]]
+        use = "median"
+        [run]
+        checkpoint_evry = 2
+        engine = "fast"
+        """
+    )
+    code, _, err = fuaudit("train", path, "--out", tmp_path / "run")
+    assert code == 2
+    for wrong in (
+        "'scalling'", "'digit'", "'client'", "'clients'", "hidden", "rounds = 'six'", "'stepsize'",
+        "'step_size'", "'median'", "'checkpoint_evry'", "'checkpoint_every'", "engine = 'fast'",
+    ):  # fmt: skip
+        assert wrong in err, wrong
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({"learner": {"rounds": 0}}, "rounds must be"),
+        ({"learner": {"step_size": -1.0}}, "step_size"),
+        ({"partition": {"use": "iid", "clients": 10**6}}, "cannot share"),
+        ({"model": {"use": "cnn"}}, "images"),
+        ({"scaling": "standardize"}, "Did you mean 'standardise'"),
+        ({"data": {"use": "mnist"}}, "--data ROOT"),
+        ({"run": 3}, "table of options"),
+        ({"server": 3}, "server must be a list"),
+        ({"server": [3]}, "no aggregator or stage"),
+        ({"run": {"checkpoint_every": 0}}, "checkpoint_every"),
+        ({"learner": {"step_size": 1e38}}, "no longer finite"),
+    ],
+)
+def test_train_refuses(fuaudit, config_file, tmp_path, tables, expected):
+    code, _, err = fuaudit("train", config_file(**tables), "--out", tmp_path / "run")
+    assert code == 2
+    assert expected in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("nowhere.toml",), "no config nowhere.toml"),
+        ((__file__,), "is not TOML"),
+        (("CONFIG", "--secret", "abc"), "64 hexadecimal"),
+        (("CONFIG", "--until", "7"), "rounds 1 to 6"),
+        (("CONFIG", "--until", "0"), "rounds 1 to 6"),
+        ((), "CONFIG"),
+    ],
+)
+def test_train_is_used_wrongly(fuaudit, config_file, tmp_path, arguments, expected):
+    given = [config_file() if argument == "CONFIG" else argument for argument in arguments]
+    code, _, err = fuaudit("train", *given, "--out", tmp_path / "run")
+    assert code == 2
+    assert expected in err
+
+
+def test_unknown_command(fuaudit):
+    code, _, err = fuaudit("unlern")
+    assert code == 2
+    assert "unlern" in err
+
+
+def test_a_batch_larger_than_a_client(fuaudit, config_file, spec_file, tmp_path):
+    """The rule is min(b, n_k), for training and for unlearning alike: it works."""
+    path = config_file(partition={"use": "iid", "clients": 400}, learner={"batch": 50, "cohort": 20})
+    assert fuaudit("train", path, "--out", tmp_path / "parent", "-q")[0] == 0
+    code, _, err = fuaudit("unlearn", tmp_path / "parent", "--with", "fats", "--sample", "3:0", "--sample", "4:1")
+    assert code == 0, err
+    assert fuaudit("verify", tmp_path / "parent-fats", "--spec", spec_file, "-q")[0] == 0
+
+
+def test_verify_exit_codes(fuaudit, copies, spec_file):
+    assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 0
+    assert fuaudit("verify", copies / "noop", "--spec", spec_file)[0] == 1
+    assert fuaudit("verify", copies / "parent", "--spec", spec_file)[0] == 3
+    assert fuaudit("verify", copies / "fats", "--spec", "client-erazure")[0] == 2
+    assert fuaudit("verify", copies / "fats", "--parent", copies / "noop")[0] == 4
+    shutil.rmtree(copies / "parent")
+    code, out, _ = fuaudit("verify", copies / "fats", "--spec", spec_file)
+    assert code == 3
+    assert "not at hand" in out
+
+
+@pytest.mark.parametrize("command", [("show",), ("verify",), ("unlearn", "--with", "fats", "--client", "0"), ("prune", "--yes")])
+def test_corrupt_runs(fuaudit, copies, command):
+    path = copies / "fats" / "metrics.json"
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
+    code, out, err = fuaudit(command[0], copies / "fats", *command[1:])
+    assert code == 4
+    assert out == ""
+    assert "altered: metrics.json" in err
+    code, _, err = fuaudit(command[0], copies / "nowhere", *command[1:])
+    assert code == 4
+    assert "no run at" in err
+
+
+def test_a_corrupt_parent(fuaudit, copies, spec_file):
+    (copies / "parent" / "data.json").write_text("{}")
+    assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 4
+
+
+def test_resume_refuses(fuaudit, copies, tmp_path):
+    code, _, err = fuaudit("resume", copies / "fats")
+    assert code == 2
+    assert "nothing to resume" in err
+    (tmp_path / "empty").mkdir()
+    assert fuaudit("resume", tmp_path / "empty")[0] == 4
+    assert fuaudit("resume", tmp_path / "nowhere")[0] == 4
+    (copies / "fats" / "manifest.json").unlink()
+    shutil.rmtree(copies / "parent")
+    code, _, err = fuaudit("resume", copies / "fats")
+    assert code == 4
+    assert "--parent" in err
+
+
+@pytest.mark.parametrize("where", ["rewrite", "kind", "law", "build"])
+def test_a_plugin_that_fails(fuaudit, trained, stranger, tmp_path, where, bytes_of):
+    before = bytes_of(trained.path)
+    code, out, err = fuaudit(
+        "unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child", "--option", f"where='{where}'"
+    )
+    assert code == 5
+    assert out == ""
+    assert "'raises'" in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "child").exists()
+    assert bytes_of(trained.path) == before
+
+
+def test_a_plugin_that_touches_what_it_has_not_declared(fuaudit, trained, stranger, tmp_path):
+    code, _, err = fuaudit("unlearn", trained.path, "--with", "curious", "--client", "0", "--out", tmp_path / "child")
+    assert code == 5
+    assert "without declaring 'model'" in err
+
+
+def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):
+    (stranger / "stranger_methods.py").write_text("import nothing_of_this_name\n")
+    code, out, err = fuaudit("plugins", "--json")
+    assert code == 5
+    document = json.loads(out)
+    assert len(document["broken"]) == 2
+    assert "fats" in {row["name"] for row in document["plugins"]}
+    assert "nothing_of_this_name" in err
+    assert fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")[0] == 5
+    assert fuaudit("unlearn", trained.path, "--with", "fats", "--client", "0", "--out", tmp_path / "child")[0] == 0
+
+
+def test_strangers_can_be_left_out(fuaudit, trained, stranger, tmp_path, monkeypatch):
+    monkeypatch.setenv("FUAUDIT_NO_PLUGINS", "1")
+    assert fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")[0] == 2
+
+
+def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text("[fuaudit.unlearners]\nfats = stranger_methods:Raises\n")
+    code, _, err = fuaudit("unlearn", trained.path, "--with", "fats", "--client", "0", "--out", tmp_path / "child")
+    assert code == 5
+    assert "two distributions" in err
+
+
+def test_internal_errors_and_interruptions(fuaudit, child, monkeypatch):
+    def broken(*arguments, **options):
+        raise ZeroDivisionError("a fault")
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verifying, "verify", broken)
+    code, out, err = fuaudit("verify", child.path)
+    assert (code, out) == (70, "")
+    assert "internal error" in err
+    monkeypatch.setattr(verifying, "verify", interrupted)
+    code, out, err = fuaudit("verify", child.path)
+    assert (code, out) == (130, "")
+    assert "interrupted" in err
+
+
+def test_prune_asks_first(fuaudit, copies, bytes_of):
+    before = bytes_of(copies / "fats")
+    done = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)
+    assert done.returncode == 130
+    assert bytes_of(copies / "fats") == before
+    assert fuaudit("prune", copies / "noop", "--yes")[0] == 2
+    assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
+
+
+def test_a_report_needs_findings(fuaudit, copies):
+    code, _, err = fuaudit("report", copies / "fats")
+    assert code == 4
+    assert "verify" in err
+
+
+def test_commands_are_functions_too(child, quick):
+    import fuaudit
+
+    assert fuaudit.verify is verify
+    assert fuaudit.load_run is load_run
+    assert callable(fuaudit.train)
+    assert callable(fuaudit.unlearn)
+    assert callable(write_report)
+    with pytest.raises(AttributeError):
+        _ = fuaudit.nothing

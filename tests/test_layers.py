@@ -1,0 +1,156 @@
+"""The house: imports point one way, no global generator, no assert for inputs. Read from the syntax trees."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LEVELS = [
+    {"errors", "progress"},
+    {"registry", "terminal", "draws"},
+    {"config", "plans"},
+    {"data", "models"},
+    {"training"},
+    {"unlearning"},
+    {"runs"},
+    {"workflow", "verification"},
+    {"reporting", "testing"},
+    {"demo"},
+    {"cli"},
+]
+"""What is below may be imported; rooms of one level do not know each other."""
+
+SOURCES = sorted(ROOT.glob("fuaudit/**/*.py"))
+PLUGINS = sorted(ROOT.glob("plugins/**/*.py"))
+FOR_PLUGINS = {"errors", "draws", "plans", "unlearning", "training.stages"}
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(), str(path))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(path):
+    """The modules that a file imports, also inside functions, but not for type checking only."""
+    tree = tree_of(path)
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}: imports are written in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(module):
+    parts = module.split(".")
+    return parts[1] if parts[0] == "fuaudit" and len(parts) > 1 else None
+
+
+def level(name):
+    return next((number for number, rooms in enumerate(LEVELS) if name in rooms), None)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_point_one_way(path):
+    own = path.relative_to(ROOT / "fuaudit").parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    assert level(own) is not None, f"{own} has no place in the order of rooms"
+    for module in imported(path):
+        other = room(module)
+        if other is None or other == own:
+            continue
+        assert level(other) is not None, f"{module} has no place in the order of rooms"
+        assert level(other) < level(own), f"{name_of(path)} imports {module} from above or beside it"
+
+
+def test_registry_and_config_know_errors_only():
+    allowed = {"registry.py": {"errors"}, "config.py": {"errors", "registry"}}
+    for name, rooms in allowed.items():
+        assert {room(module) for module in imported(ROOT / "fuaudit" / name)} - {None} <= rooms
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_fuaudit_reaches_plugins_by_entry_points_only(path):
+    assert not [m for m in imported(path) if m.split(".")[0] in ("fuaudit_plugins", "plugins")]
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=name_of)
+def test_plugins_use_what_a_stranger_may_use(path):
+    for module in imported(path):
+        if module.split(".")[0] == "fuaudit":
+            inner = module.removeprefix("fuaudit.")
+            assert any(inner == door or inner.startswith(f"{door}.") for door in FOR_PLUGINS), f"{path.name}: {module}"
+
+
+GLOBAL = {
+    "torch": {
+        "bernoulli", "dropout", "initial_seed", "manual_seed", "multinomial", "normal", "poisson", "rand", "rand_like",
+        "randint", "randint_like", "randn", "randn_like", "randperm", "seed", "set_rng_state",
+    },
+}  # fmt: skip
+IN_PLACE = {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"}
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PLUGINS], ids=name_of)
+def test_no_global_generator(path):
+    """Only NumPy's Generator over an explicit bit generator; nothing of ``random``, nor torch's own draws."""
+    modules = list(imported(path))
+    assert not [m for m in modules if m.startswith("random.")]
+    assert not [m for m in modules if m.startswith("numpy.random.") and m.rsplit(".")[-1] not in ("Generator", "Philox")]
+    for node in ast.walk(tree_of(path)):
+        if not isinstance(node, ast.Attribute):
+            continue
+        owner = ast.unparse(node.value)
+        where = f"{name_of(path)}:{node.lineno}: {owner}.{node.attr}"
+        assert node.attr not in GLOBAL.get(owner, ()), where
+        if node.attr in ("getstate", "get_state", "get_rng_state"):
+            continue  # looking is not drawing
+        assert owner != "random", where
+        assert not (owner in ("np.random", "numpy.random") and node.attr not in ("Generator", "Philox")), where
+        assert not (owner == "torch.random" and node.attr != "fork_rng"), where
+        assert not (owner.endswith("nn.init") or node.attr in IN_PLACE), where
+
+
+def narrows(test):
+    """Whether an assertion only tells a type checker what is known already."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(narrows, test.values))
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.IsNot) and ast.unparse(test.comparators[0]) == "None"
+    return isinstance(test, ast.Call) and ast.unparse(test.func) == "isinstance"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PLUGINS], ids=name_of)
+def test_no_assert_for_inputs(path):
+    if name_of(path).startswith("fuaudit/testing/"):
+        return  # a contract suite speaks in assertions
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Assert):
+            assert narrows(node.test), f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_bare_except():
+    for path in [*SOURCES, *PLUGINS]:
+        for node in ast.walk(tree_of(path)):
+            assert not (isinstance(node, ast.ExceptHandler) and node.type is None), f"{name_of(path)}:{node.lineno}"
+
+
+def test_the_first_import_is_light():
+    """Neither torch nor NumPy nor any plugin is imported before a command needs it."""
+    script = "import sys, fuaudit, fuaudit.cli; print([m for m in ('torch', 'numpy', 'rich', 'fuaudit_plugins') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip() == "[]"
