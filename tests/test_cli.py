@@ -238,7 +238,8 @@ def test_prove_sweeps(fuaudit):
     assert found["too_large"] > 0
     code, out, _ = fuaudit("prove", "fats-as-printed", "--up-to", "2", "--leaves", "20000")
     assert code == 1
-    assert "1/8" in out
+    assert "smallest refutation" in out
+    assert "1/4" in out
 
 
 def test_prove_refuses(fuaudit):
@@ -384,7 +385,9 @@ def test_verify_exit_codes(fuaudit, copies, spec_file):
     assert "not at hand" in out
 
 
-@pytest.mark.parametrize("command", [("show",), ("verify",), ("unlearn", "--with", "fats", "--client", "0"), ("prune", "--yes")])
+@pytest.mark.parametrize(
+    "command", [("show",), ("verify",), ("unlearn", "--with", "fats", "--client", "0"), ("prune", "--yes")]
+)
 def test_corrupt_runs(fuaudit, copies, command):
     path = copies / "fats" / "metrics.json"
     path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
@@ -420,7 +423,16 @@ def test_resume_refuses(fuaudit, copies, tmp_path):
 def test_a_plugin_that_fails(fuaudit, trained, stranger, tmp_path, where, bytes_of):
     before = bytes_of(trained.path)
     code, out, err = fuaudit(
-        "unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child", "--option", f"where='{where}'"
+        "unlearn",
+        trained.path,
+        "--with",
+        "raises",
+        "--client",
+        "0",
+        "--out",
+        tmp_path / "child",
+        "--option",
+        f"where='{where}'",
     )
     assert code == 5
     assert out == ""
@@ -454,7 +466,9 @@ def test_strangers_can_be_left_out(fuaudit, trained, stranger, tmp_path, monkeyp
 
 
 def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):
-    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text("[fuaudit.unlearners]\nfats = stranger_methods:Raises\n")
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fuaudit.unlearners]\nfats = stranger_methods:Raises\n"
+    )
     code, _, err = fuaudit("unlearn", trained.path, "--with", "fats", "--client", "0", "--out", tmp_path / "child")
     assert code == 5
     assert "two distributions" in err

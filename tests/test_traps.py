@@ -12,6 +12,7 @@ from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand_many
+from fuaudit.registry import build, find
 from fuaudit.runs.files import write_bytes
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import mend_ledger
@@ -21,6 +22,7 @@ from fuaudit.runs.run import MANIFEST
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.execute import Moment, execute
 from fuaudit.training.setup import setup
+from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.verify import audit_folder
 
 AUDIT_KEY = bytes(range(32))
@@ -132,7 +134,7 @@ def test_child_labelled_as_another_algorithm(parent):
     request = Request.of(clients=[drawn_client(parent)])
     child = unlearn(parent, "noop", request, parent.path.parent / "mislabelled")
     info = json.loads((child.path / "run.json").read_text())
-    info["unlearner"]["use"] = "fats"
+    info["unlearner"] = provenance(find("unlearners", "fats"), build("unlearners", "fats"))
     (child.path / "run.json").write_text(json.dumps(info))
     result, found = audits(reseal(child.path))
     assert result.verdict == "FAIL"

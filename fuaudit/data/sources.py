@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -45,13 +46,18 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if path.exists():
         content = path.read_bytes()
     elif zipped.exists():
-        content = gzip.decompress(zipped.read_bytes())
+        try:
+            content = gzip.decompress(zipped.read_bytes())
+        except (EOFError, OSError, zlib.error) as error:
+            raise UsageError(f"{zipped} is cut short or corrupt: {error}") from None
     else:
         raise UsageError(f"there is neither {path} nor {zipped.name}", "Give the folder above 'raw' with --data.")
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise UsageError(f"{path} is not an IDX file of bytes")
     rank = content[3]
     header = 4 + 4 * rank
+    if len(content) < header:
+        raise UsageError(f"{path} is cut short inside its header")
     shape = tuple(int(n) for n in np.frombuffer(content[4:header], dtype=">u4"))
     if len(shape) != rank or len(content) - header != int(np.prod(shape, dtype=np.int64)):
         raise UsageError(f"{path} is cut short or has surplus bytes")

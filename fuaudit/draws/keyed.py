@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ _WORD = 1 << 64
 Ids = NDArray[np.int64]
 
 
-@cache
+@lru_cache(maxsize=4096)
 def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
     """The 128-bit Philox key of one purpose under a secret of 32 bytes."""
     digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()

@@ -22,6 +22,9 @@ from fuaudit.runs.run import checkpoint_name, involvement_tensors
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import State
 
+CHUNK = 250
+"""Test rows measured at once. Bits of sums depend on it, so it never changes."""
+
 Checkpoints = Mapping[int, tuple[Tensor, State]]
 """Round -> model ``(d,)`` and server state after it."""
 
@@ -52,16 +55,16 @@ def products(ready: Setup, population: Population, schedule: Schedule, stored: C
 
 @torch.no_grad()
 def test_metrics(ready: Setup, population: Population, vector: Tensor) -> tuple[float, float]:
-    """Mean test loss and test accuracy of a model, on the CPU with one thread, in chunks of 1,000."""
+    """Mean test loss and test accuracy of a model, on the CPU with one thread, in chunks of 250."""
     torch.set_num_threads(1)
     learning, data = ready.learning, ready.dataset
     module = ready.cpu_module()
     shift, divisor = scaling_constants(data, population, learning.scaling)
     parameters = dict(zip(learning.layout.names, learning.layout.split(vector.cpu()), strict=True))
     loss, hits = 0.0, 0
-    for first in range(0, len(data.test_targets), 1000):
-        inputs = (data.test_inputs[first : first + 1000].to(learning.dtype) - shift) / divisor
-        targets = data.test_targets[first : first + 1000]
+    for first in range(0, len(data.test_targets), CHUNK):
+        inputs = (data.test_inputs[first : first + CHUNK].to(learning.dtype) - shift) / divisor
+        targets = data.test_targets[first : first + CHUNK]
         logits = torch.func.functional_call(module, parameters, (inputs,))
         loss += float(cross_entropy(logits, targets, reduction="sum"))
         hits += int((logits.argmax(dim=1) == targets).sum())

@@ -23,6 +23,7 @@ from fuaudit.runs.files import (
     pretty_json,
     read_bytes,
     read_json,
+    sha256,
     storage,
     sync_folder,
     tensor_bytes,
@@ -39,7 +40,7 @@ TOMBSTONE = "tombstone.json"
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What a prune left of a run: its digest, those of its files and keys, and at most the key of children."""
+    """What a prune left of a run: its digest, those of its files and keys, its ``run.json``, at most one key."""
 
     path: Path
     digest: str
@@ -48,7 +49,13 @@ class Tombstone:
     children_digest: str
     initial_digest: str
     partition: str
+    info: dict[str, Any]
     children: str | None
+
+    @property
+    def is_child(self) -> bool:
+        """Whether unlearning wrote the run that was here."""
+        return bool(self.info["kind"] == "unlearning")
 
     @property
     def commitment(self) -> str:
@@ -61,10 +68,21 @@ def read_tombstone(path: Path) -> Tombstone:
     """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
     table = read_json(path / TOMBSTONE)
     try:
-        names = ("digest", "files", "draws_digest", "children_digest", "initial_digest", "partition", "children")
+        names = (
+            "digest",
+            "files",
+            "draws_digest",
+            "children_digest",
+            "initial_digest",
+            "partition",
+            "info",
+            "children",
+        )
         stone = Tombstone(path, *(table[name] for name in names))
         if digest_of_files(stone.files) != stone.digest or not isinstance(stone.commitment, str):
             raise ValueError("its files do not have its digest")
+        if sha256(pretty_json(stone.info)) != stone.files["run.json"]["sha256"]:
+            raise ValueError("its copy of run.json is another")
         if stone.children is not None and digest_of_key(bytes.fromhex(stone.children)) != stone.children_digest:
             raise ValueError("its key of children does not have its digest")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -72,7 +90,7 @@ def read_tombstone(path: Path) -> Tombstone:
     return stone
 
 
-def parent_of(run: Run, given: Path | None = None) -> Run | Tombstone | None:
+def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombstone | None:
     """The parent of a run: at the path given, or beside it under its recorded name; None when it is not there.
 
     Raises:
@@ -271,6 +289,7 @@ def _tombstone(run: Run) -> Tombstone:
         digest_of_key(bytes.fromhex(run.keys["children"])),
         digest_of_key(initial_key(bytes.fromhex(run.keys["draws"][-1]))),
         run.committed_partition,
+        run.info,
         run.keys["children"],
     )
 

@@ -71,7 +71,7 @@ class Case:
         above = self.parent
         while above is not None:
             found.append(above)
-            above = parent_of(above) if isinstance(above, Run) else None
+            above = parent_of(above)
         return tuple(found)
 
     @cached_property
@@ -90,7 +90,7 @@ class Case:
     def complete_lineage(self) -> bool:
         """Whether every ancestor up to the training run is at hand, pruned or not."""
         oldest = self.ancestors[-1] if self.ancestors else self.run
-        return isinstance(oldest, Tombstone) or not oldest.is_child
+        return not oldest.is_child
 
     @cached_property
     def ready(self) -> Setup:

@@ -9,8 +9,8 @@ from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Any
 
-from fuaudit.errors import BudgetError, FuauditError
 from fuaudit.draws import Draws, Position
+from fuaudit.errors import BudgetError, FuauditError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
 from fuaudit.verification.case import Case

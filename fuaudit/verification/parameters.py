@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from fuaudit.data.dataset import scaling_constants
 from fuaudit.draws import END, Address, Keyed, Purpose
 from fuaudit.errors import UsageError
+from fuaudit.models.layout import linear_stack
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.runs.keys import derive
@@ -143,6 +144,9 @@ class Parameters:
             shows = (
                 f"Unlearned models are told from retrained ones after {subject.rejected_at} pairs (alpha {self.alpha})."
             )
+        elif pairs < self.pairs:
+            verdict = Verdict.INCONCLUSIVE
+            shows = f"No difference was found in {pairs} pairs; the spec has fixed {self.pairs}."
         elif not rejected["untouched"] or rate is None or rate > self.effect:
             verdict = Verdict.INCONCLUSIVE
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
@@ -186,7 +190,8 @@ class Arms:
         ready, plan = case.ready, case.run.plan
         maker = engine(suggested(ready.learning.module, ready.device, many=True))
         measure = Measure.of(case, test_rows)
-        chunk = max(1, min(pairs, 4_000_000 // ready.learning.layout.dimension))
+        # originals keep every round, so that each can go on from its own
+        chunk = max(1, min(pairs, 40_000_000 // (ready.learning.layout.dimension * (plan.law.rounds + 1))))
         rows: dict[str, list[Floats]] = {"subject": [], "untouched": [], "retrained": [], "second": []}
         for first in range(0, pairs, chunk):
             numbers = range(first, min(first + chunk, pairs))
@@ -287,6 +292,7 @@ class Measure:
     test: tuple[Tensor, Tensor]
     directions: Tensor
     probes: tuple[tuple[int, int], tuple[int, int]]
+    lanes: int
 
     @classmethod
     def of(cls, case: Case, test_rows: int) -> Measure:
@@ -311,17 +317,18 @@ class Measure:
             (scaled(data.test_inputs[chosen]), data.test_targets[chosen].to(ready.device)),
             directions / directions.norm(dim=1, keepdim=True),
             ((rows[0], classes[0]), (rows[1], classes[1])),
+            32 if linear_stack(ready.learning.module) else 4,
         )
 
     @torch.no_grad()
     def __call__(self, vectors: Tensor) -> Floats:
-        parts = [self._chunk(part) for part in torch.split(vectors, 32)]
+        parts = [self._chunk(part) for part in torch.split(vectors, self.lanes)]
         return np.concatenate(parts)
 
     def _chunk(self, vectors: Tensor) -> Floats:
-        """A chunk of 32 models, padded, so that bits do not depend on how many there are."""
+        """A chunk of models, padded to one size, so that bits do not depend on how many there are."""
         count = len(vectors)
-        padded = torch.cat([vectors, vectors[:1].expand(32 - count, -1)])
+        padded = torch.cat([vectors, vectors[:1].expand(self.lanes - count, -1)])
         erased, _ = self._losses(padded, *self.erased)
         test, logits = self._losses(padded, *self.test)
         exact = padded.double().cpu()

@@ -8,11 +8,15 @@ restart is late or absent, and their kept rounds are executed twice: as training
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
+
+import torch
 
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.runs.keys import derive
+from fuaudit.training.engines.protocol import Task
 from fuaudit.training.execute import beginning, execute
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.case import Case
@@ -45,17 +49,18 @@ class Stress:
                 details=("Give --data ROOT.",),
             )
         chosen = self._choose(case, case.request)
+        grounds = case.ready.ground(case.before), case.ready.ground(case.run.plan.retained)
         details, faults, kept_total = [], 0, 0
         for number, (plan, after) in enumerate(chosen, 1):
             kept = kept_rounds_of(plan, after)
             kept_total += kept
-            gap = self._gap(case, plan, after, kept)
-            faults += gap != 0
+            round, gap = self._gap(case, plan, kept, grounds) if kept else (0, 0.0)
+            faults += round != 0
             case.progress("stress plans", number, len(chosen))
             details.append(
                 f"plan {number}: {kept} rounds kept of {plan.law.rounds}, "
                 f"{_participations(plan, case.request, kept)} participations of the target in them; "
-                + ("equal bits" if gap == 0 else f"models differ by {gap:.3g}")
+                + (f"models differ by {gap:.3g} after round {round}" if round else "equal bits")
             )
         if not kept_total:
             return Finding(
@@ -96,21 +101,25 @@ class Stress:
         scored.sort(key=lambda row: row[:3], reverse=True)
         return [(plan, after) for _, _, _, plan, after in scored[: self.plans]]
 
-    def _gap(self, case: Case, plan: Plan, after: Plan, kept: int) -> float:
-        """The largest difference of models or states after the kept rounds, executed on full and on retained data."""
-        if not kept:
-            return 0.0
+    def _gap(self, case: Case, plan: Plan, kept: int, grounds: tuple[Task, Task]) -> tuple[int, float]:
+        """The first kept round after which full and retained data give other models or states, and by how much.
+
+        Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
+        """
         ready = case.ready
         whole = expand_many([plan])
         schedule = Schedule(whole.cohorts[:, :kept], whole.batches[:, :kept])
         start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
-        results = []
-        for population in (plan.retained, after.retained):
-            ground = ready.ground(population)
-            *_, (_, moment) = execute(ready.learning, ground, population, schedule, start, ready.engine)
-            results.append([moment.vectors, *(moment.state[name] for name in sorted(moment.state))])
-        gaps = [float((a - b).abs().max()) if a.numel() else 0.0 for a, b in zip(*results, strict=True)]
-        return float("inf") if any(g != g for g in gaps) else max(gaps)
+        sides = [
+            execute(ready.learning, ground, population, schedule, start, ready.engine)
+            for ground, population in zip(grounds, (case.before, case.run.plan.retained), strict=True)
+        ]
+        for (round, full), (_, retained) in zip(*sides, strict=True):
+            pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
+            if not all(torch.equal(a, b) for a, b in pairs):
+                gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
+                return round, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
+        return 0, 0.0
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:

@@ -14,15 +14,14 @@ import torch
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
-from fuaudit.plans import Request
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import pretty_json, read_json, sha256, write_bytes
 from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
 from fuaudit.training.setup import load_dataset
-from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
 from fuaudit.verification.parameters import ARMS
@@ -211,6 +210,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
     )
     if verdict is Verdict.FAIL:
         return verdict, next(f.shows for f in findings if f.verdict is Verdict.FAIL)
+    if verdict is Verdict.ERROR:
+        return verdict, next(f.shows for _, f in roles if f.verdict is Verdict.ERROR)
     if not case.run.is_child:
         return Verdict.INCONCLUSIVE, "This is a training run: there is no request whose fulfilment could be judged."
     if spec.asks == "exact" and case.is_editor:
@@ -225,7 +226,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
             verdict,
             f"Every required check passed for the request to forget {case.request}: evidence for {scope} within the stated scope.",
         )
-    return verdict, next(f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
+    undecided = (f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
+    return verdict, next(undecided, "The spec has no required check that applies to this run.")
 
 
 def lineage_of(case: Case) -> tuple[dict[str, Any], ...]:

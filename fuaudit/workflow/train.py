@@ -23,8 +23,8 @@ from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import products
 from fuaudit.runs.run import Run, load_run, read_checkpoint
 from fuaudit.runs.writer import (
-    commitment_of,
     RunWriter,
+    commitment_of,
     digest_of_vector,
     estimated_size,
     plan_table,
