@@ -53,7 +53,8 @@ def main(keys, out):
     for title, partition in PARTITIONS.items():
         for number in range(keys):
             for name, verdict, sampled, statistic in audits_of(number, partition):
-                rows.append({"partition": title, "key": number, "unlearner": name, "verdict": verdict, "sampled": sampled} | statistic)
+                row = {"partition": title, "key": number, "unlearner": name, "verdict": verdict, "sampled": sampled}
+                rows.append(row | statistic)
         for name in UNLEARNERS:
             own = [r for r in rows if r["partition"] == title and r["unlearner"] == name]
             stops = sorted(r["untouched_rejected_at"] or 257 for r in own)
@@ -61,7 +62,8 @@ def main(keys, out):
             click.echo(
                 f"{title:<26} {name:<9} spec {dict(Counter(r['verdict'] for r in own))}  "
                 f"sampling {dict(Counter(r['sampled'] for r in own))}  "
-                f"untouched rejected after {stops[0]}/{statistics.median(stops)}/{stops[-1]} pairs (min/median/max; 257 = not)  "
+                f"untouched rejected after {stops[0]}/{statistics.median(stops)}/{stops[-1]} pairs "
+                f"(min/median/max; 257 = not)  "
                 f"detectable rate {min(rates, default=None)} to {max(rates, default=None)}"
             )
     if out:

@@ -140,6 +140,8 @@ def unlearn(
 @data_option
 @click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
 @click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@click.option("--client", "clients", type=int, multiple=True, help="The request to expect: a client; may be repeated.")
+@click.option("--sample", "samples", multiple=True, help="The request to expect: CLIENT:INDEX; may be repeated.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
 @click.option(
     "--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says."
@@ -152,6 +154,8 @@ def verify(
     root: Path | None,
     erased: Path | None,
     parent: Path | None,
+    clients: tuple[int, ...],
+    samples: tuple[str, ...],
     commitment: str | None,
     budget: int | None,
     key: str | None,
@@ -163,6 +167,13 @@ def verify(
     from fuaudit.verification.verify import audit_folder
     from fuaudit.verification.verify import verify as work
 
+    expected = None
+    if clients or samples:
+        from fuaudit.plans import Request
+        from fuaudit.runs.run import load_run
+
+        opened = load_run(run)
+        expected = Request.of(clients, [_numbered(opened, *_place(text)) for text in samples])
     silent = quiet or as_json
     with bars(silent) as progress:
         result = work(
@@ -172,8 +183,9 @@ def verify(
             erased,
             parent,
             commitment,
-            budget,
-            _hex(key, "--key"),
+            expected,
+            budget=budget,
+            key=_hex(key, "--key"),
             progress=progress,
             estimate=None if silent else lambda text: click.echo(text, err=True),
         )
@@ -467,6 +479,13 @@ def _place(text: str) -> tuple[int, int]:
     if not (client.isdecimal() and index.isdecimal()):
         raise UsageError(f"--sample takes CLIENT:INDEX, such as 3:14, not {text!r}")
     return int(client), int(index)
+
+
+def _numbered(run: Any, client: int, index: int) -> int:
+    owned = run.numbered(client)
+    if not 0 <= index < len(owned):
+        raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
+    return int(owned[index])
 
 
 def _options(pairs: tuple[str, ...]) -> dict[str, object]:

@@ -65,7 +65,8 @@ class Fats:
         sample = sample_stability(self.law, population, smallest)
         return [
             f"one more client:  recomputation with probability {client.exact:.6f} (rho_C = {client.bound:.4g})",
-            f"one more sample:  recomputation with probability {sample.exact:.6f} (rho_S = {sample.bound:.4g}), smallest client",
+            f"one more sample:  recomputation with probability {sample.exact:.6f} (rho_S = {sample.bound:.4g}), "
+            "of the smallest client",
         ]
 
 

@@ -630,7 +630,7 @@ def test_the_written_format(trained, child, target):
     keys = json.loads(files["keys.json"].read_bytes())
     draws, children = derived(SECRET, "draws"), derived(SECRET, "children")
     request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
-    new = [derived(children, label, trained.digest, request) for label in ("child draws", "child children")]
+    new = [derived(children, label, trained.commitment, request) for label in ("child draws", "child children")]
     assert keys == {"draws": [draws.hex(), new[0].hex()], "children": new[1].hex()}
     init = hashlib.blake2b(b"init", key=new[0], digest_size=16, person=b"fuaudit draws").digest()
     parts = [hashlib.sha256(b"fuaudit key" + key).hexdigest() for key in (*new, init)]

@@ -100,7 +100,8 @@ def _accuracy(context: dict[str, Any]) -> tuple[str, str, str]:
         ("metrics", "this run", "-", INK["subject"]),
     ):
         rows = context.get(key) or []
-        axes.plot([r["round"] for r in rows], [r["test_accuracy"] for r in rows], dash + "o", color=ink, label=label, markersize=4)
+        rounds, accuracy = [r["round"] for r in rows], [r["test_accuracy"] for r in rows]
+        axes.plot(rounds, accuracy, dash + "o", color=ink, label=label, markersize=4)
     axes.set_xlabel("round")
     axes.set_ylabel("test accuracy")
     axes.set_ylim(0, 1)

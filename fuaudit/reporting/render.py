@@ -15,7 +15,7 @@ from fuaudit.runs.files import pretty_json, sha256
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 """Format -> file extension."""
 
-MARKS = {"PASS": "✓", "FAIL": "✗", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–", "ERROR": "!"}
+MARKS = {"PASS": "✓", "FAIL": "✗", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "-", "ERROR": "!"}
 """A sign beside every verdict, so that colour is never the only signal."""
 
 PLAIN = {
@@ -78,7 +78,7 @@ def _html(document: dict[str, Any]) -> bytes:
 def figure(value: Any) -> str:
     """A number for people: integers as they are, others with four significant digits."""
     if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "–"}[value]
+        return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -86,7 +86,8 @@ def figure(value: Any) -> str:
 
 def untested(document: dict[str, Any]) -> list[str]:
     """What no check has decided, in words."""
-    open_checks = [c for c in document["checks"] if c["finding"]["verdict"] in ("NOT_APPLICABLE", "INCONCLUSIVE", "ERROR")]
+    undecided = ("NOT_APPLICABLE", "INCONCLUSIVE", "ERROR")
+    open_checks = [c for c in document["checks"] if c["finding"]["verdict"] in undecided]
     return [f"{c['claim']}: {c['finding']['verdict']}. {c['finding']['shows']}" for c in open_checks]
 
 
@@ -110,7 +111,7 @@ def _markdown(document: dict[str, Any]) -> bytes:
         "",
         cell(document["reason"]),
         "",
-        f"Run `{document['run']}`, spec `{cell(document['spec']['id'])}`. {PLAIN[document['verdict']]}",
+        f"Run `{cell(document['run'])}`, spec `{cell(document['spec']['id'])}`. {PLAIN[document['verdict']]}",
         "",
         "| verdict | check | role | what it shows | what it does not |",
         "|---|---|---|---|---|",
@@ -122,13 +123,14 @@ def _markdown(document: dict[str, Any]) -> bytes:
             f"| {cell(found['shows'])} | {cell(found['shows_not'])} |"
         )
     lines += ["", "Out of scope:", "", *(f"- {cell(text)}" for text in document["out_of_scope"])]
-    lines += ["", f"To repeat: `fuaudit verify RUN --key {document['key']}`", ""]
+    lines += ["", f"To repeat: `fuaudit verify RUN --key {cell(document['key'])}`", ""]
     return "\n".join(lines).encode()
 
 
 def _junit(document: dict[str, Any]) -> bytes:
     """One test case a check; INCONCLUSIVE fails where the check is required, for it is not a pass."""
-    suite = ElementTree.Element("testsuite", name=_printable(document["spec"]["id"]), tests=str(len(document["checks"])))
+    count = str(len(document["checks"]))
+    suite = ElementTree.Element("testsuite", name=_printable(document["spec"]["id"]), tests=count)
     failures = errors = skipped = 0
     for check in document["checks"]:
         found = check["finding"]

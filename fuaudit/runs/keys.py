@@ -2,7 +2,7 @@
 
 A run holds two keys of 32 bytes: ``draws`` makes its random numbers, ``children`` makes the keys of the runs
 that unlearning writes. Training publishes a hash of both before it starts. A child's keys follow from the
-parent's ``children`` key, the parent's digest and the digest of the request alone, so nobody can try keys until
+parent's ``children`` key, its commitment and the digest of the request alone, so nobody can try keys until
 they like the outcome. The two are independent: ``draws`` can be destroyed (an old key over the old population
 gives every erased draw back) while the chain of children stays checkable.
 """
@@ -70,7 +70,11 @@ class RunKeys:
         return cls(derive(secret, "draws"), derive(secret, "children"))
 
     def child(self, parent: str, request: Request) -> RunKeys:
-        """The keys of the run that carries out ``request`` on the run with digest ``parent``."""
+        """The keys of the run that carries out ``request`` on the run with the commitment ``parent``.
+
+        The commitment, not the digest of the folder: it is fixed before training, so that nothing that is
+        written later can steer the child's draws.
+        """
         parts = parent, digest_of_request(request)
         return RunKeys(derive(self.children, "child draws", *parts), derive(self.children, "child children", *parts))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +68,7 @@ def read_tombstone(path: Path) -> Tombstone:
     """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
     table = read_json(path / TOMBSTONE)
     try:
-        names = (
-            "digest",
-            "files",
-            "draws_digest",
-            "children_digest",
-            "initial_digest",
-            "partition",
-            "info",
-            "children",
-        )
-        stone = Tombstone(path, *(table[name] for name in names))
+        stone = Tombstone(path, **{field.name: table[field.name] for field in fields(Tombstone)[1:]})
         if digest_of_files(stone.files) != stone.digest or not isinstance(stone.commitment, str):
             raise ValueError("its files do not have its digest")
         if sha256(pretty_json(stone.info)) != stone.files["run.json"]["sha256"]:

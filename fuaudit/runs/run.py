@@ -63,8 +63,13 @@ class Run:
     def requests(self) -> tuple[Request, ...]:
         """All requests carried out up to this run, in order."""
         try:
-            return tuple(Request.of(r["clients"], r["samples"]) for r in self._plan_table["requests"])
-        except (KeyError, TypeError) as error:
+            rows = [Request(tuple(r["clients"]), tuple(r["samples"])) for r in self._plan_table["requests"]]
+            if any(type(i) is not int for row in rows for i in (*row.clients, *row.samples)):
+                raise ValueError("an id is no integer")
+            if any(row != Request.of(row.clients, row.samples) for row in rows):
+                raise ValueError("ids are not sorted, or occur twice")
+            return tuple(rows)
+        except (KeyError, TypeError, ValueError) as error:
             raise EvidenceError(f"{self.path / 'plan.json'} holds no requests: {error!r}") from None
 
     @property
@@ -439,7 +444,10 @@ def load_run(path: str | Path) -> Run:
     strange = [name for name in found if name.startswith("checkpoints/") and not _CHECKPOINT.fullmatch(name)]
     if strange or not any(name.startswith("checkpoints/") for name in found):
         raise EvidenceError(f"{folder} stores no models, or under strange names: {', '.join(strange) or 'none'}")
-    return Run(folder, digest, read_info(folder), found, ledger, read_config_of(folder))
+    run = Run(folder, digest, read_info(folder), found, ledger, read_config_of(folder))
+    if not 1 <= run.executed <= run.learner.law.rounds:
+        raise EvidenceError(f"{folder} claims {run.executed} rounds of a learner with {run.learner.law.rounds}")
+    return run
 
 
 def read_config_of(folder: Path) -> Config:
@@ -476,13 +484,14 @@ def read_info(folder: Path) -> dict[str, Any]:
         raise EvidenceError(f"{folder / 'run.json'} does not describe a run of the format {FORMAT!r}")
     needed: dict[str, type] = {"executed_rounds": int, "engine": str, "device": str, "versions": dict}
     if info["kind"] == "unlearning":
-        needed |= {"parent": dict, "unlearner": dict}
+        needed |= {"parent": dict, "unlearner": dict, "first_change": list}
     wrong = _wrong(info, needed)
     if not wrong and info["kind"] == "unlearning":
         wrong = _wrong(info["parent"], {"digest": str, "name": str})
         wrong += _wrong(
             info["unlearner"], {"use": str, "options": dict, "kind": str, "distribution": str, "version": str}
         )
+        wrong += ["parent name"] if len(str(info["parent"].get("name"))) > 255 else []
     if wrong:
         raise EvidenceError(f"{folder / 'run.json'}: missing or wrong: {', '.join(wrong)}")
     table: dict[str, Any] = info

@@ -38,8 +38,8 @@ class Toy:
         law: Any = self.law
         asked = "; ".join(map(str, self.requests))
         return (
-            f"{len(self.population.clients)} clients with {sizes} samples, {law.rounds} rounds, cohort {law.cohort_size}, "
-            f"{law.steps} steps, batch {law.batch_size}; forget {asked}"
+            f"{len(self.population.clients)} clients with {sizes} samples, {law.rounds} rounds, "
+            f"cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}; forget {asked}"
         )
 
 
@@ -234,7 +234,7 @@ class Enumeration:
                 "enumeration",
                 Subject.ALGORITHM,
                 Verdict.FAIL,
-                f"{name} is not exact: the law differs from retraining by {result.total_variation} on a small federation.",
+                f"{name} is not exact: on a small federation the law is {result.total_variation} away from retraining.",
                 SHOWS_NOT,
                 statistic,
                 assumptions=assumptions,

@@ -97,5 +97,11 @@ def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> 
     return Verdict.PASS
 
 
-EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.NOT_APPLICABLE: 3, Verdict.ERROR: 70}
-"""Of the command line, for the combined verdict. 2 is usage, 4 rejected evidence, 5 a failed plugin, 130 interrupted."""
+EXIT_CODES = {
+    Verdict.PASS: 0,
+    Verdict.FAIL: 1,
+    Verdict.INCONCLUSIVE: 3,
+    Verdict.NOT_APPLICABLE: 3,
+    Verdict.ERROR: 70,
+}
+"""Of the command line, by combined verdict. 2 is usage, 4 rejected evidence, 5 a failed plugin, 130 interrupted."""

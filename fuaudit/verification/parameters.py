@@ -152,7 +152,7 @@ class Parameters:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
             verdict = Verdict.PASS
-            shows = f"No difference was found in {pairs} pairs; {detectable} would have been found with power {power.goal.power}."
+            shows = f"No difference in {pairs} pairs; {detectable} would have been found with power {power.goal.power}."
         return Finding(
             "parameters",
             Subject.ALGORITHM,

@@ -56,7 +56,7 @@ class PlanAudit:
             shows = (
                 "The model is what the named method makes of the parent's, with keys that follow from the commitment."
                 if case.is_editor
-                else "The plan follows from committed keys by the named method, and holds nothing that was to be forgotten."
+                else "The plan follows from committed keys by the named method; nothing in it was to be forgotten."
             )
         return Finding(
             "plan",
@@ -136,7 +136,7 @@ def training(case: Case) -> Answer:
 
 
 def child_keys(child: Run, parent: Run | Tombstone) -> Answer:
-    """A child's keys follow from the parent's, its digest and the request."""
+    """A child's keys follow from the parent's, its commitment and the request."""
     if child.run_keys is None:
         return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(child)} were destroyed.")
     if isinstance(parent, Tombstone):
@@ -147,9 +147,11 @@ def child_keys(child: Run, parent: Run | Tombstone) -> Answer:
         return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(parent)} were destroyed.")
     else:
         above = parent.run_keys
-    if above.child(parent.digest, child.request) != child.run_keys:
+    if above.child(str(parent.commitment), child.request) != child.run_keys:
         return Answer(Verdict.FAIL, f"The keys of {_name(child)} do not follow from its parent and the request.")
-    return Answer(Verdict.PASS, f"The keys of {_name(child)} follow from its parent's key and digest, and the request.")
+    return Answer(
+        Verdict.PASS, f"The keys of {_name(child)} follow from its parent's key and commitment, and the request."
+    )
 
 
 def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:

@@ -31,7 +31,7 @@ class Replay:
                 "replay",
                 Subject.RUN,
                 Verdict.NOT_APPLICABLE,
-                f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it, so there is nothing to replay.",
+                f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed.",
                 SHOWS_NOT,
             )
         if case.dataset is None:

@@ -75,7 +75,7 @@ class Stress:
         shows = (
             f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
             if faults
-            else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same with and without the erased data."
+            else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same without the erased data."
         )
         return Finding(
             "stress",

@@ -224,7 +224,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
         scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
         return (
             verdict,
-            f"Every required check passed for the request to forget {case.request}: evidence for {scope} within the stated scope.",
+            f"Every required check passed for the request to forget {case.request}: "
+            f"evidence for {scope} within the stated scope.",
         )
     undecided = (f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
     return verdict, next(undecided, "The spec has no required check that applies to this run.")
@@ -257,7 +258,8 @@ def _context(case: Case) -> dict[str, Any]:
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
         table |= {
-            "unlearner": info["unlearner"],
+            # what the installed plugin says of itself, not what the run says of it
+            "unlearner": provenance(registry.find("unlearners", info["unlearner"]["use"]), case.unlearner),
             "request": str(case.run.request),
             "first_change": info.get("first_change"),
         }

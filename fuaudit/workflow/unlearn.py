@@ -84,7 +84,7 @@ def unlearn(
     keys = run.run_keys
     if keys is None:
         raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
-    child_keys = keys.child(run.digest, request)
+    child_keys = keys.child(str(run.commitment), request)
     fresh = Keyed(child_keys.draws)
     law_rounds = run.plan.law.rounds
     executed = Position(run.executed + 1, 0) if run.executed < law_rounds else END

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from fuaudit.draws import END, Position
 from fuaudit_plugins.fats import FatsUnlearning
+
+from fuaudit.draws import END, Position
 
 
 @dataclass(frozen=True)

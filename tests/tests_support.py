@@ -1,0 +1,58 @@
+"""What tests of verification share: a small federation, targets, audits without sampling, and a forger's seal."""
+
+from pathlib import Path
+
+from fuaudit import load_run, verify
+from fuaudit.runs.ledger import read_ledger
+from fuaudit.runs.run import MANIFEST
+from fuaudit.runs.writer import RunWriter
+
+AUDIT_KEY = bytes(range(32))
+
+
+def config(**changes):
+    table = {
+        "data": {"use": "digits"},
+        "partition": {"use": "iid", "clients": 10},
+        "model": {"use": "linear"},
+        "learner": {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1},
+        "run": {"checkpoint_every": 2},
+    }
+    return table | changes
+
+
+def secret(number):
+    return bytes([number]) * 32
+
+
+def drawn_client(run, at_least=2):
+    """A client whose first participation leaves at least so many rounds before it.
+
+    Chosen by looking at the draws, so an adaptive request: only levels that judge this run or small
+    federations are looked at where it is used.
+    """
+    first = {c: r for c, r in run.plan.index.clients.items()}
+    return next(c for c, r in sorted(first.items()) if r > at_least)
+
+
+def drawn_sample(run, at_least=2):
+    """A sample of a client that took part in kept rounds, first drawn after so many rounds."""
+    rounds = run.plan.index.clients
+    owner = run.plan.retained.owner
+    return next(
+        s for s, at in sorted(run.plan.index.samples.items()) if at.round > at_least and rounds[owner[s]] < at.round
+    )
+
+
+def audits(run, **options):
+    """Verdicts by audit, without repeated sampling."""
+    result = verify(run, budget=0, key=AUDIT_KEY, save=False, **options)
+    return result, {f.audit: f for f in result.findings}
+
+
+def reseal(path: Path):
+    """Make manifest and ledger fit changed files, as a forger would."""
+    (path / MANIFEST).unlink(missing_ok=True)
+    writer = RunWriter(path, read_ledger(path))
+    writer.close("sealed")
+    return load_run(path)
