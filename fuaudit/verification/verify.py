@@ -22,6 +22,7 @@ from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
 from fuaudit.training.setup import load_dataset
+from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
 from fuaudit.verification.parameters import ARMS
