@@ -100,3 +100,10 @@ def digest_of_client(dataset: Dataset, samples: tuple[int, ...]) -> str:
     hasher.update(dataset.inputs[rows].contiguous().numpy().tobytes())
     hasher.update(dataset.targets[rows].contiguous().numpy().tobytes())
     return hasher.hexdigest()
+
+
+def digest_of_test(dataset: Dataset) -> str:
+    """SHA-256 over the test inputs and targets, which the figures of a run depend on."""
+    hasher = hashlib.sha256(dataset.test_inputs.contiguous().numpy().tobytes())
+    hasher.update(dataset.test_targets.contiguous().numpy().tobytes())
+    return hasher.hexdigest()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fuaudit.data.dataset import digest_of_client, scaling_constants
+from fuaudit.data.dataset import digest_of_client, digest_of_test, scaling_constants
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import Involvement, Schedule
 from fuaudit.runs.files import pretty_json, tensor_bytes
@@ -47,7 +47,7 @@ def products(ready: Setup, population: Population, schedule: Schedule, stored: C
     return {
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
-        "data.json": pretty_json({"clients": clients}),
+        "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         "metrics.json": pretty_json(metrics),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }

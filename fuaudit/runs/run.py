@@ -187,6 +187,11 @@ class Run:
         except (KeyError, ValueError, AttributeError) as error:
             raise EvidenceError(f"{self.path / 'data.json'} holds no digests of clients: {error!r}") from None
 
+    @cached_property
+    def test_digest(self) -> object:
+        """The digest of the test rows that its figures were measured on."""
+        return _table(self.path / "data.json").get("test")
+
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
@@ -436,8 +441,8 @@ def load_run(path: str | Path) -> Run:
     _compare(folder, manifest["files"], found)
     digest = digest_of_files(found)
     ledger = read_ledger(folder)
-    sealed = ledger.of_kind("sealed") + ledger.of_kind("pruned")
-    if not sealed or ledger.events[-1] is not sealed[-1] or sealed[-1].get("digest") != digest:
+    last = ledger.events[-1]
+    if last["event"] not in ("sealed", "pruned") or last.get("digest") != digest:
         raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
     if read_bytes(folder / MANIFEST) != manifest_bytes(digest, found, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")

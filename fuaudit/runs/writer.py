@@ -39,14 +39,15 @@ from fuaudit.runs.run import (
 from fuaudit.training.stages import State
 
 
-def versions() -> dict[str, str]:
-    """What computed: a replay is bit for bit only where these agree."""
+def versions(device: str = "cpu") -> dict[str, str]:
+    """What computed: a replay is bit for bit only where these agree. ``processor``: instruction set, or GPU model."""
     return {
         "fuaudit": version("fuaudit"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": version("numpy"),
         "platform": f"{platform.system()} {platform.machine()}",
+        "processor": torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability(),
     }
 
 

@@ -81,6 +81,11 @@ class Case:
         return tuple((_unlearner(run), run.request.kind) for run in children)
 
     @property
+    def stopped(self) -> bool:
+        """Whether the request came during training, as far as the parent tells."""
+        return isinstance(self.parent, Run) and self.parent.executed < self.run.plan.law.rounds
+
+    @property
     def step_names(self) -> list[str]:
         """Their registered names."""
         children = [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
@@ -115,9 +120,9 @@ class Case:
     @property
     def same_platform(self) -> bool:
         """Whether this machine computes with the same versions as the run, so that bits must agree."""
-        ours = versions()
+        ours = versions(self.run.info["device"])
         recorded = self.run.info["versions"]
-        return all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform"))
+        return all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform", "processor"))
 
     @cached_property
     def schedule(self) -> Schedule:

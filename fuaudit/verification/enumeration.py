@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Any
 
-from fuaudit.draws import Draws, Position
+from fuaudit.draws import END, Draws, Position
 from fuaudit.errors import BudgetError, FuauditError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
@@ -164,8 +164,10 @@ class Sweep:
         return self.refuted[0] if self.refuted else None
 
 
-def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) -> Sweep:
+def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None, moment: Position = END) -> Sweep:
     """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
+
+    Requests come when everything before ``moment`` is executed; by default, when training is over.
 
     Raises:
         PluginError, KeyReuseError: the unlearner failed on one of them.
@@ -175,7 +177,7 @@ def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None) ->
         try:
             if left < 1 or estimated_leaves(unlearner, toy.law, toy.population, toy.requests) > left:
                 raise BudgetError("too large for what is left")
-            result = exactness(unlearner, toy.law, toy.population, toy.requests, leaves=left)
+            result = exactness(unlearner, toy.law, toy.population, toy.requests, [moment] * len(toy.requests), left)
             left -= result.leaves
         except BudgetError:
             too_large += 1
@@ -213,10 +215,13 @@ class Enumeration:
         if len(steps) > 1:
             latest = steps[-LONGEST:]
             tasks.append((Stream(tuple(u for u, _ in latest)), tuple(k for _, k in latest)))
+        share = self.leaves // (len(tasks) + case.stopped)
         found = Sweep((), (), 0, 0)
         for unlearner, kinds in tasks:
-            share = self.leaves // len(tasks)
             found += sweep(unlearner, list(toys_like(law, kinds)), share, case.progress)
+        if case.stopped:  # the request came during training: then as here, after the first of two rounds
+            toys = [toy for toy in toys_like(law, (steps[-1][1],)) if toy.law.rounds > 1]
+            found += sweep(steps[-1][0], toys, share, case.progress, Position(2, 0))
         statistic: dict[str, Any] = {
             "proved": len(found.proved),
             "refuted": len(found.refuted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fuaudit.data.dataset import digest_of_test
 from fuaudit.draws import Position
 from fuaudit.runs.files import sha256
 from fuaudit.runs.prune import Tombstone
@@ -38,12 +39,12 @@ class Lineage:
                 statistic,
                 details=copies,
             )
-        if case.dataset is None or changed_clients(case):
+        if case.dataset is None or changed_clients(case) or digest_of_test(case.dataset) != case.run.test_digest:
             return Finding(
                 "lineage",
                 Subject.RUN,
                 Verdict.INCONCLUSIVE,
-                "The retained data of the run is not at hand.",
+                "The data of the run, retained rows and test rows, is not at hand.",
                 SHOWS_NOT,
                 statistic,
                 details=("Give --data ROOT.", *copies),

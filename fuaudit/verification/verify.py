@@ -17,7 +17,7 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import pretty_json, read_json, sha256, write_bytes
+from fuaudit.runs.files import append_line, canonical_json, pretty_json, read_json, sha256, write_bytes
 from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
@@ -29,6 +29,7 @@ from fuaudit.verification.parameters import ARMS
 from fuaudit.verification.spec import Check, Spec, read_spec
 
 FINDINGS = "findings.json"
+LOG = "log.jsonl"
 NOTHING = "It shows nothing about the run."
 
 
@@ -131,7 +132,12 @@ def verify(
         _context(case),
     )
     if save:
-        write_bytes((out or audit_folder(opened.path)) / FINDINGS, pretty_json(result.as_json()))
+        folder = out or audit_folder(opened.path)
+        content = pretty_json(result.as_json())
+        write_bytes(folder / FINDINGS, content)
+        # every verification leaves a line, so that running again until it turns green would show
+        entry = {"key": result.key, "key_given": key is not None, "verdict": str(verdict), "findings": sha256(content)}
+        append_line(folder / LOG, canonical_json(entry | {"spec": policy.digest, "run": opened.digest}))
     return result
 
 

@@ -90,7 +90,7 @@ def train(
             "executed_rounds": executed,
             "engine": ready.engine.name,
             "device": ready.device.type,
-            "versions": versions(),
+            "versions": versions(ready.device.type),
         },
         population,
         plan_table(plan, (), {}),

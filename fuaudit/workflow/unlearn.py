@@ -107,7 +107,7 @@ def unlearn(
         "executed_rounds": law_rounds,
         "engine": ready.engine.name,
         "device": ready.device.type,
-        "versions": versions(),
+        "versions": versions(ready.device.type),
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
         "unlearner": provenance(registry.find("unlearners", name), unlearner),
         "first_change": list(change.first_change),
