@@ -1,109 +1,227 @@
-"""Figures of a report, as inline SVG: the same numbers give the same bytes."""
+"""Figures as SVG to stand inside a page: no script, no reference outside, the same bytes for the same numbers.
+
+Colours are named by their role and filled in by the style sheet of the page, so that one drawing serves light, dark
+and print; every line also has a pattern or markers of its own.
+"""
 
 from __future__ import annotations
 
-import io
+import math
 import re
-from math import log
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
-INK = {"subject": "#1f4e79", "second": "#2e7d4f", "untouched": "#b03a2e"}
-DASH = {"subject": "-", "second": "--", "untouched": ":"}
-NAMES = {
-    "subject": "unlearned against retrained (the subject)",
-    "second": "retrained against retrained (must stay below)",
-    "untouched": "untouched against retrained (must rise above)",
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fuaudit.reporting.contents import Checked, Contents, Point
+from fuaudit.reporting.words import number
+from fuaudit.verification.finding import Verdict
+
+ROLES = {
+    "ink": "#010101",
+    "faint": "#020202",
+    "line": "#030303",
+    "subject": "#040404",
+    "second": "#050505",
+    "untouched": "#060606",
+    "limit": "#070707",
+}
+"""Placeholders that become ``var(--fig-<role>)``."""
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fuaudit",
+    "font.size": 10,
+    "axes.edgecolor": ROLES["faint"],
+    "axes.labelcolor": ROLES["ink"],
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": ROLES["line"],
+    "grid.linewidth": 0.7,
+    "text.color": ROLES["ink"],
+    "xtick.color": ROLES["faint"],
+    "ytick.color": ROLES["faint"],
+    "xtick.labelcolor": ROLES["ink"],
+    "ytick.labelcolor": ROLES["ink"],
+    "lines.linewidth": 1.8,
+    "path.simplify": True,
+    "path.simplify_threshold": 0.3,
 }
 
-
-def figures(document: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Title, caption and SVG of every figure that the findings have numbers for."""
-    drawn = []
-    for check in document["checks"]:
-        found = check["finding"]
-        series = found["series"]
-        if "log wealth, subject" in series:
-            drawn.append(_wealth(series, found["statistic"]))
-        if "power, rate" in series:
-            drawn.append(_power(series, found["statistic"]))
-    if document["context"].get("metrics"):
-        drawn.append(_accuracy(document["context"]))
-    return [(title, caption, _separate(svg, f"f{number}")) for number, (title, caption, svg) in enumerate(drawn)]
+ARMS = (
+    ("untouched", "control: untouched models", "--"),
+    ("second", "control: second retrained arm", ":"),
+    ("subject", "subject: unlearned models", "-"),
+)
 
 
-def _axes() -> tuple[Any, Any]:
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: what it shows, how its numbers were obtained, and its SVG."""
 
-    matplotlib.rcParams.update({"svg.hashsalt": "fuaudit", "svg.fonttype": "none", "font.family": "sans-serif"})
-    figure = Figure(figsize=(7, 2.9), layout="constrained")
-    FigureCanvasSVG(figure)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    return figure, axes
+    title: str
+    caption: str
+    how: str
+    svg: str
 
 
-def _svg(figure: Any, axes: Any) -> str:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8)
-    stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+def drawings(contents: Contents) -> list[Drawing]:
+    """The figures for which the document holds numbers."""
+    found: list[Drawing] = []
+    for check in contents.checks:
+        found += [_wealth(check, f"w{check.number}")] if f"log wealth, {ARMS[2][0]}" in check.series else []
+        found += [_power(check, f"p{check.number}")] if _curve(check) else []
+    if contents.accuracy:
+        found.append(_accuracy(contents))
+    return found
+
+
+def _svg(draw: Callable[[Any], None], prefix: str, label: str) -> str:
+    """An SVG element whose ids begin with a prefix, so that several can share a page."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = Figure(figsize=(6.6, 2.9), layout="constrained")
+        draw(figure.add_subplot())
+        stream = StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :].strip()
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", text))
+    names = {name for pair in used for name in pair if name}
+    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in names else "", text)
+    text = re.sub(r"url\(#|href=\"#", lambda m: f"{m[0]}{prefix}-", text)
+    text = re.sub(r"font: ([\d.]+)px [^;\"]+", r"font-size: \1px", text)
+    for role, colour in ROLES.items():
+        text = text.replace(colour, f"var(--fig-{role})")
+    text = re.sub(r"\n\s*", "\n", re.sub(r"<defs>\s*</defs>", "", text))
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def _separate(svg: str, prefix: str) -> str:
-    """Ids of one figure made different from those of the others on the page."""
-    svg = re.sub(r'id="([^"]+)"', rf'id="{prefix}-\1"', svg)
-    svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', svg)
-    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
+def _label(axes: Any, x: float, y: float, text: str, role: str, **options: Any) -> None:
+    axes.annotate(text, (x, y), color=ROLES[role], fontsize=9, **options)
 
 
-def _wealth(series: dict[str, list[float]], statistic: dict[str, Any]) -> tuple[str, str, str]:
-    figure, axes = _axes()
-    for arm, label in NAMES.items():
-        values = series.get(f"log wealth, {arm}", [])
-        axes.plot(range(1, len(values) + 1), values, DASH[arm], color=INK[arm], label=label, linewidth=1.6)
-    threshold = -log(statistic["alpha"])
-    axes.axhline(threshold, color="#777777", linewidth=1)
-    axes.annotate(f"rejection at log(1/{statistic['alpha']:g})", (1, threshold), fontsize=8, va="bottom")
-    axes.set_xlabel("pairs of runs")
-    axes.set_ylabel("log wealth")
-    axes.set_ylim(top=max(3 * threshold, 1), bottom=min(-3.0, *(min(v) for k, v in series.items() if "wealth" in k)))
-    caption = (
-        "A bettor who bets that the two arms differ. If they have one law, the chance that the wealth ever crosses "
-        f"the line is at most {statistic['alpha']:g}. Curves that leave the picture above were rejected."
+def _first_above(values: Sequence[float], limit: float) -> int | None:
+    return next((i for i, value in enumerate(values, 1) if value >= limit), None)
+
+
+def _wealth(check: Checked, prefix: str) -> Drawing:
+    alpha = check.statistic.get("alpha")
+    limit = -math.log(alpha) if isinstance(alpha, float) and 0 < alpha < 1 else None
+    paths = {name: check.series.get(f"log wealth, {name}", ()) for name, _, _ in ARMS}
+
+    def draw(axes: Any) -> None:
+        # what lies far above the threshold tells nothing more, and would hide the rest
+        top = 4 * limit if limit is not None else None
+        for name, words, dashes in ARMS:
+            values = paths[name]
+            if values:
+                shown = values if top is None else [min(v, 2 * top) for v in values]
+                axes.plot(range(1, len(values) + 1), shown, dashes, color=ROLES[name], label=words)
+        if limit is not None and top is not None:
+            axes.axhline(
+                limit, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2), label="threshold log(1/alpha)"
+            )
+            floor = min((min(values) for values in paths.values() if values), default=0.0)
+            axes.set_ylim(max(min(floor * 1.05, -1.0), -top), top)
+        axes.set_xlabel("pairs of runs")
+        axes.set_ylabel("log wealth")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, frameon=False, handlelength=2.6)
+
+    sentences = []
+    for name, words, _ in reversed(ARMS):
+        values = paths[name]
+        if values:
+            crossed = None if limit is None else _first_above(values, limit)
+            after = "never reaches the threshold" if crossed is None else f"reaches the threshold at pair {crossed}"
+            largest = f"largest log wealth {number(float(max(values)))}"
+            sentences.append(
+                f"{words[0].upper()}{words[1:]}: {after if limit is not None else 'no threshold'}, {largest}."
+            )
+    extent = "" if limit is None else " The vertical axis is cut at four times the threshold."
+    return Drawing(
+        "Betting against equality: wealth over the pairs of runs",
+        " ".join(sentences),
+        f"Computed by the check {check.audit!r}: a bettor who gains when the two arms of a pair differ. "
+        f"Were the arms alike, its wealth would reach 1/alpha with probability at most alpha.{extent}",
+        _svg(draw, prefix, "Log wealth of the subject and of both controls over the pairs of runs"),
     )
-    return "Repeated unlearning against repeated retraining", caption, _svg(figure, axes)
 
 
-def _power(series: dict[str, list[float]], statistic: dict[str, Any]) -> tuple[str, str, str]:
-    figure, axes = _axes()
-    axes.plot(series["power, rate"], series["power, estimate"], "o-", color=INK["subject"], markersize=4)
-    axes.axhline(0.9, color="#777777", linewidth=1, linestyle="--")
-    axes.set_xlabel("fraction of runs in which the model is left untouched")
-    axes.set_ylabel("found")
-    axes.set_ylim(0, 1.05)
-    caption = (
-        f"How often a planted violation is found with {statistic['pairs']} pairs; an estimate from resampled runs. "
-        "It speaks of this kind of violation only."
+def _curve(check: Checked) -> list[Point]:
+    return list(zip(check.series.get("power, rate", ()), check.series.get("power, estimate", ()), strict=False))
+
+
+def _power(check: Checked, prefix: str) -> Drawing:
+    rates, estimates = zip(*_curve(check), strict=True)
+    rate = check.statistic.get("detectable_rate")
+
+    def draw(axes: Any) -> None:
+        axes.plot(rates, estimates, "-o", color=ROLES["subject"], markersize=4)
+        axes.axhline(0.9, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2))
+        _label(axes, 1.0, 0.9, "power 0.9", "limit", xytext=(0, -11), textcoords="offset points", ha="right")
+        if isinstance(rate, float):
+            axes.axvline(rate, color=ROLES["faint"], linewidth=1.0, linestyle=":")
+            _label(
+                axes,
+                rate,
+                0.02,
+                f"smallest detectable rate {rate:.0%}",
+                "ink",
+                xytext=(5, 0),
+                textcoords="offset points",
+            )
+        axes.set(xlim=(0, 1.02), ylim=(-0.03, 1.05), xlabel="rate of planted violations", ylabel="power (estimate)")
+
+    found = f"{rate:.0%} of runs" if isinstance(rate, float) else "no rate on the grid"
+    return Drawing(
+        "What the test would have seen: power against planted violations",
+        f"Smallest rate from which on the power is at least 0.9: {found}. "
+        + "; ".join(f"{r:.0%}: {e:.2f}" for r, e in zip(rates, estimates, strict=True))
+        + ".",
+        f"Simulated by the check {check.audit!r}: in a share of runs an untouched model takes the place of an "
+        "unlearned one; the power is the share of replications that the test rejects. All replications resample the "
+        "same runs, so this is an estimate, and it says nothing about violations of another kind.",
+        _svg(draw, prefix, "Power of the test over the rate of planted violations"),
     )
-    return "What the test could have seen", caption, _svg(figure, axes)
 
 
-def _accuracy(context: dict[str, Any]) -> tuple[str, str, str]:
-    figure, axes = _axes()
-    for key, label, dash, ink in (
-        ("parent_metrics", "before the request", "--", "#777777"),
-        ("metrics", "this run", "-", INK["subject"]),
-    ):
-        rows = context.get(key) or []
-        rounds, accuracy = [r["round"] for r in rows], [r["test_accuracy"] for r in rows]
-        axes.plot(rounds, accuracy, dash + "o", color=ink, label=label, markersize=4)
-    axes.set_xlabel("round")
-    axes.set_ylabel("test accuracy")
-    axes.set_ylim(0, 1)
-    caption = "Accuracy on the test data at the stored rounds, measured when the runs were made."
-    return "Accuracy before and after", caption, _svg(figure, axes)
+def _accuracy(contents: Contents) -> Drawing:
+    def draw(axes: Any) -> None:
+        if contents.parent_accuracy:
+            axes.plot(*zip(*contents.parent_accuracy, strict=True), "--s", color=ROLES["untouched"], markersize=4)
+        axes.plot(*zip(*contents.accuracy, strict=True), "-o", color=ROLES["subject"], markersize=4)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1.02))
+        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+        names = ["before: the parent", "after: this run"] if contents.parent_accuracy else ["this run"]
+        options = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 9, "frameon": False}
+        axes.legend(axes.get_lines(), names, handlelength=2.6, **options)
+
+    def last(points: tuple[Point, ...]) -> str:
+        return f"{points[-1][1]:.4f} after round {points[-1][0]:.0f}"
+
+    lineage = contents.of("lineage")
+    again = (
+        "The check 'lineage' computed this run's file anew and found the same bytes."
+        if lineage is not None and lineage.verdict is Verdict.PASS
+        else "No check computed this run's file anew."
+    )
+    parent = f" Its parent: {last(contents.parent_accuracy)}." if contents.parent_accuracy else ""
+    return Drawing(
+        "Usefulness: accuracy on test data over the rounds",
+        f"This run: {last(contents.accuracy)}.{parent}",
+        f"Share of test rows classified correctly, as the runs recorded it in metrics.json. {again} "
+        "Accuracy says nothing about forgetting.",
+        _svg(draw, "a", "Test accuracy of the run and of its parent over the rounds"),
+    )

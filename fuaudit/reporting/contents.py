@@ -1,0 +1,247 @@
+"""What a report is made from: the stored findings, checked for their shape and made safe to show.
+
+Names, paths and sentences come from plugins and folders that nobody vouches for. Control characters and those that
+reverse the direction of text are replaced here, once; escaping is left to each format.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from fuaudit.errors import EvidenceError
+from fuaudit.runs.files import pretty_json, sha256
+from fuaudit.verification.finding import Control, Subject, Verdict
+
+Statistic = int | float | str | bool | None
+Point = tuple[float, float]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One check of the spec with its finding; see :class:`fuaudit.verification.finding.Finding`."""
+
+    number: int
+    claim: str
+    role: str
+    basis: tuple[str, ...]
+    audit: str
+    subject: Subject
+    verdict: Verdict
+    shows: str
+    shows_not: str
+    statistic: dict[str, Statistic]
+    interval: Point | None
+    detectable: str
+    controls: tuple[Control, ...]
+    assumptions: tuple[str, ...]
+    details: tuple[str, ...]
+    series: dict[str, tuple[float, ...]]
+
+    @property
+    def required(self) -> bool:
+        """Whether the verdict of the spec needs it."""
+        return self.role == "required"
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A run of the lineage, youngest first."""
+
+    name: str
+    digest: str
+    kind: str
+    unlearner: str
+    request: str
+
+
+@dataclass(frozen=True)
+class Unlearner:
+    """The method as the run records it; ``guarantee`` is its own claim."""
+
+    name: str
+    kind: str
+    guarantee: str
+    cite: str
+    origin: str
+    options: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of findings.json."""
+
+    digest: str
+    run: str
+    key: str
+    verdict: Verdict
+    reason: str
+    spec: str
+    title: str
+    spec_digest: str
+    asks: str
+    checks: tuple[Checked, ...]
+    out_of_scope: tuple[str, ...]
+    lineage: tuple[Ancestor, ...]
+    unlearner: Unlearner | None
+    request: str
+    first_round: int | None
+    engine: str
+    device: str
+    run_versions: dict[str, str]
+    audit_versions: dict[str, str]
+    accuracy: tuple[Point, ...]
+    parent_accuracy: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder of the run, without those above it."""
+        return self.lineage[0].name if self.lineage else "RUN"
+
+    def of(self, audit: str) -> Checked | None:
+        """The first check that an audit decided."""
+        return next((check for check in self.checks if check.audit == audit), None)
+
+    def count(self, verdict: Verdict, subject: Subject | None = None) -> int:
+        """How many checks came out so."""
+        return sum(c.verdict is verdict and subject in (None, c.subject) for c in self.checks)
+
+
+def stored_form(document: Any) -> bytes:
+    """The bytes of findings.json for a document; EvidenceError where it has none."""
+    try:
+        return pretty_json(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EvidenceError(f"these are no findings: {error}") from None
+
+
+def read_contents(document: dict[str, Any]) -> Contents:
+    """The contents of a document of findings; EvidenceError when it is not one."""
+    digest = sha256(stored_form(document))
+    try:
+        if document["format"] != "fuaudit findings 1":
+            _refuse("format")
+        context = _mapping(document["context"])
+        spec = _mapping(document["spec"])
+        first = context.get("first_change")
+        return Contents(
+            digest,
+            _text(document["run"]),
+            _text(document["key"]),
+            Verdict(document["verdict"]),
+            _text(document["reason"]),
+            _text(spec["id"]),
+            _text(spec["title"]),
+            _text(spec["digest"]),
+            _text(spec["asks"]),
+            tuple(_check(i, row) for i, row in enumerate(_sequence(document["checks"]), 1)),
+            _lines(document["out_of_scope"]),
+            tuple(_ancestor(row) for row in _sequence(document["lineage"])),
+            _unlearner(context["unlearner"]) if "unlearner" in context else None,
+            _text(context.get("request", "")),
+            int(first[0]) if first is not None else None,
+            _text(context.get("engine", "")),
+            _text(context.get("device", "")),
+            _table(context.get("run_versions", {}), _text),
+            _table(context.get("audit_versions", {}), _text),
+            _accuracy(context.get("metrics", [])),
+            _accuracy(context.get("parent_metrics", [])),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise EvidenceError(f"these are no findings: {type(error).__name__} {error}") from None
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(f"unexpected {what}")
+
+
+def _shown(character: str) -> str:
+    """The character, or one that stands for those that hide, break or turn text."""
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") and character != "\n"
+    return "\ufffd" if hidden or ord(character) & 0xFFFE == 0xFFFE else character
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        _refuse(type(value).__name__)
+    return "".join(map(_shown, value.replace("\r\n", "\n").replace("\t", " ")))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _refuse(type(value).__name__)
+    return value
+
+
+def _sequence(value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        _refuse(type(value).__name__)
+    return list(value)
+
+
+def _lines(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _sequence(value)))
+
+
+def _table(value: Any, convert: Callable[[Any], T]) -> dict[str, T]:
+    return {_text(key): convert(_mapping(value)[key]) for key in sorted(_mapping(value))}
+
+
+def _statistic(value: Any) -> Statistic:
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    return _text(value)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    return tuple(map(float, _sequence(value)))
+
+
+def _check(number: int, row: Any) -> Checked:
+    finding = _mapping(row["finding"])
+    interval = finding["interval"]
+    if row["role"] not in ("required", "supporting"):
+        _refuse("role")
+    return Checked(
+        number,
+        _text(row["claim"]),
+        _text(row["role"]),
+        _lines(row["basis"]),
+        _text(finding["audit"]),
+        Subject(finding["subject"]),
+        Verdict(finding["verdict"]),
+        _text(finding["shows"]),
+        _text(finding["shows_not"]),
+        _table(finding["statistic"], _statistic),
+        None if interval is None else (float(interval[0]), float(interval[1])),
+        _text(finding["detectable"]),
+        tuple(
+            Control(*(_text(c[k]) for k in ("name", "expected", "observed"))) for c in _sequence(finding["controls"])
+        ),
+        _lines(finding["assumptions"]),
+        _lines(finding["details"]),
+        _table(finding["series"], _numbers),
+    )
+
+
+def _ancestor(row: Any) -> Ancestor:
+    words = (_text(row.get(word, "")) for word in ("name", "digest", "kind", "unlearner", "request"))
+    return Ancestor(*words)
+
+
+def _unlearner(row: Any) -> Unlearner:
+    row = _mapping(row)
+    options = ", ".join(f"{_text(k)} = {_text(str(v))}" for k, v in sorted(_mapping(row.get("options", {})).items()))
+    name, kind, guarantee, cite = (_text(row.get(word, "")) for word in ("use", "kind", "guarantee", "cite"))
+    origin = f"{_text(row.get('distribution', ''))} {_text(row.get('version', ''))}".strip()
+    return Unlearner(name, kind, guarantee, cite, origin, options)
+
+
+def _accuracy(rows: Any) -> tuple[Point, ...]:
+    """Pairs of round and test accuracy, where a run records them."""
+    keys = ("round", "test_accuracy")
+    found = [tuple(row.get(key) for key in keys) for row in map(_mapping, _sequence(rows))]
+    return tuple((float(r), float(a)) for r, a in found if isinstance(r, int | float) and isinstance(a, int | float))

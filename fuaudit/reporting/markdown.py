@@ -1,0 +1,100 @@
+"""Markdown for a pull request or a ticket: the verdict, the checks, the limits, and how to repeat it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fuaudit.reporting.contents import Contents
+from fuaudit.reporting.repeat import commands, identities
+from fuaudit.reporting.words import (
+    ATTACKS,
+    DISCLAIMER,
+    HEADLINES,
+    MARKS,
+    SUBJECTS,
+    copies,
+    facts,
+    lead,
+    statistics,
+    trusted,
+    undecided,
+)
+
+MANY = 12
+"""Lines of one list; the others are counted."""
+
+
+def render(contents: Contents) -> str:
+    """The report as Markdown."""
+    parts = [
+        f"# {MARKS[contents.verdict]} {contents.verdict.value}: {_plain(contents.title)}",
+        f"**{HEADLINES[contents.verdict]}** {_plain(lead(contents))}",
+        f"> {_plain(contents.reason)}",
+        _table(("", ""), facts(contents)),
+        "## Checks",
+        _checks(contents),
+        "## Figures and how they were obtained",
+        _figures(contents),
+        *_copies(contents),
+        "## Taken on trust",
+        _bullets(trusted(contents)),
+        "## Not tested",
+        _bullets([*contents.out_of_scope, *(f"{c.verdict.value}: {c.claim}: {c.shows}" for c in undecided(contents))]),
+        "Attack classes of EDPB Opinion 28/2024, paragraph 55: "
+        + "; ".join(f"({number}) {name.lower()}: not run" for number, name in ATTACKS)
+        + ".",
+        "## How to repeat it",
+        "\n".join(f"    {command}" for command in commands(contents)),
+        _table(("What", "Value"), identities(contents)),
+        DISCLAIMER,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _checks(contents: Contents) -> str:
+    rows = [
+        (
+            f"{MARKS[c.verdict]} {c.verdict.value}",
+            f"{c.claim} ({c.audit}, {c.role})",
+            SUBJECTS[c.subject],
+            c.shows,
+            c.shows_not,
+            "; ".join(c.basis),
+        )
+        for c in contents.checks
+    ]
+    return _table(("Verdict", "Claim", "About", "Shows", "Does not show", "Evidence relevant to"), rows)
+
+
+def _figures(contents: Contents) -> str:
+    rows = [(c.audit, *row) for c in contents.checks for row in statistics(c)]
+    rows += [
+        (c.audit, f"Control: {k.name}", f"{k.observed} ({'held' if k.held else 'not held'})", f"expected: {k.expected}")
+        for c in contents.checks
+        for k in c.controls
+    ]
+    return _table(("Check", "Figure", "Value", "How obtained"), rows)
+
+
+def _copies(contents: Contents) -> list[str]:
+    found = copies(contents)
+    return ["## Other places that may hold the contribution", _bullets(found)] if found else []
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: no markup, no links, no one called by name."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    text = re.sub(r"([\\`*_\[\]#|~!])", r"\\\1", text)
+    return re.sub(r"(@|://|\bwww\.)", "\\1\u2060", text)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    found = list(lines)
+    rest = [f"- and {len(found) - MANY} more, in findings.json"] if len(found) > MANY else []
+    return "\n".join([*(f"- {_plain(line)}" for line in found[:MANY]), *rest])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *(tuple(map(_plain, row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,287 @@
+"""The sentences of a report. What was seen is said; what follows from it in law is not.
+
+No sentence here draws such a conclusion: a test reads them for the words that would.
+"""
+
+from __future__ import annotations
+
+from fuaudit.reporting.contents import Checked, Contents, Statistic
+from fuaudit.verification.finding import Subject, Verdict
+
+MARKS = {
+    Verdict.PASS: "✓",
+    Verdict.FAIL: "✕",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.NOT_APPLICABLE: "\u2013",
+    Verdict.ERROR: "!",
+}
+LABELS = {verdict: verdict.value.replace("_", " ").lower() for verdict in Verdict}
+
+SUBJECTS = {Subject.ALGORITHM: "the method", Subject.RUN: "this run"}
+
+HEADLINES = {
+    Verdict.PASS: "Every required check passed, within the limits stated below.",
+    Verdict.FAIL: "The evidence refutes the claim.",
+    Verdict.INCONCLUSIVE: "The evidence does not decide the question.",
+    Verdict.NOT_APPLICABLE: "The question does not arise for this run.",
+    Verdict.ERROR: "An audit broke off: this is no result.",
+}
+
+MEANINGS = {
+    Verdict.PASS: "Passed: what was asked holds, within the scope that the check states.",
+    Verdict.FAIL: "Failed: it does not hold, by a counterexample or at the stated error rate.",
+    Verdict.INCONCLUSIVE: "Inconclusive: evidence or power is missing. This is not a pass.",
+    Verdict.NOT_APPLICABLE: "Not applicable: the question does not arise for this run. This is not a pass.",
+    Verdict.ERROR: "Error: the audit itself broke. This is not a pass.",
+}
+
+ATTACKS = (
+    ("i", "Attribute and membership inference"),
+    ("ii", "Exfiltration"),
+    ("iii", "Regurgitation of training data"),
+    ("iv", "Model inversion"),
+    ("v", "Reconstruction"),
+)
+"""Classes of EDPB Opinion 28/2024, paragraph 55. No audit here attacks a model."""
+
+RECOMPUTED = {
+    "integrity": "the digest of every file, and the chain of the ledger",
+    "replay": "every stored model, from the retained data",
+    "stress": "kept rounds of other plans, with and without the data in question",
+    "plan": "the keys, and the plan or model that the method makes of the parent's",
+    "enumeration": "the law of the method on small federations, in exact fractions",
+    "lineage": "every file of the run that holds models or figures",
+    "parameters": "repeated unlearning and repeated retraining, with controls",
+}
+"""What an audit worked out itself where it came to a decision."""
+
+GLOSSARY = {
+    ("integrity", "digest"): ("Digest of the run", "SHA-256 over the list of its files and their digests"),
+    ("integrity", "events"): ("Events in the ledger", "counted; the hash of each covers the one before"),
+    ("integrity", "files"): ("Files", "counted; the SHA-256 of each was computed anew and compared with the manifest"),
+    ("replay", "models"): ("Stored models compared", "each computed anew from the retained data, compared bit for bit"),
+    ("replay", "rounds"): ("Rounds executed", "as the run records them; all were executed again"),
+    ("replay", "first_difference"): ("First round that differs", "bitwise comparison of stored and recomputed models"),
+    ("replay", "differences"): ("Stored models that differ", "bitwise comparison of stored and recomputed models"),
+    ("stress", "plans"): ("Stress plans", "those of many candidate keys that keep most rounds with the target in them"),
+    ("stress", "kept_rounds"): ("Kept rounds", "counted over all stress plans; each executed on both sets of data"),
+    ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
+    ("plan", "nothing_to_forget"): (
+        "Did the parent never draw the target?",
+        "every draw of the parent's plan was looked at",
+    ),
+    ("plan", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
+    ("enumeration", "leaves"): ("Outcomes enumerated", "counted over all federations; the spec bounds them"),
+    ("enumeration", "law"): ("Law of the draws", "as the learner of the run declares it"),
+    ("enumeration", "proved"): ("Small federations without a difference", "all draws enumerated, exact fractions"),
+    ("enumeration", "refuted"): ("Small federations with a difference", "all draws enumerated, exact fractions"),
+    ("enumeration", "too_large"): ("Small federations not enumerated", "their size exceeds the budget of the spec"),
+    ("enumeration", "total_variation"): (
+        "Total variation from retraining",
+        "half the sum of all differences of probabilities, in exact fractions; where it is not 0, on the smallest "
+        "federation that differs",
+    ),
+    ("lineage", "other_copies"): (
+        "Other places that may hold the contribution",
+        "counted from the parent's plan and the rounds it stored; only runs at hand are known",
+    ),
+    ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
+    ("parameters", "pairs"): (
+        "Pairs of runs",
+        "fixed before the runs; each pair trains one original and two retrained runs, all with fresh keys",
+    ),
+    ("parameters", "alpha"): (
+        "Error rate alpha",
+        "set in the spec; bounds the chance that the test rejects equal laws",
+    ),
+    ("parameters", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
+    ("parameters", "rejected_at"): ("Subject rejected at pair", "first pair at which the wealth reaches 1/alpha"),
+    ("parameters", "untouched_rejected_at"): (
+        "Untouched models rejected at pair",
+        "first pair at which the wealth reaches 1/alpha",
+    ),
+    ("parameters", "detectable_rate"): (
+        "Smallest detectable rate",
+        "simulated: the share of planted untouched models from which on the power goal is met; the replications "
+        "resample the same runs, so it is an estimate",
+    ),
+}
+"""Statistics of the audits that ship with fuaudit: their names in words, and how each was obtained."""
+
+TRUST = (
+    "The run folder was made by whoever operated the training. Digests do not show who that was, nor that no second "
+    "history was kept."
+)
+DISCLAIMER = (
+    "This report states what was measured and how. It draws no legal conclusion: whether a duty exists and is "
+    "fulfilled is for people to judge."
+)
+LAST_ROUND = 2**31 - 1
+"""Stands in the findings for the end of a plan: nothing changed."""
+
+
+def number(value: Statistic) -> str:
+    """A figure as text; what is not there is said."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def statistics(check: Checked) -> list[tuple[str, str, str]]:
+    """Rows of a check's figures: what, how much, and how it was obtained."""
+    rows = []
+    for key, value in check.statistic.items():
+        unknown = (key.replace("_", " "), f"as reported by the audit {check.audit!r}")
+        label, how = GLOSSARY.get((check.audit, key), unknown)
+        text = "never" if value is None and key.endswith("rejected_at") else number(value)
+        rows.append((label, text, how))
+    if check.interval is not None:
+        low, high = map(number, check.interval)
+        rows.append(("Interval of the main figure", f"{low} to {high}", f"as reported by the audit {check.audit!r}"))
+    return rows
+
+
+def lead(contents: Contents) -> str:
+    """What the verdict means here, in one or two sentences."""
+    if contents.verdict is Verdict.PASS:
+        return (
+            f"This is evidence that the model follows the law of a model trained without {target(contents)}."
+            if contents.asks == "exact"
+            else "No difference from retraining was found above the size stated by the checks. This does not show "
+            "that there is none."
+        )
+    if contents.verdict is Verdict.FAIL:
+        return "At least one check found a counterexample, or a difference at its stated error rate."
+    if contents.verdict is Verdict.ERROR:
+        return "Nothing can be concluded until the audit that broke has run to its end."
+    return "This is neither a pass nor a fail, and must not be read as either."
+
+
+def target(contents: Contents) -> str:
+    """What was to be forgotten."""
+    return contents.request or "the data in question"
+
+
+def tallies(contents: Contents) -> list[tuple[str, str]]:
+    """How the checks came out, for the method and for the run."""
+    rows = []
+    for subject, words in SUBJECTS.items():
+        counts = [(contents.count(verdict, subject), LABELS[verdict]) for verdict in Verdict]
+        found = ", ".join(f"{count} {label}" for count, label in counts if count)
+        rows.append((f"Checks of {words}", found or "none"))
+    return rows
+
+
+def facts(contents: Contents) -> list[tuple[str, str]]:
+    """What was audited, against what."""
+    method = contents.unlearner
+    rows = [("Claim examined", contents.title), ("To be forgotten", contents.request or "nothing: a training run")]
+    if method is not None:
+        rows.append(("Method", f"{method.name}, {method.origin}"))
+        rows.append(("The method's own claim", method.guarantee or "none"))
+    return [*rows, *tallies(contents)]
+
+
+def recomputed(contents: Contents) -> list[str]:
+    """What the audits worked out themselves, by those that came to a decision."""
+    decided = [check.audit for check in contents.checks if check.verdict in (Verdict.PASS, Verdict.FAIL)]
+    texts = [RECOMPUTED.get(audit, f"what the audit {audit!r} looks at") for audit in dict.fromkeys(decided)]
+    return [text[0].upper() + text[1:] + "." for text in texts]
+
+
+def trusted(contents: Contents) -> list[str]:
+    """What was taken on trust, each once."""
+    return [TRUST, *dict.fromkeys(text for check in contents.checks for text in check.assumptions)]
+
+
+def person(contents: Contents) -> list[tuple[str, str]]:
+    """For the person concerned: questions and answers in plain words."""
+    if not contents.request:
+        return [
+            ("What was asked?", "Nothing. This is a training run; no request to forget belongs to it."),
+            ("What does this page decide?", DISCLAIMER),
+        ]
+    return [
+        (
+            "What was asked?",
+            f"That a trained model forget {contents.request}. Such a model learns from the data of many participants, "
+            "called clients, in rounds; what it learnt stays in its numbers when the data is removed.",
+        ),
+        ("What was done?", _done(contents)),
+        ("What did the checks find?", _found(contents)),
+        ("What may still be there?", _left(contents)),
+        ("What does this page decide?", DISCLAIMER),
+    ]
+
+
+def _done(contents: Contents) -> str:
+    method, first = contents.unlearner, contents.first_round
+    if method is not None and method.kind == "editor":
+        return (
+            f"The finished model was changed by a method called {method.name!r}. It was not trained again from the "
+            "remaining data."
+        )
+    name = f"a method called {method.name!r}" if method is not None else "a method"
+    if first is None or first >= LAST_ROUND:
+        return (
+            f"The operator used {name}. It changed nothing in the course of the training: the model stayed as it was."
+        )
+    kept = "Everything was drawn and computed anew."
+    if first >= 1:
+        before = f"Rounds before round {first} were kept" if first > 1 else "No whole round was kept"
+        kept = f"{before}; the first change lies in round {first}."
+    return (
+        f"The operator used {name}. Such a method changes the record of the training; the model is then computed from "
+        f"the remaining data. {kept}"
+    )
+
+
+def _found(contents: Contents) -> str:
+    required = [check for check in contents.checks if check.required]
+    passed = sum(check.verdict is Verdict.PASS for check in required)
+    begin = (
+        "The checks asked whether the new model is what training without this data gives. "
+        if contents.asks == "exact"
+        else "The checks asked whether the new models can be told from models trained without this data. "
+    )
+    if contents.verdict is Verdict.PASS:
+        forgotten = contents.of("plan")
+        never = forgotten and str(forgotten.statistic.get("nothing_to_forget", "")).startswith("yes")
+        extra = " The training had never used this data, so this model held nothing of it." if never else ""
+        return f"{begin}All {len(required)} checks that had to pass did.{extra}"
+    if contents.verdict is Verdict.FAIL:
+        return (
+            f"{begin}At least one check found that it is not so: {contents.reason} This run gives no ground to say "
+            "that the request was carried out."
+        )
+    return (
+        f"{begin}They could not decide it: {contents.reason} Of {len(required)} checks that had to pass, {passed} did. "
+        "This run gives no ground to say that the request was carried out."
+    )
+
+
+def _left(contents: Contents) -> str:
+    count = sum(not line.startswith(BURIED) for line in copies(contents))
+    known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
+    text = known.get(count, f"This audit knows of {count} other places")
+    where = "" if count == 0 else " that may hold what was learnt from this data; they are listed in section 6"
+    return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
+
+
+BURIED = "the parent was pruned"
+FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "Give --")
+
+
+def copies(contents: Contents) -> list[str]:
+    """Other places that may hold the contribution, as the lineage audit lists them."""
+    check = contents.of("lineage")
+    if check is None or not contents.request:
+        return []
+    return [line for line in check.details if not line.startswith(FAULTS)]
+
+
+def undecided(contents: Contents) -> list[Checked]:
+    """Checks that came to no decision."""
+    return [check for check in contents.checks if check.verdict not in (Verdict.PASS, Verdict.FAIL)]
