@@ -270,6 +270,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=256, help="runs that the batched engine takes at once")
     parser.add_argument("--free", type=float, default=0.0, help="count only turns with a second core worth this")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds after which a table ends in any case")
+    parser.add_argument("--only", default="", help="tables whose title holds this text")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -280,8 +281,8 @@ def main() -> None:
         "CNN, one round, K=10, E=10, b=10": lambda: cnn_rows(10),
         "CNN, one round, K=5, E=10, b=10": lambda: cnn_rows(5),
     }
-    for title, rows in tables.items():
-        result[title] = compare(title, rows(), options)
+    for title in filter(lambda title: options.only in title, tables):
+        result[title] = compare(title, tables[title](), options)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
