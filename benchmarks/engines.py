@@ -192,9 +192,8 @@ def replay(setting: Setting, ground: Task, schedule: Schedule, start: Moment, ma
 
 def mlp_rows(runs: int, few: int) -> list[Row]:
     """Repeated runs: the loop, one run at a time, against engines that take many."""
-    setting, ground, plans, _ = prepared(runs)
-    pool = ProcessPoolExecutor(2, get_context("fork"))
-    start, schedule = setting.starts(plans), expand_many(plans)
+    setting, ground, plans, schedule, start, _ = prepared(runs)
+    pool = ProcessPoolExecutor(2, get_context("fork"))  # forks at the first use, with all that is prepared
     first = Schedule(schedule.cohorts[:few], schedule.batches[:few])
     head = Moment(start.vectors[:few], {})
     module, batches = Mlp().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
@@ -212,32 +211,39 @@ def mlp_rows(runs: int, few: int) -> list[Row]:
 
         return Row(f"batched, {what}", runs, work, TOLERANCE)
 
-    def beside() -> Tensor:
-        return torch.from_numpy(np.concatenate(list(pool.map(partial(half, runs), range(0, runs, runs // 2)))))
+    def beside(drawn: bool) -> Tensor:
+        halves = pool.map(partial(half, runs, drawn), range(0, runs, runs // 2))
+        return torch.from_numpy(np.concatenate(list(halves)))
 
     return [
         Row("plain loop", few, loop),
         Row("reference", few, lambda: replay(setting, ground, first, head, engine("reference"))),
         batched("1 core", 1, draw_plans=False),
-        batched("1 core, plans drawn", 1),
-        batched("2 cores, plans drawn", 2),
+        batched("2 threads", 2, draw_plans=False),
+        Row("batched, 2 processes", runs, lambda: beside(False), TOLERANCE, elsewhere=True),
         batched("1 core, plans and models drawn", 1, draw_models=True),
-        batched("2 cores, plans and models drawn", 2, draw_models=True),
-        Row("batched, 2 processes, plans and models drawn", runs, beside, TOLERANCE, elsewhere=True),
+        batched("2 threads, plans and models drawn", 2, draw_models=True),
+        Row("batched, 2 processes, plans and models drawn", runs, lambda: beside(True), TOLERANCE, elsewhere=True),
     ]
 
 
 @cache
-def prepared(runs: int) -> tuple[Setting, Task, list[Plan], Engine]:
+def prepared(runs: int) -> tuple[Setting, Task, list[Plan], Schedule, Moment, Engine]:
     setting = digits()
-    return setting, setting.ground(), setting.plans(runs), engine("batched", 1)
+    plans = setting.plans(runs)
+    return setting, setting.ground(), plans, expand_many(plans), setting.starts(plans), engine("batched", 1)
 
 
-def half(runs: int, first: int) -> NDArray[np.float32]:
-    """Half of the runs, from ``first`` on, with its own draws; for a process of its own."""
-    setting, ground, plans, maker = prepared(runs)
-    own = plans[first : first + runs // 2]
-    models: NDArray[np.float32] = replay(setting, ground, expand_many(own), setting.starts(own), maker).numpy()
+def half(runs: int, drawn: bool, first: int) -> NDArray[np.float32]:
+    """Half of the runs, from ``first`` on, with its own draws if ``drawn``; for a process of its own."""
+    setting, ground, plans, schedule, start, maker = prepared(runs)
+    own = slice(first, first + runs // 2)
+    if drawn:
+        schedule, start = expand_many(plans[own]), setting.starts(plans[own])
+    else:
+        schedule = Schedule(schedule.cohorts[own], schedule.batches[own])
+        start = Moment(start.vectors[own], {})
+    models: NDArray[np.float32] = replay(setting, ground, schedule, start, maker).numpy()
     return models
 
 

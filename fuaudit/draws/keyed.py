@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws.address import Address, Purpose
-from fuaudit.draws.philox import Words, block, blocks
+from fuaudit.draws.philox import Words, block, blocks, stream
 from fuaudit.errors import UsageError
 
 _WORD = 1 << 64
@@ -98,14 +98,8 @@ class Keyed:
 
 def uniform_numbers(key: tuple[int, int], at: Address, count: int) -> NDArray[np.float64]:
     """``count`` numbers in [0, 1) at an address under the Philox key of its purpose."""
-    w1, w2, w3 = _counter(at)
-    k0, k1 = key
-    index = np.arange((count + 3) // 4, dtype=np.uint64)
-    words = blocks(
-        (index, np.uint64(w1), np.uint64(w2), np.uint64(w3)),  # type: ignore[arg-type]
-        (np.uint64(k0), np.uint64(k1)),  # type: ignore[arg-type]
-    )
-    return (words.reshape(-1)[:count] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    words = stream((0, *_counter(at)), key, count)
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -134,18 +128,20 @@ class Addresses:
     def integers(self, count: int, bounds: Ids) -> Ids:
         """``count`` integers of every draw: ``bounds`` broadcasts to ``(*s, count)``, and so does the result."""
         words = np.concatenate([self.words(i) for i in range((count + 3) // 4)], axis=-1)[..., :count]
-        bound = np.broadcast_to(bounds, words.shape).astype(np.uint64)
-        # the largest accepted word is 2**64 - 1 - (2**64 mod bound)
-        with np.errstate(over="ignore"):
-            excess = (np.uint64(_WORD - 1) % bound + np.uint64(1)) % bound
-        accepted = words <= np.uint64(_WORD - 1) - excess
-        attempt = 0
-        while not accepted.all():  # about one word in 2**64 / bound
-            attempt += 1
-            again = np.concatenate([self.words(i, attempt) for i in range((count + 3) // 4)], axis=-1)[..., :count]
-            words = np.where(accepted, words, again)
-            accepted = words <= np.uint64(_WORD - 1) - excess
-        return (words % bound).astype(np.int64)
+        bound = np.asarray(bounds).astype(np.uint64)
+        largest = np.uint64(_WORD - 1)
+        if (words > largest - bound.max(initial=0)).any():  # what may be rejected lies in the topmost ``bound`` words
+            # the largest accepted word is 2**64 - 1 - (2**64 mod bound)
+            with np.errstate(over="ignore"):
+                accepted = words <= largest - (largest % bound + np.uint64(1)) % bound
+            attempt = 0
+            while not accepted.all():  # about one word in 2**64 / bound
+                attempt += 1
+                again = np.concatenate([self.words(i, attempt) for i in range((count + 3) // 4)], axis=-1)[..., :count]
+                words = np.where(accepted, words, again)
+                accepted = words <= largest - (largest % bound + np.uint64(1)) % bound
+        np.remainder(words, bound, out=words)
+        return words.view(np.int64)
 
 
 def sequences(at: Addresses, sizes: Ids, count: int) -> Ids:

@@ -32,26 +32,63 @@ def block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int
     return c0, c1, c2, c3
 
 
-def _multiply(constant: int, x: Words) -> tuple[Words, Words]:
-    """High and low 64 bits of ``constant * x``, from four products of 32-bit halves."""
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+def _multiply(constant: int, x: Words, high: Words, low: Words, spare: Words) -> None:
+    """High and low 64 bits of ``constant * x``, from four products of 32-bit halves; ``spare (3, n)`` is scratch."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
     a_low, a_high = np.uint64(constant & 0xFFFFFFFF), np.uint64(constant >> 32)
-    b_low, b_high = x & low, x >> half
-    cross_low, cross_high = a_low * b_high, a_high * b_low
-    middle = ((a_low * b_low) >> half) + (cross_low & low) + (cross_high & low)
-    high = a_high * b_high + (cross_low >> half) + (cross_high >> half) + (middle >> half)
-    return high, np.uint64(constant) * x
+    cross, upper, carry = spare
+    np.bitwise_and(x, mask, out=cross)
+    np.right_shift(x, half, out=upper)
+    np.multiply(cross, a_low, out=low)
+    np.right_shift(low, half, out=low)
+    np.multiply(cross, a_high, out=cross)
+    np.add(cross, low, out=cross)
+    np.multiply(upper, a_low, out=carry)
+    np.bitwise_and(cross, mask, out=low)
+    np.add(carry, low, out=carry)
+    np.multiply(upper, a_high, out=high)
+    for part in (cross, carry):
+        np.right_shift(part, half, out=part)
+        np.add(high, part, out=high)
+    np.multiply(x, np.uint64(constant), out=low)
+
+
+_CHUNK = 4096
+"""Blocks computed at once: about 400 kB of scratch, so that passes stay in a cache."""
 
 
 def blocks(counters: tuple[Words, Words, Words, Words], keys: tuple[Words, Words]) -> Words:
     """Many blocks at once: counters and keys are arrays of one broadcast shape ``s``; returns ``(*s, 4)``."""
-    c0, c1, c2, c3 = counters
-    k0, k1 = keys
-    with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
-        for _ in range(_ROUNDS):
-            high0, low0 = _multiply(_MULTIPLIER[0], c0)
-            high1, low1 = _multiply(_MULTIPLIER[1], c2)
-            c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-            k0 = k0 + np.uint64(_WEYL[0])
-            k1 = k1 + np.uint64(_WEYL[1])
-    return np.stack(np.broadcast_arrays(c0, c1, c2, c3), axis=-1)
+    spread = np.broadcast_arrays(*counters, *keys)
+    flat = [words.reshape(-1) for words in spread]
+    count = flat[0].size
+    result = np.empty((count, 4), dtype=np.uint64)
+    scratch = np.empty((12, min(_CHUNK, count)), dtype=np.uint64)
+    for first in range(0, count, _CHUNK):
+        many = min(_CHUNK, count - first)
+        spare = scratch[9:, :many]
+        for words, source in zip(scratch, flat, strict=False):
+            words[:many] = source[first : first + many]
+        c0, c1, c2, c3, k0, k1, high0, low0, high1 = scratch[:9, :many]
+        for _ in range(_ROUNDS):  # arithmetic modulo 2**64 is meant; arrays wrap without a warning
+            _multiply(_MULTIPLIER[0], c0, high0, low0, spare)
+            np.bitwise_xor(high0, c3, out=high0)
+            np.bitwise_xor(high0, k1, out=high0)
+            _multiply(_MULTIPLIER[1], c2, high1, c3, spare)  # c3 has been used: it takes the low half
+            np.bitwise_xor(high1, c1, out=high1)
+            np.bitwise_xor(high1, k0, out=high1)
+            c0, c1, c2, c3, high0, low0, high1 = high1, c3, high0, low0, c0, c1, c2
+            np.add(k0, np.uint64(_WEYL[0]), out=k0)
+            np.add(k1, np.uint64(_WEYL[1]), out=k1)
+        for place, words in enumerate((c0, c1, c2, c3)):
+            result[first : first + many, place] = words
+    return result.reshape(*spread[0].shape, 4)
+
+
+def stream(counter: tuple[int, int, int, int], key: tuple[int, int], count: int) -> Words:
+    """The first ``count`` words of the blocks at ``counter``, ``counter + 1`` and so on, by NumPy's generator."""
+    # NumPy counts up before each block
+    before = (sum(word << 64 * place for place, word in enumerate(counter)) - 1) % (1 << 256)
+    words = [before >> 64 * place & _MASK for place in range(4)]
+    raw = np.random.Philox(counter=words, key=list(key)).random_raw(count)
+    return np.asarray(raw, dtype=np.uint64)
