@@ -83,7 +83,8 @@ def gap(one: Engine, other: Engine, ground: Task, batches: Tensor, steps: Steps 
     left, right = (maker.advance(ground, vectors, batches, steps) for maker in (one, other))
     pairs = [(left.updates, right.updates)]
     if steps.momentum:
-        assert left.velocity is not None and right.velocity is not None
+        assert left.velocity is not None
+        assert right.velocity is not None
         pairs.append((left.velocity, right.velocity))
     return max(float((a - b).abs().nan_to_num(nan=torch.inf).max()) for a, b in pairs)
 

@@ -66,15 +66,8 @@ def _updates(number: int, count: int, dtype: torch.dtype) -> Tensor:
 def _context(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
     ids = torch.tensor(clients)
     sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
-    cohort = Cohort(
-        ids,
-        rows=ids.clamp(min=0),
-        sizes=sizes,
-        steps=2 * (sizes > 0),
-        present=ids >= 0,
-        members=len(SIZES),
-        total=sum(SIZES),
-    )
+    steps = 2 * (sizes > 0)
+    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
     return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
 
 
