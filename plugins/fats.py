@@ -84,6 +84,12 @@ class FatsUnlearning:
     guarantee: ClassVar[str] = "exact, for uniform cohorts, non-adaptive requests (Theorem 2, repaired at sample level)"
     cite: ClassVar[str] = PAPER
     exact_for: ClassVar[frozenset[str]] = frozenset({"uniform with replacement", "uniform without replacement"})
+    assumes: ClassVar[tuple[str, ...]] = (
+        "draws of a law it is exact for",
+        "fixed cohort and batch sizes",
+        "a partition that is never drawn again",
+        "non-adaptive requests",
+    )
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""

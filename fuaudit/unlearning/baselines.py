@@ -40,6 +40,7 @@ class Retrain:
     guarantee: ClassVar[str] = "exact, for every law of draws: it is the reference"
     cite: ClassVar[str] = ""
     exact_for: ClassVar[frozenset[str]] = frozenset({EVERY_LAW})
+    assumes: ClassVar[tuple[str, ...]] = ("a partition that is never drawn again", "non-adaptive requests")
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""

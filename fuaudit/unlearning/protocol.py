@@ -35,6 +35,9 @@ class Unlearner(Protocol):
         participants: from :data:`PARTICIPANTS`; asking anybody else raises.
         guarantee: one line: what the method claims, and where it is proved.
         cite: the paper.
+
+    An unlearner may also declare ``assumes``, the conditions of its guarantee as a tuple of texts. Those that
+    :data:`fuaudit.verification.assumptions.CHECKS` knows are checked on every run.
     """
 
     needs: ClassVar[frozenset[str]]
