@@ -21,6 +21,7 @@ class Purpose(StrEnum):
     INIT = "init"
     COHORT = "cohort"
     AVAILABILITY = "availability"
+    COUPLING = "coupling"
     BATCH = "batch"
     PERMUTATION = "permutation"
     PARTITION = "partition"
@@ -39,6 +40,7 @@ STREAM_OF: Mapping[Purpose, Stream] = {
     Purpose.INIT: Stream.INITIAL,
     Purpose.COHORT: Stream.COHORTS,
     Purpose.AVAILABILITY: Stream.COHORTS,
+    Purpose.COUPLING: Stream.COHORTS,
     Purpose.BATCH: Stream.BATCHES,
     Purpose.PERMUTATION: Stream.BATCHES,
 }
