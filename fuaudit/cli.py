@@ -404,6 +404,30 @@ def _history(history: Any) -> list[str]:
 
 
 @cli.command()
+@click.option("--with", "name", default="fats", show_default=True, help="A rewriter, whose relatives are spoilt.")
+@click.option("--repetitions", type=click.IntRange(1), default=10, show_default=True, help="Of statistical levels.")
+@click.option("--pairs", type=click.IntRange(2), default=48, show_default=True, help="Of runs in each of those.")
+@click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")
+@output_options
+def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Plant ten known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
+    from fuaudit.selftest import selftest as work
+    from fuaudit.terminal import bars
+
+    with bars(quiet or as_json) as progress:
+        result = work(name, _hex(key, "--key") or bytes(32), repetitions, pairs, progress)
+    lines = []
+    for row in result.rows:
+        power = "certain" if row.caught.tries == 1 else f"power {row.caught.power:.2f}"
+        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power}")
+        if not quiet:
+            lines.append(f"{'':<5}{row.caught.evidence}" + (f" ({row.caught.cost})" if row.caught.cost else ""))
+    document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
+    emit(as_json, document, lines)
+    sys.exit(0 if result.held else 1)
+
+
+@cli.command()
 @click.option("--out", type=Folder, default=Path("demo-output"), show_default=True, help="Folder to write.")
 @output_options
 def demo(out: Path, as_json: bool, quiet: bool) -> None:

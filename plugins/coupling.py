@@ -81,6 +81,20 @@ class MaximalCoupling:
         return plan.erase(request, fresh, first)
 
 
+@dataclass(frozen=True)
+class WrongAcceptance(MaximalCoupling):
+    """The coupling with an acceptance that is too small by a factor 1 - 1/M. Not exact.
+
+    A named mutant: it exists so that audits can be seen to catch it.
+    """
+
+    guarantee: ClassVar[str] = "none: a mutant, whose acceptance probability is off by one in M"
+
+    def acceptance(self, ratio: Fraction, clients: int) -> Fraction:
+        """See :meth:`MaximalCoupling.acceptance`; too small."""
+        return super().acceptance(ratio, clients) * Fraction(clients - 1, clients)
+
+
 @lru_cache(maxsize=64)
 def cohorts_of(law: WeightedLaw, clients: tuple[int, ...]) -> Cohorts:
     """The probability of every cohort, in drawn order.

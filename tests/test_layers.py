@@ -18,7 +18,7 @@ LEVELS = [
     {"runs"},
     {"workflow", "verification"},
     {"reporting", "testing"},
-    {"demo"},
+    {"demo", "selftest"},
     {"cli"},
 ]
 """What is below may be imported; rooms of one level do not know each other."""

@@ -1,0 +1,275 @@
+"""The ten faults, the ground on which each is planted, and the level that must catch it.
+
+The list is the one that audits of unlearning are usually measured by: no redraw, a late one, a wrong acceptance
+probability, a relabelled index, a reused key, leaking state, rounds that depend on the data, a lucky operator, an
+adaptive request, and fine-tuning in place of retraining.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fuaudit import registry
+from fuaudit.config import resolve
+from fuaudit.draws import END, Keyed
+from fuaudit.errors import KeyReuseError, PluginError
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw, exactness
+from fuaudit.plans.proof import adaptive_exactness
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.keys import RunKeys, derive
+from fuaudit.runs.run import Run
+from fuaudit.runs.writer import RunWriter, commitment_of, plan_table
+from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
+from fuaudit.training.setup import setup
+from fuaudit.unlearning.apply import rewritten
+from fuaudit.verification.enumeration import federation
+from fuaudit.verification.spec import read_spec
+from fuaudit.verification.verify import verify
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import carry_out, unlearn
+
+TABLES: dict[str, Any] = {
+    "data": {"use": "digits"},
+    "partition": {"use": "one-holder", "clients": 10, "label": 9},
+    "model": {"use": "linear"},
+    "learner": {"use": "fats", "rounds": 12, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1},
+    "run": {"checkpoint_every": 4, "engine": "reference", "device": "cpu"},
+}
+"""A small federation on digits; client 0 alone holds the nines."""
+
+TARGET = Request.of(clients=[0])
+"""Fixed in advance."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What faults are planted on: the rewriter under test, a folder to write in, a key, and how often to repeat.
+
+    ``pairs`` of runs are compared in each repetition of a statistical level.
+    """
+
+    name: str
+    folder: Path
+    key: Keyed
+    repetitions: int
+    pairs: int
+    progress: Progress = silent
+
+    @property
+    def unlearner(self) -> Any:
+        """The rewriter under test, with its default options."""
+        return registry.build("unlearners", self.name)
+
+    def secret(self, *label: str) -> bytes:
+        """A key of its own for a part of the self-test."""
+        return derive(self.key.secret, "selftest", *label)
+
+
+@dataclass(frozen=True)
+class Caught:
+    """How often a fault was caught, by what evidence, and at what cost; ``tries`` is 1 where it is certain."""
+
+    times: int
+    tries: int
+    evidence: str
+    cost: str
+
+    @property
+    def power(self) -> float:
+        """The share of tries in which the fault was caught."""
+        return self.times / self.tries
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One planted fault: the level that must catch it, and how it is planted; statistical ones need power 0.9."""
+
+    name: str
+    level: str
+    plant: Callable[[Ground], Caught]
+    certain: bool = True
+
+    def held(self, caught: Caught) -> bool:
+        """Whether the level did what it is there for."""
+        return caught.power == 1 if self.certain else caught.power >= GOAL
+
+
+GOAL = 0.9
+"""The power that is asked of statistical levels."""
+
+
+def _small() -> tuple[Law, Population]:
+    return UniformLaw(2, 1, 1, 1), federation((1, 1, 1))
+
+
+def _enumerated(mutant: Callable[[Any], Any]) -> Callable[[Ground], Caught]:
+    def plant(ground: Ground) -> Caught:
+        result = exactness(mutant(ground.unlearner), *_small(), [TARGET])
+        return Caught(int(not result.exact), 1, f"total variation {result.total_variation}", f"{result.leaves} leaves")
+
+    return plant
+
+
+def wrong_acceptance(ground: Ground) -> Caught:
+    """On the shipped coupling, which passes, and on the same with another acceptance probability."""
+    law = WeightedLaw(1, 2, 1, 1, tuple((client, client + 1) for client in range(4)))
+    members = federation((1, 1, 1, 1))
+    methods = (registry.build("unlearners", name) for name in ("coupling", "coupling-wrong-acceptance"))
+    right, wrong = (exactness(method, law, members, [TARGET]) for method in methods)
+    evidence = f"total variation {wrong.total_variation}, and {right.total_variation} with the right one"
+    return Caught(int(right.exact and not wrong.exact), 1, evidence, f"{right.leaves + wrong.leaves} leaves")
+
+
+def reused_key(ground: Ground) -> Caught:
+    """One key asked twice at one address, over two populations."""
+    try:
+        exactness(OldKey(ground.unlearner), *_small(), [TARGET])
+    except KeyReuseError as error:
+        return Caught(1, 1, str(error).splitlines()[0], "stops at the first reuse")
+    return Caught(0, 1, "no address was asked twice", "")
+
+
+def leaking_state(ground: Ground) -> Caught:
+    """The server weighs by sample counts of everybody, so that kept rounds know who was there."""
+    tables = TABLES | {"server": [{"use": "size-weighted", "by": "total"}]}
+    child = _unlearned(ground, "leaking", tables)
+    verdicts = _verdicts(ground, child, "replay", "stress", "lineage")
+    # where nothing was kept, nothing can leak: stress plans decide then
+    caught = verdicts["stress"] == "FAIL" or (verdicts["replay"] == "PASS" and not _keeps(ground))
+    evidence = ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())
+    return Caught(int(caught), 1, evidence if _keeps(ground) else f"no round is ever kept; {evidence}", "5 runs")
+
+
+def rounds_by_data(ground: Ground) -> Caught:
+    """A plan of another shape is refused before anything is executed."""
+    law, members = _small()
+    mutant = Shorter(ground.unlearner)
+    for number in range(64):
+        plan = Plan.fresh(law, members, Keyed(ground.secret("rounds", str(number))))
+        try:
+            rewritten(mutant, "shorter", plan, TARGET, Keyed(ground.secret("anew", str(number))), END)
+        except PluginError as error:
+            return Caught(1, 1, str(error).splitlines()[0], f"{number + 1} plans")
+    return Caught(0, 1, "64 plans went through", "64 plans")
+
+
+def lucky_operator(ground: Ground) -> Caught:
+    """An operator tries keys until he likes the plan; the key that he takes does not follow from the commitment."""
+    parent = _trained(ground, "lucky", TABLES)
+    out = ground.folder / "lucky-child"
+    ready = setup(parent.config, None)
+    for number in range(256):
+        keys = RunKeys.of_secret(ground.secret("luck", str(number)))
+        fresh = Keyed(keys.draws)
+        plan = rewritten(ground.unlearner, ground.name, parent.plan, TARGET, fresh, END)
+        if 1 in plan.cohort(plan.law.rounds):  # what this operator likes
+            break
+    writer = RunWriter(out)
+    honest = _unlearned(ground, "lucky-honest", TABLES, parent)
+    info = {k: v for k, v in honest.info.items() if k not in ("format", "plugins")}
+    writer.begin(
+        parent.config,
+        info | {"first_change": list(plan.first_change(parent.plan))},
+        parent.original,
+        plan_table(plan, (TARGET,), {}),
+        {"draws": [*parent.keys["draws"], keys.draws.hex()], "children": keys.children.hex()},
+        commitment_of(keys, parent.config, parent.original),
+    )
+    writer.record("request", clients=list(TARGET.clients), samples=[], parent=parent.digest)
+    forged = carry_out(writer, ready, parent, plan, ground.unlearner, ground.name, silent)
+    verdicts = _verdicts(ground, forged, "integrity", "replay", "plan")
+    evidence = ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())
+    return Caught(int(verdicts["plan"] == "FAIL"), 1, f"key {number + 1} was taken; {evidence}", "3 runs")
+
+
+def adaptive_request(ground: Ground) -> Caught:
+    """Erase client 0 if client 1 was drawn, else client 2: given the request, exactness fails."""
+    law, members = UniformLaw(1, 1, 1, 1), federation((1, 1, 1))
+
+    def requester(plan: Plan) -> Request:
+        return Request.of(clients=[0 if 1 in plan.cohort(1) else 2])
+
+    results = adaptive_exactness(ground.unlearner, law, members, requester)
+    gaps = {str(request): result.total_variation for request, result in results.items()}
+    keeps = _keeps(ground)
+    caught = any(gaps.values()) if keeps else not any(gaps.values())
+    words = "; ".join(f"{request}: {gap}" for request, gap in gaps.items())
+    return Caught(int(caught), 1, words if keeps else f"no round is ever kept, so nothing depends on it; {words}", "")
+
+
+def fine_tuning(ground: Ground) -> Caught:
+    """Three further rounds in place of retraining, told from it by repeated sampling."""
+    times = sum(_rejected(ground, "finetune", number) for number in range(ground.repetitions))
+    evidence = f"rejected in {times} of {ground.repetitions} audits of at most {ground.pairs} pairs"
+    return Caught(times, ground.repetitions, evidence, f"at most {ground.repetitions * ground.pairs} pairs of runs")
+
+
+def passes(ground: Ground, name: str) -> Caught:
+    """The control: a right method, proved by enumeration, is not rejected by any level."""
+    method = replace(ground, name=name)
+    proof = exactness(method.unlearner, *_small(), [TARGET])
+    child = _unlearned(method, f"right-{name}", TABLES)
+    verdicts = _verdicts(method, child, "integrity", "replay", "stress", "plan", "lineage")
+    alarms = sum(_rejected(method, name, number) for number in range(ground.repetitions))
+    right = proof.exact and set(verdicts.values()) == {"PASS"} and not alarms
+    evidence = f"total variation {proof.total_variation}; " + ", ".join(f"{n} {v}" for n, v in verdicts.items())
+    evidence += f"; {alarms} false alarms in {ground.repetitions} audits"
+    return Caught(int(right), 1, evidence, f"{proof.leaves} leaves, {ground.repetitions} audits")
+
+
+FAULTS = (
+    Fault("nothing drawn anew", "enumeration", _enumerated(KeepsAll)),
+    Fault("drawn anew too late", "enumeration", _enumerated(Late)),
+    Fault("wrong acceptance probability", "enumeration", wrong_acceptance),
+    Fault("relabelled index", "enumeration", _enumerated(Relabelled)),
+    Fault("reused key", "addresses", reused_key),
+    Fault("leaking state", "replay and stress", leaking_state),
+    Fault("rounds that depend on the data", "shape of the plan", rounds_by_data),
+    Fault("lucky operator", "keys", lucky_operator),
+    Fault("adaptive request", "enumeration", adaptive_request),
+    Fault("fine-tuning", "parameters", fine_tuning, certain=False),
+)
+"""All ten, in the usual order."""
+
+
+def _keeps(ground: Ground) -> bool:
+    """Whether the rewriter ever keeps a round."""
+    law, members = _small()
+    plan = Plan.fresh(law, members, Keyed(ground.secret("keeps")))
+    never = next(c for c in members.clients if c not in {*plan.cohort(1), *plan.cohort(2)})
+    new: Plan = ground.unlearner.rewrite(plan, Request.of(clients=[never]), Keyed(ground.secret("keeps anew")), END)
+    return bool(new.first_change(plan).round > 1)
+
+
+def _trained(ground: Ground, label: str, tables: dict[str, Any]) -> Run:
+    return train(resolve(tables), ground.folder / label, secret=ground.secret("run", label), progress=ground.progress)
+
+
+def _unlearned(ground: Ground, label: str, tables: dict[str, Any], parent: Run | None = None) -> Run:
+    trained = parent or _trained(ground, label, tables)
+    return unlearn(trained, ground.name, TARGET, ground.folder / f"{label}-{ground.name}", progress=ground.progress)
+
+
+def _verdicts(ground: Ground, run: Run, *names: str) -> dict[str, str]:
+    spec = read_spec("client-erasure")
+    chosen = replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] in names))
+    found = verify(run, chosen, key=ground.secret("audit", run.path.name), save=False, progress=ground.progress)
+    return {finding.audit: str(finding.verdict) for finding in found.findings}
+
+
+def _rejected(ground: Ground, name: str, number: int) -> bool:
+    """Whether repeated sampling tells a method from retraining, on keys of its own."""
+    label = f"{name}-{number}"
+    tables = TABLES | {"learner": TABLES["learner"] | {"rounds": 10, "cohort": 4, "steps": 5}}
+    tables |= {"model": {"use": "mlp", "hidden": [32]}}
+    run = _trained(ground, f"{label}-parent", tables)
+    child = unlearn(run, name, TARGET, ground.folder / label)
+    spec = read_spec("client-erasure")
+    (check,) = (check for check in spec.checks if check.audit["use"] == "parameters")
+    check = replace(check, audit=check.audit | {"pairs": ground.pairs})
+    found = verify(child, replace(spec, checks=(check,)), key=ground.secret("audit", label), save=False)
+    ground.progress(f"audits of {name}", number + 1, ground.repetitions)
+    return found.findings[0].verdict == "FAIL"

@@ -1,0 +1,90 @@
+"""Mutants of a rewriter: each takes the plan that a right one makes and spoils it in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fuaudit.draws import END, Address, Draws, Position, Purpose, Recorded, Stream
+from fuaudit.plans import Plan, Request, Segment
+from fuaudit.plans.plan import cut, occurrences
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rewriter made from another one, ``inner``; what it declares is what that one declares."""
+
+    inner: Any
+
+    @property
+    def exact_for(self) -> frozenset[str]:
+        """What the inner one claims, and this one no longer keeps."""
+        claimed: frozenset[str] = self.inner.exact_for
+        return claimed
+
+    def right(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """The plan of the inner rewriter."""
+        made: Plan = self.inner.rewrite(plan, request, fresh, executed)
+        return made
+
+
+class KeepsAll(Mutant):
+    """Draws nothing anew after a deletion."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, executed)
+
+
+class Late(Mutant):
+    """Draws anew one round too late."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        first = self.right(plan, request, fresh, executed).first_change(plan)
+        return plan.erase(request, fresh, END if first == END else Position(first.round + 1, 0))
+
+
+class Relabelled(Mutant):
+    """The places of an erased client are inherited by the retained client that comes next; nothing is drawn anew."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        left = plan.retained.without(request).clients
+        heir = {gone: next((c for c in left if c > gone), left[0]) for gone in request.clients}
+        anew = plan.erase(request, fresh, Position(1, 0))
+        answers: dict[Address, tuple[int, ...]] = {}
+        for round in range(1, plan.law.rounds + 1):
+            cohort = tuple(heir.get(client, client) for client in plan.cohort(round))
+            answers[Address(Purpose.COHORT, round)] = cohort
+            for client, occurrence in occurrences(cohort):
+                for step in range(1, plan.law.steps + 1):
+                    at = Address(Purpose.BATCH, round, step, client, occurrence)
+                    answers[at] = anew.batch(round, step, client, occurrence)
+        return replace(anew, sources=(*plan.sources, Recorded(answers)))
+
+
+class OldKey(Mutant):
+    """Draws anew from the old key at the old addresses, over the smaller population."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        first = self.right(plan, request, fresh, executed).first_change(plan)
+        smaller = replace(plan, populations=(*plan.populations[:-1], plan.retained.without(request)))
+        if first == END:
+            return smaller
+        again = Segment(max(first, Position(1, 0)), 0, len(plan.populations) - 1)
+        drawn = {stream: cut(plan.streams[stream], again) for stream in (Stream.COHORTS, Stream.BATCHES)}
+        return replace(smaller, streams={**plan.streams, **drawn})
+
+
+class Shorter(Mutant):
+    """Trains one round less when the target was drawn: the number of rounds depends on the data."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
+        new = self.right(plan, request, fresh, executed)
+        law: Any = new.law
+        if new.first_change(plan) == END or law.rounds == 1:
+            return new
+        return replace(new, law=replace(law, rounds=law.rounds - 1))

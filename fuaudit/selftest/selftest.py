@@ -1,0 +1,84 @@
+"""Run the self-test: every fault must be caught, and every right method must pass."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuaudit import registry
+from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
+from fuaudit.progress import Progress, silent
+from fuaudit.selftest.faults import FAULTS, Caught, Ground, passes
+from fuaudit.unlearning.protocol import claims_exactness, is_editor
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the self-test."""
+
+    name: str
+    level: str
+    held: bool
+    caught: Caught
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "name": self.name,
+            "level": self.level,
+            "held": self.held,
+            "power": self.caught.power,
+            "tries": self.caught.tries,
+            "evidence": self.caught.evidence,
+            "cost": self.caught.cost,
+        }
+
+
+@dataclass(frozen=True)
+class Selftest:
+    """The rows of a self-test: ten faults and the controls."""
+
+    unlearner: str
+    rows: tuple[Row, ...]
+
+    @property
+    def held(self) -> bool:
+        """Whether every level did what it is there for."""
+        return all(row.held for row in self.rows)
+
+
+def selftest(
+    name: str = "fats", key: bytes = bytes(32), repetitions: int = 10, pairs: int = 48, progress: Progress = silent
+) -> Selftest:
+    """Plant ten faults around a rewriter, and see each caught; the rewriter itself and ``retrain`` must pass.
+
+    Args:
+        name: a registered rewriter that is exact for uniform cohorts with replacement.
+        key: of everything that is drawn; the same key gives the same result.
+        repetitions: of statistical levels; their power is estimated from so many audits.
+        pairs: of runs in each of those audits.
+
+    Raises:
+        UsageError: an unknown name, an editor, or a rewriter that claims no exactness for this law.
+    """
+    unlearner = registry.build("unlearners", name)
+    law = "uniform with replacement"
+    if is_editor(unlearner) or not claims_exactness(unlearner, law):
+        raise UsageError(
+            f"{name!r} does not claim to be exact for the law {law!r}: there is no right form of it to spoil",
+            "Audits of editors are shown by: fuaudit selftest",
+        )
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="fuaudit-selftest-") as folder:
+        ground = Ground(name, Path(folder), Keyed(key), repetitions, pairs, progress)
+        for number, fault in enumerate(FAULTS, 1):
+            caught = fault.plant(ground)
+            rows.append(Row(fault.name, fault.level, fault.held(caught), caught))
+            progress("faults", number, len(FAULTS))
+        for method in dict.fromkeys((name, "retrain")):
+            caught = passes(ground, method)
+            rows.append(Row(f"{method} passes", "all", caught.power == 1, caught))
+    return Selftest(name, tuple(rows))
