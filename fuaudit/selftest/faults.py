@@ -14,7 +14,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.config import resolve
-from fuaudit.draws import END, Keyed
+from fuaudit.draws import END, Enumeration, Keyed, enumerate_law
 from fuaudit.errors import KeyReuseError, PluginError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw, exactness
 from fuaudit.plans.proof import adaptive_exactness
@@ -124,9 +124,16 @@ def wrong_acceptance(ground: Ground) -> Caught:
 
 
 def reused_key(ground: Ground) -> Caught:
-    """One key asked twice at one address, over two populations."""
+    """One key asked twice at one address, over two populations; looked at in old and new plan together."""
+    law, members = _small()
+    mutant = OldKey(ground.unlearner)
+
+    def both(draws: Enumeration) -> Any:
+        plan = Plan.fresh(law, members, draws.source("training"))
+        return plan.history(), mutant.rewrite(plan, TARGET, draws.source("request"), END).history()
+
     try:
-        exactness(OldKey(ground.unlearner), *_small(), [TARGET])
+        enumerate_law(both)
     except KeyReuseError as error:
         return Caught(1, 1, str(error).splitlines()[0], "stops at the first reuse")
     return Caught(0, 1, "no address was asked twice", "")

@@ -42,7 +42,7 @@ class Late(Mutant):
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
         first = self.right(plan, request, fresh, executed).first_change(plan)
-        return plan.erase(request, fresh, END if first == END else Position(first.round + 1, 0))
+        return plan.erase(request, fresh, END if first == END else Position(max(first.round, 1) + 1, 0))
 
 
 class Relabelled(Mutant):

@@ -1,0 +1,93 @@
+"""The self-test: ten planted faults are caught, right methods pass, and a level that is asleep is noticed."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from fuaudit.cli import cli
+from fuaudit.draws import END, Keyed
+from fuaudit.errors import UsageError
+from fuaudit.plans import Plan, Request, WeightedLaw, exactness
+from fuaudit.registry import build
+from fuaudit.selftest import FAULTS, Fault, Ground, selftest
+from fuaudit.testing import check_unlearner, federation
+
+CERTAIN = [fault for fault in FAULTS if fault.certain]
+
+
+@pytest.fixture(params=["fats", "retrain"])
+def ground(request, tmp_path):
+    return Ground(request.param, tmp_path, Keyed(bytes(32)), repetitions=1, pairs=2)
+
+
+@pytest.mark.parametrize("fault", CERTAIN, ids=lambda fault: fault.name)
+def test_certain_faults_are_caught(ground, fault):
+    caught = fault.plant(ground)
+    assert fault.held(caught), caught
+
+
+def test_there_are_ten():
+    assert len(FAULTS) == 10
+    assert len({fault.name for fault in FAULTS}) == 10
+
+
+def test_a_level_that_catches_nothing_is_noticed(monkeypatch, tmp_path):
+    """With enumeration put to sleep, the self-test says so."""
+    from fuaudit.selftest import faults
+
+    asleep = exactness(build("unlearners", "retrain"), WeightedLaw(1, 1, 1, 1, ((0, 1), (1, 1))), federation((1, 1)),
+                       [Request.of(clients=[0])])  # fmt: skip
+    monkeypatch.setattr(faults, "exactness", lambda *_: asleep)
+    ground = Ground("fats", tmp_path, Keyed(bytes(32)), repetitions=1, pairs=2)
+    for fault in FAULTS[:4]:
+        assert not fault.held(fault.plant(ground))
+
+
+def test_statistical_faults_are_held_to_their_power():
+    from fuaudit.selftest import Caught
+
+    statistical = Fault("", "", lambda ground: Caught(0, 1, "", ""), certain=False)
+    assert statistical.held(Caught(9, 10, "", ""))
+    assert not statistical.held(Caught(8, 10, "", ""))
+
+
+def test_editors_and_strangers_to_the_law_are_refused():
+    for name in ("finetune", "noop", "coupling"):
+        with pytest.raises(UsageError, match="does not claim to be exact"):
+            selftest(name)
+
+
+def test_the_coupling_is_exact_where_keeping_is_not():
+    law = WeightedLaw(1, 2, 1, 1, ((0, 1), (1, 2), (2, 3), (3, 4)))
+    members, asked = federation((1, 1, 1, 1)), [Request.of(clients=[0])]
+    results = {
+        name: exactness(build("unlearners", name), law, members, asked).total_variation
+        for name in ("fats", "coupling", "coupling-wrong-acceptance")
+    }
+    assert str(results["fats"]) == "13/1890"
+    assert results["coupling"] == 0
+    assert results["coupling-wrong-acceptance"] > 0
+    two_rounds = WeightedLaw(2, 2, 1, 1, ((0, 1), (1, 2), (2, 3)))
+    both = [Request.of(clients=[2]), Request.of(samples=[0])]
+    assert exactness(build("unlearners", "coupling"), two_rounds, federation((2, 1, 1)), both).exact
+    mixed = [Request.of(clients=[2], samples=[0])]
+    assert exactness(build("unlearners", "coupling"), two_rounds, federation((2, 1, 1)), mixed).exact
+    check_unlearner(build("unlearners", "coupling"), laws=(WeightedLaw(1, 2, 1, 1, ((0, 1), (1, 2), (2, 3))),))
+
+
+def test_too_many_cohorts_are_refused():
+    law = WeightedLaw(1, 4, 1, 1, tuple((client, 1) for client in range(60)))
+    plan = Plan.fresh(law, federation((1,) * 60), Keyed(bytes(32)))
+    with pytest.raises(UsageError, match="too many to tabulate"):
+        build("unlearners", "coupling").rewrite(plan, Request.of(clients=[0]), Keyed(bytes(31) + b"1"), END)
+
+
+def test_the_command_prints_level_power_and_cost():
+    result = CliRunner().invoke(cli, ["selftest", "--repetitions", "1", "--pairs", "4", "--json"])
+    document = json.loads(result.output)
+    rows = {row["name"]: row for row in document["rows"]}
+    assert len(rows) == 12
+    assert all(row["level"] and row["evidence"] for row in rows.values())
+    assert result.exit_code == (0 if document["held"] else 1)
+    assert [name for name, row in rows.items() if not row["held"]] == ["fine-tuning"]  # 4 pairs cannot tell
