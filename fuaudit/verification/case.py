@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.data.dataset import Dataset
+from fuaudit.data.dataset import Dataset, digest_of_client
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -20,6 +20,7 @@ from fuaudit.runs.writer import versions
 from fuaudit.training.execute import Moment, beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.counterfactual import LeftIn, left_in
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Case:
         commitment: the commitment that an auditor holds from outside, if any.
         expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
+        spot: how many stretches of rounds to replay instead of all; None for what the spec says.
     """
 
     run: Run
@@ -44,6 +46,7 @@ class Case:
     expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
+    spot: int | None = None
 
     @property
     def request(self) -> Request | None:
@@ -130,26 +133,41 @@ class Case:
         whole = expand_many([self.run.plan])
         return Schedule(whole.cohorts[:, : self.run.executed], whole.batches[:, : self.run.executed])
 
+    @property
+    def stored_rounds(self) -> tuple[int, ...]:
+        """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
+        every, last = self.run.config.run.checkpoint_every, self.run.executed
+        return tuple(sorted({*range(0, last + 1, every), last}))
+
     @cached_property
     def replayed(self) -> Checkpoints:
         """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
-        ready, plan = self.ready, self.run.plan
-        retained = plan.retained
-        start = self._beginning()
-        stored = {0: (start.vectors[0].cpu(), {k: v[0].cpu() for k, v in start.state.items()})}
-        wanted = set(range(0, self.run.executed + 1, self.run.config.run.checkpoint_every)) | {self.run.executed}
-        for round, moment in execute(
-            ready.learning, ready.ground(retained), retained, self.schedule, start, ready.engine
-        ):
-            if round in wanted:
-                stored[round] = (moment.vectors[0].cpu(), {k: v[0].cpu() for k, v in moment.state.items()})
-            self.progress("replaying rounds", round, self.run.executed)
-        return stored
+        return self.models(self.run.plan, self.run.plan.retained, self.schedule)
 
-    def _beginning(self) -> Moment:
-        """The initial moment, from the key of the initial draw; never from a model that the run holds."""
+    @cached_property
+    def left_in(self) -> LeftIn:
+        """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
+        return left_in(self)
+
+    def models(self, plan: Plan, population: Population, schedule: Schedule) -> Checkpoints:
+        """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model."""
+        start = self.beginning(plan)
+        wanted = {0: start}
+        for round, moment in execute(
+            self.ready.learning, self.ready.ground(population), population, schedule, start, self.ready.engine
+        ):
+            if round in self.stored_rounds:
+                wanted[round] = moment
+            self.progress("replaying rounds", round, self.run.executed)
+        return {
+            round: (moment.vectors[0].cpu(), {name: tensor[0].cpu() for name, tensor in moment.state.items()})
+            for round, moment in wanted.items()
+        }
+
+    def beginning(self, plan: Plan) -> Moment:
+        """The initial moment, from the key of the initial draw; never from a model that a run holds."""
         ready = self.ready
-        initial = self.run.plan.initial_uniform(ready.learning.layout.dimension)
+        initial = plan.initial_uniform(ready.learning.layout.dimension)
         return beginning(ready.learning, initial[None], ready.device)
 
     @cached_property
@@ -166,3 +184,10 @@ def _unlearner(run: Run) -> Any:
 def drawn_plan(run: Run) -> Plan:
     """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
     return replace(run.plan, index=None)
+
+
+def changed_clients(run: Run, dataset: Dataset) -> list[int]:
+    """Clients whose retained rows at hand have another digest than a run recorded."""
+    samples = run.plan.retained.samples
+    recorded = run.client_digests
+    return [c for c in samples if digest_of_client(dataset, samples[c]) != recorded.get(c)]

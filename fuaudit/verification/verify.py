@@ -87,6 +87,7 @@ def verify(
     save: bool = True,
     progress: Progress = silent,
     estimate: Callable[[str], None] | None = None,
+    spot: int | None = None,
 ) -> Verification:
     """Audit a run against a spec, and store the findings in ``<run>.audit/findings.json``.
 
@@ -100,6 +101,8 @@ def verify(
         budget: the most training runs to execute for repeated sampling.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         estimate: called with a sentence about the cost before repeated sampling starts.
+        spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
+            spec asks for exactness and some stretch was left out. The spec decides by default.
 
     Raises:
         EvidenceError: the run or its parent is missing, incomplete or altered.
@@ -111,7 +114,7 @@ def verify(
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
     data = dataset or _data(opened, root, erased)
     chosen = key if key is not None else secrets.token_bytes(32)
-    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress)
+    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress, spot)
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     threads = torch.get_num_threads()
