@@ -26,6 +26,7 @@ class Link:
 
     Attributes:
         parent: the run that the request was made to.
+        changed: the first round in which the run draws anew, compared with that parent.
         untouched: the parent's plan over the population before the request: nothing was forgotten.
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
             retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
@@ -33,6 +34,7 @@ class Link:
     """
 
     parent: Run
+    changed: int
     untouched: Checkpoints
     taken_out: Checkpoints
     remembered: Checkpoints
@@ -86,6 +88,7 @@ def _link(case: Case, parent: Run, retained: Population) -> Link:
     schedule = Schedule(drawn.cohorts[:, : case.run.executed], drawn.batches[:, : case.run.executed])
     return Link(
         parent,
+        case.run.plan.first_change(plan).round,
         case.models(plan, before, schedule),
         case.models(plan, retained, only(schedule, retained)),
         case.models(case.run.plan, before, case.schedule),

@@ -43,14 +43,14 @@ class Lineage:
     asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
 
     Raises:
-        UsageError: the tolerance is below 1.
+        UsageError: the tolerance is negative.
     """
 
-    tolerance: int = 1024
+    tolerance: int = 256
 
     def __post_init__(self) -> None:
-        if self.tolerance < 1:
-            raise UsageError("lineage needs tolerance >= 1")
+        if self.tolerance < 0:
+            raise UsageError("lineage needs tolerance >= 0")
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""

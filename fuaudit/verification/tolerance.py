@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, isfinite
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fuaudit.runs.products import Checkpoints
 from fuaudit.verification.case import Case
-from fuaudit.verification.counterfactual import Link
+from fuaudit.verification.counterfactual import Link, only
 from fuaudit.verification.finding import Control, Verdict
 
 TIMES = 10
@@ -71,12 +72,14 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     """Judge stored models that differ in bits from their replay on another platform.
 
     PASS: every gap is within the tolerance, and with the data of any request left in every stored model that
-    then differs is ten times the tolerance away. FAIL: a stored model is an ancestor's, bit for bit, where the
-    plan makes one ten tolerances away; bits of two runs need no platform. INCONCLUSIVE: everything else.
+    then differs is ten times the tolerance away. FAIL, where no platform matters: the plan reads what was to be
+    forgotten, or a stored model is an ancestor's, bit for bit, after rounds that were drawn anew and that here make
+    one ten tolerances away. INCONCLUSIVE: everything else.
 
     Args:
         stored: the models of the run, at the rounds of ``case.replayed``.
-        tolerance: in units of the machine epsilon of the run's dtype, relative to the largest entry of a tensor.
+        tolerance: in units of the machine epsilon of the run's dtype, relative to the largest entry of a tensor;
+            0 allows none, so that other bits are INCONCLUSIVE.
 
     Raises:
         UsageError: no data is at hand.
@@ -85,6 +88,12 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     replayed = case.replayed
     gap = max(gaps(stored, replayed, replayed).values(), default=0.0)
     statistic: dict[str, float | int | str] = {"models": len(replayed), "gap": _number(gap), "tolerance": limit}
+    if not np.array_equal(only(case.schedule, case.run.plan.retained).batches, case.schedule.batches):
+        shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
+        return Judgement(Verdict.FAIL, shows, statistic)
+    if not tolerance:
+        shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
+        return Judgement(Verdict.INCONCLUSIVE, shows, statistic)
     left = case.left_in
     if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
@@ -98,7 +107,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         effect = gaps(link.untouched, link.taken_out, replayed)
         faults = {
             "the erased data left in": effect,
-            "the untouched models": gaps(link.untouched, replayed, replayed),
+            "the untouched models": _untouched(link, replayed),
             "sizes and constants of before": gaps(link.remembered, replayed, replayed),
         }
         for name, found in faults.items():
@@ -119,6 +128,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         share = 2 * limit / min(effects)
         detectable = f"a stored model that kept {share:.2g} or more of what the erased data did to its ancestor's"
     assumptions = (
+        "The run was made on the platform that it names.",
         "Rounding on the platform of the run moves models by at most the tolerance.",
         "A fault leaves in a model a share of what one of the executed faults leaves in it.",
     )
@@ -158,12 +168,16 @@ def _outcome(apart: bool, missing: tuple[str, ...], blind: list[str], controlled
     )
 
 
+def _untouched(link: Link, replayed: Checkpoints) -> Gaps:
+    """How far the untouched models are from the replay, once draws differ: rounds before that are the same ones."""
+    return {at: gap for at, gap in gaps(link.untouched, replayed, replayed).items() if at[0] >= link.changed}
+
+
 def _copied(link: Link, stored: Checkpoints, replayed: Checkpoints, limit: float) -> list[str]:
     """Rounds whose stored model is the parent's in every bit, where the two plans make different ones."""
-    apart = gaps(link.untouched, replayed, replayed)
     return [
         f"after round {round} the stored model is that of {link.parent.path.name}"
-        for (round, name), gap in sorted(apart.items())
+        for (round, name), gap in _untouched(link, replayed).items()
         if name == "vector"
         and gap >= TIMES * limit
         and round in link.parent.checkpoints
