@@ -15,11 +15,15 @@ import pytest
 import torch
 from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
 
-from fuaudit import load_run, train, unlearn
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import NONE, expand
+from fuaudit.reporting import write_report
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.repeat import commands
+from fuaudit.reporting.words import copies
 from fuaudit.runs.files import write_bytes
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, append, read_ledger
@@ -37,6 +41,7 @@ from fuaudit.verification.replay import Replay
 from fuaudit.verification.spec import parse_spec
 from fuaudit.verification.spot import detection, drawn_stretches
 from fuaudit.verification.tolerance import gaps
+from fuaudit.verification.verify import read_findings
 
 EPS = torch.finfo(torch.float32).eps
 TWO = {"run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"}}
@@ -73,6 +78,11 @@ def store(run, models, every_round=None):
             facts["model"] = digest_of_vector(logged[event["round"]])
         ledger = append(run.path, ledger, event["event"], **facts)
     return reseal(run.path)
+
+
+def spec(asks, audit="replay", **options):
+    check = {"claim": "models", "audit": {"use": audit, **options}}
+    return parse_spec({"id": "one", "asks": asks, "out_of_scope": ["all else"], "check": [check]}, "one")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +131,7 @@ def test_another_instruction_set(tmp_path):
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     for finding in (found["replay"], found["lineage"]):
         assert "gap" not in finding.statistic or "not bit for bit" in finding.shows
+    assert ("gap" in found["replay"].statistic) == ("within a tolerance" in result.reason)
 
 
 @pytest.mark.parametrize("kind", ["client", "sample"])
@@ -275,6 +286,31 @@ def test_every_request_of_the_lineage_is_left_in(lineage):
     for finding in examined(load_run(second.path)):
         assert finding.verdict == "INCONCLUSIVE"
         assert "parent of client is not at hand" in finding.shows
+
+
+def test_a_parent_that_is_not_what_its_plan_makes(lineage):
+    """Then what was left in is not what was there to be forgotten, and nothing follows from how far it lies."""
+    parent, child = lineage["parent"], lineage["client"]
+    moved = store(parent, {r: (v * 1.01, state) for r, (v, state) in case_of(parent).replayed.items()})
+    info = json.loads((child.path / "run.json").read_text())
+    info["parent"]["digest"] = moved.digest
+    (child.path / "run.json").write_text(json.dumps(info))
+    for finding in examined(elsewhere(child)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "a parent's models do not" in finding.shows
+        assert [control.held for control in finding.controls] == [False]
+
+
+def test_reports_say_how_models_were_compared(lineage):
+    child = elsewhere(lineage["client"])
+    verify(child, spec("bound"), key=AUDIT_KEY)
+    assert "Tolerance" in write_report(child.path, "md").read_text()
+    result = verify(child, spec("exact", audit="lineage"), key=AUDIT_KEY)
+    assert result.verdict == "PASS"
+    assert "within a tolerance" in result.reason
+    listed = copies(read_contents(read_findings(child.path)))
+    assert any("keys.json" in line for line in listed)
+    assert not any("tolerance" in line for line in listed)
 
 
 def test_contradictions_need_no_platform(lineage):
@@ -484,11 +520,6 @@ def test_figures_must_follow_from_the_stored_models(lineage):
     assert Lineage().examine(case_of(reseal(child.path), spot=1)).verdict == "FAIL"
 
 
-def spec(asks, **options):
-    check = {"claim": "spot", "audit": {"use": "replay", **options}}
-    return parse_spec({"id": "spot", "asks": asks, "out_of_scope": ["all else"], "check": [check]}, "spot")
-
-
 def test_a_spec_sets_the_probability_it_asks_for(made):
     run = load_run(made / "client")
     asked = spec("bound", stretches=1, detection=0.25)
@@ -500,6 +531,14 @@ def test_a_spec_sets_the_probability_it_asks_for(made):
     for wrong in ({"stretches": -1}, {"detection": 0.0}, {"detection": 1.5}):
         with pytest.raises(UsageError):
             Replay(**wrong)
+
+
+def test_the_command_to_repeat_a_spot_check(lineage):
+    child = lineage["client"]
+    verify(child, spec("exact"), key=AUDIT_KEY, spot=3)
+    assert any(line.endswith("--spot 3") for line in commands(read_contents(read_findings(child.path))))
+    verify(child, spec("exact", stretches=3), key=AUDIT_KEY)
+    assert not any("--spot" in line for line in commands(read_contents(read_findings(child.path))))
 
 
 def test_spot_on_the_command_line(made, tmp_path, fuaudit):

@@ -95,7 +95,9 @@ class Lineage:
             return _judged(exact, len(followed))
         if case.spot:
             return _judged([], len(followed), spot=True)
-        judged = within_tolerance(case, {round: case.run.checkpoint(round) for round in case.replayed}, self.tolerance)
+        judged = _marked(
+            within_tolerance(case, {round: case.run.checkpoint(round) for round in case.replayed}, self.tolerance)
+        )
         limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
         if judged.verdict is Verdict.PASS and not _same_figures(case.run.metrics, json.loads(followed[METRICS]), limit):
             shows = "The figures of the run differ from those of its stored models by more than the tolerance."
@@ -144,6 +146,11 @@ def _judged(other: list[str], count: int, spot: bool = False) -> Judgement:
         return Judgement(Verdict.INCONCLUSIVE, shows, {})
     shows = f"All {count} files that hold models or figures follow from the retained data, byte for byte."
     return Judgement(Verdict.PASS, shows, {})
+
+
+def _marked(judged: Judgement) -> Judgement:
+    """Details told from the list of other copies, which every finding of this audit ends with."""
+    return replace(judged, details=tuple(f"tolerance: {line}" for line in judged.details))
 
 
 def _same_figures(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:
