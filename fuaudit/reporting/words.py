@@ -111,6 +111,7 @@ GLOSSARY = {
                 "between stored and recomputed models: largest difference over the largest entry of a tensor",
             ),
             "tolerance": ("Tolerance", "set in the spec, in units of the machine epsilon; never fitted to the run"),
+            "share": ("Share of that which would have been seen", "twice the tolerance over the line above"),
             "effect": (
                 "What the data in question does, at least",
                 "smallest gap between the parent's draws executed with it and without it, over all stored models",

@@ -125,8 +125,9 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     verdict, shows = _outcome(gap > limit, left.missing, blind, all(control.held for control in controls))
     detectable = ""
     if verdict is Verdict.PASS:
-        share = 2 * limit / min(effects)
-        detectable = f"a stored model that kept {share:.2g} or more of what the erased data did to its ancestor's"
+        # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
+        share = statistic["share"] = 2 * limit / min(effects)
+        detectable = f"a stored model that kept a share of {share:.3g} or more of what the erased data did"
     assumptions = (
         "The run was made on the platform that it names.",
         "Rounding on the platform of the run moves models by at most the tolerance.",
