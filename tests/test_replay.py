@@ -506,6 +506,8 @@ def test_an_auditor_may_ask_for_a_spot_check(made):
     assert found["replay"].statistic["detection_of_more"] == "2: 0.8333"
     whole, _ = audits(run)
     assert whole.verdict == "PASS"
+    with pytest.raises(UsageError, match="at least 1 stretch"):
+        audits(run, spot=0)
 
 
 def test_a_spot_check_still_lists_what_is_left_behind(lineage):

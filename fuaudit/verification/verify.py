@@ -109,6 +109,8 @@ def verify(
         UsageError: an unknown spec, or arguments that do not fit.
         PluginError: a plugin failed.
     """
+    if spot is not None and spot < 1:
+        raise UsageError(f"a spot check replays at least 1 stretch, not {spot}")
     opened = run if isinstance(run, Run) else load_run(run)
     above = parent_of(opened, parent)
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
