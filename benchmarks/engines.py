@@ -60,7 +60,7 @@ class Setting:
         ]
 
     def starts(self, plans: list[Plan]) -> Moment:
-        return beginning(self.learning, plans, CPU)
+        return beginning(self.learning, plans, self.population, CPU)
 
     def ground(self) -> Task:
         return task(self.learning, self.dataset, self.population, CPU)

@@ -146,6 +146,9 @@ def unlearn(
 @click.option(
     "--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says."
 )
+@click.option(
+    "--spot", type=click.IntRange(1), help="Replay only so many stretches between stored models, drawn by the key."
+)
 @click.option("--key", help="Key of the audit's own draws, 64 hex digits; default: fresh from the operating system.")
 @output_options
 def verify(
@@ -158,6 +161,7 @@ def verify(
     samples: tuple[str, ...],
     commitment: str | None,
     budget: int | None,
+    spot: int | None,
     key: str | None,
     as_json: bool,
     quiet: bool,
@@ -187,6 +191,7 @@ def verify(
             budget=budget,
             key=_hex(key, "--key"),
             progress=progress,
+            spot=spot,
             estimate=None if silent else lambda text: click.echo(text, err=True),
         )
     lines = [f"{result.verdict}: {result.reason}", ""]

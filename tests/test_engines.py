@@ -351,7 +351,7 @@ def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
     plans = [Plan.fresh(UniformLaw(4, 3, 3, 4), population, Keyed(bytes([run]) * 32)) for run in range(3)]
     schedule = expand_many(plans)
     learning = Learning(MODELS["mlp"](), Chain((SizeWeighted(),)), StepSizes(0.2), dtype=torch.float64)
-    start = beginning(learning, plans, CPU)
+    start = beginning(learning, plans, population, CPU)
     ground = task(learning, data, population, CPU)
 
     def final(name: str) -> Tensor:

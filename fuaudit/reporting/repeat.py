@@ -18,13 +18,17 @@ def commands(contents: Contents) -> list[str]:
     check = contents.of("parameters")
     pairs = check.statistic.get("pairs") if check is not None else None
     budget = f" --budget {pairs * RUNS_A_PAIR}" if isinstance(pairs, int) else ""
+    replayed = contents.of("replay")
+    figures = replayed.statistic if replayed is not None else {}
+    stretches = figures.get("stretches_replayed") if figures.get("chosen_by") == "the auditor" else None
+    spot = f" --spot {stretches}" if isinstance(stretches, int) else ""
     spec = contents.spec.partition("/")[0]
     spec = spec if re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"
     key = contents.key if re.fullmatch(r"[0-9a-f]{64}", contents.key) else "KEY"
     return [
         f"sha256sum {findings}",
         f"fuaudit show {run}",
-        f"fuaudit verify {run} --spec {spec} --key {key}{budget}",
+        f"fuaudit verify {run} --spec {spec} --key {key}{budget}{spot}",
         f"fuaudit report {run} --format html",
     ]
 

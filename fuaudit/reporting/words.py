@@ -46,7 +46,7 @@ ATTACKS = (
 
 RECOMPUTED = {
     "integrity": "the digest of every file, and the chain of the ledger",
-    "replay": "every stored model, from the retained data",
+    "replay": "stored models, from the retained data: all of them, or where the check says so a part",
     "stress": "kept rounds of other plans, with and without the data in question",
     "plan": "the keys, and the plan or model that the method makes of the parent's",
     "enumeration": "the law of the method on small federations, in exact fractions",
@@ -59,10 +59,25 @@ GLOSSARY = {
     ("integrity", "digest"): ("Digest of the run", "SHA-256 over the list of its files and their digests"),
     ("integrity", "events"): ("Events in the ledger", "counted; the hash of each covers the one before"),
     ("integrity", "files"): ("Files", "counted; the SHA-256 of each was computed anew and compared with the manifest"),
-    ("replay", "models"): ("Stored models compared", "each computed anew from the retained data, compared bit for bit"),
+    ("replay", "models"): ("Stored models compared", "each computed anew from the retained data"),
     ("replay", "rounds"): ("Rounds executed", "as the run records them; all were executed again"),
     ("replay", "first_difference"): ("First round that differs", "bitwise comparison of stored and recomputed models"),
     ("replay", "differences"): ("Stored models that differ", "bitwise comparison of stored and recomputed models"),
+    ("replay", "stretches"): ("Stretches between stored models", "counted from the rounds that the run stores"),
+    ("replay", "stretches_replayed"): (
+        "Stretches replayed",
+        "drawn without replacement by the audit's key; each from the model stored before it, compared bit for bit",
+    ),
+    ("replay", "chosen_by"): ("Who asked for a spot check", "the spec, or the auditor with --spot"),
+    ("replay", "detection"): (
+        "Probability of seeing one forged stretch",
+        "hypergeometric, exact: stretches replayed over all stretches",
+    ),
+    ("replay", "detection_asked"): ("Probability that a pass needs", "set in the spec; 1 asks for all stretches"),
+    ("replay", "detection_of_more"): (
+        "Probability of seeing one of several forged stretches",
+        "hypergeometric; the number of forged stretches before each colon",
+    ),
     ("stress", "plans"): ("Stress plans", "those of many candidate keys that keep most rounds with the target in them"),
     ("stress", "kept_rounds"): ("Kept rounds", "counted over all stress plans; each executed on both sets of data"),
     ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
@@ -86,6 +101,23 @@ GLOSSARY = {
         "counted from the parent's plan and the rounds it stored; only runs at hand are known",
     ),
     ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
+    ("lineage", "models"): ("Stored models compared within a tolerance", "this platform is not the run's"),
+    **{
+        (audit, name): text
+        for audit in ("replay", "lineage")
+        for name, text in {
+            "gap": (
+                "Largest gap",
+                "between stored and recomputed models: largest difference over the largest entry of a tensor",
+            ),
+            "tolerance": ("Tolerance", "set in the spec, in units of the machine epsilon; never fitted to the run"),
+            "share": ("Share of that which would have been seen", "twice the tolerance over the line above"),
+            "effect": (
+                "What the data in question does, at least",
+                "smallest gap between the parent's draws executed with it and without it, over all stored models",
+            ),
+        }.items()
+    },
     ("parameters", "pairs"): (
         "Pairs of runs",
         "fixed before the runs; each pair trains one original and two retrained runs, all with fresh keys",
@@ -271,7 +303,7 @@ def _left(contents: Contents) -> str:
 
 
 BURIED = "the parent was pruned"
-FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "Give --")
+FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "tolerance: ", "Give --")
 
 
 def copies(contents: Contents) -> list[str]:

@@ -120,11 +120,11 @@ def task(learning: Learning, dataset: Dataset, population: Population, device: t
     return Task(module, learning.layout, inputs.to(device), dataset.targets.to(device))
 
 
-def beginning(learning: Learning, plans: Sequence[Plan], device: torch.device) -> Moment:
-    """The moment before the first round of plans over one retained population."""
+def beginning(learning: Learning, plans: Sequence[Plan], population: Population, device: torch.device) -> Moment:
+    """The moment before the first round of plans that are executed over one population."""
     initial = np.stack([plan.initial_uniform(learning.layout.dimension) for plan in plans])
     vectors = learning.layout.initial(initial, learning.dtype).to(device)
-    state = learning.initial_state(len(plans[0].retained.clients), device)
+    state = learning.initial_state(len(population.clients), device)
     return Moment(vectors, {name: tensor.expand(len(plans), *tensor.shape).clone() for name, tensor in state.items()})
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.data.dataset import Dataset
+from fuaudit.data.dataset import Dataset, digest_of_client
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -20,6 +20,7 @@ from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.counterfactual import LeftIn, left_in
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Case:
         commitment: the commitment that an auditor holds from outside, if any.
         expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
+        spot: how many stretches of rounds to replay instead of all; None for what the spec says.
     """
 
     run: Run
@@ -44,6 +46,7 @@ class Case:
     expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
+    spot: int | None = None
 
     @property
     def request(self) -> Request | None:
@@ -130,20 +133,35 @@ class Case:
         """The run's plan, up to its last executed round."""
         return Drawn([self.run.plan], self.run.executed)
 
+    @property
+    def stored_rounds(self) -> tuple[int, ...]:
+        """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
+        every, last = self.run.config.run.checkpoint_every, self.run.executed
+        return tuple(sorted({*range(0, last + 1, every), last}))
+
     @cached_property
     def replayed(self) -> Checkpoints:
         """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
-        ready, plan = self.ready, self.run.plan
-        retained = plan.retained
-        # from the key of the initial draw, never from a model that the run holds
-        start = beginning(ready.learning, [plan], ready.device)
+        return self.models(self.run.plan, self.run.plan.retained, self.schedule)
+
+    @cached_property
+    def left_in(self) -> LeftIn:
+        """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
+        return left_in(self)
+
+    def models(self, plan: Plan, population: Population, schedule: Rounds) -> Checkpoints:
+        """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
+
+        The initial model comes from the key of the initial draw, never from a model that a run holds.
+        """
+        ready = self.ready
+        start = beginning(ready.learning, [plan], population, ready.device)
         stored = {0: start.of(0)}
-        wanted = set(range(0, self.run.executed + 1, self.run.config.run.checkpoint_every)) | {self.run.executed}
         for round, moment in execute(
-            ready.learning, ready.ground(retained), retained, self.schedule, start, ready.engine
+            ready.learning, ready.ground(population), population, schedule, start, ready.engine
         ):
-            if round in wanted:
-                stored[round] = moment.of(0)
+            if round in self.stored_rounds:
+                stored[round] = moment.without(ready.learning, population, self.run.plan.retained).of(0)
             self.progress("replaying rounds", round, self.run.executed)
         return stored
 
@@ -161,3 +179,10 @@ def _unlearner(run: Run) -> Any:
 def drawn_plan(run: Run) -> Plan:
     """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
     return replace(run.plan, index=None)
+
+
+def changed_clients(run: Run, dataset: Dataset) -> list[int]:
+    """Clients whose retained rows at hand have another digest than a run recorded."""
+    samples = run.plan.retained.samples
+    recorded = run.client_digests
+    return [c for c in samples if digest_of_client(dataset, samples[c]) != recorded.get(c)]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from math import isclose
+from typing import Any
 
-from fuaudit.data.dataset import digest_of_test
+import torch
+
+from fuaudit.data.dataset import Dataset, digest_of_test
 from fuaudit.draws import Position
+from fuaudit.errors import UsageError
 from fuaudit.runs.files import sha256
+from fuaudit.runs.products import products
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.runs.tables import checkpoint_name
+from fuaudit.verification.case import Case, changed_clients, drawn_plan
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.replay import changed_clients
+from fuaudit.verification.tolerance import Judgement, within_tolerance
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
 
@@ -21,64 +29,138 @@ BOOKKEEPING = frozenset(
 """Files that record how the run came about rather than what was learnt; none holds data or models."""
 
 
+CHECKPOINTS = "checkpoints/"
+
+METRICS = "metrics.json"
+"""The one file besides the checkpoints whose bytes depend on arithmetic that platforms do differently."""
+
+
 @dataclass(frozen=True)
 class Lineage:
-    """Executes the plan with the erased rows overwritten by NaN and compares every file, byte for byte."""
+    """Executes the plan with the erased rows overwritten by NaN and compares every file, byte for byte.
+
+    On another platform models are judged as :class:`~fuaudit.verification.replay.Replay` does, by ``tolerance``
+    (in units of the machine epsilon), and every other file must follow from the stored models. Where the auditor
+    asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
+
+    Raises:
+        UsageError: the tolerance is negative.
+    """
+
+    tolerance: int = 256
+
+    def __post_init__(self) -> None:
+        if self.tolerance < 0:
+            raise UsageError("lineage needs tolerance >= 0")
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
-        statistic = {"other_copies": len(copies)}
+        statistic: dict[str, float | int | str] = {"other_copies": len(copies)}
         if case.is_editor:
+            reason = "The model was edited: no plan regenerates it."
+            return Finding("lineage", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT, statistic, details=copies)
+        if case.dataset is None or changed_clients(case.run, case.dataset) or _other_test_rows(case, case.dataset):
+            reason = "The data of the run, retained rows and test rows, is not at hand."
+            details = ("Give --data ROOT.", *copies)
+            return Finding("lineage", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, statistic, details=details)
+        followed = _of_models(case) if case.spot else case.regenerated
+        if strays := _strays(case, followed):
+            reason = f"{len(strays)} files of the run do not follow from its plan."
             return Finding(
-                "lineage",
-                Subject.RUN,
-                Verdict.NOT_APPLICABLE,
-                "The model was edited: no plan regenerates it.",
-                SHOWS_NOT,
-                statistic,
-                details=copies,
+                "lineage", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=(*strays, *copies)
             )
-        if case.dataset is None or changed_clients(case) or digest_of_test(case.dataset) != case.run.test_digest:
-            return Finding(
-                "lineage",
-                Subject.RUN,
-                Verdict.INCONCLUSIVE,
-                "The data of the run, retained rows and test rows, is not at hand.",
-                SHOWS_NOT,
-                statistic,
-                details=("Give --data ROOT.", *copies),
-            )
-        expected = {name: sha256(content) for name, content in case.regenerated.items()}
-        found = {name: entry["sha256"] for name, entry in case.run.files.items() if name not in BOOKKEEPING}
-        other = sorted(name for name in expected.keys() & found.keys() if expected[name] != found[name])
-        surplus, missing = sorted(found.keys() - expected.keys()), sorted(expected.keys() - found.keys())
-        details = [f"not regenerated: {name}" for name in other]
-        details += [f"left behind, nothing regenerates it: {name}" for name in surplus]
-        details += [f"missing: {name}" for name in missing]
-        statistic |= {"regenerated": len(expected) - len(other) - len(missing)}
-        if details:
-            same = case.same_platform or surplus
-            return Finding(
-                "lineage",
-                Subject.RUN,
-                Verdict.FAIL if same else Verdict.INCONCLUSIVE,
-                f"{len(details)} files of the run do not follow from the retained data."
-                if same
-                else "Files are regenerated with other bits on this platform.",
-                SHOWS_NOT,
-                statistic,
-                details=(*details, *copies),
-            )
+        other = _others(case, followed)
+        statistic["regenerated"] = len(followed) - len(other)
+        if other and not case.same_platform:
+            judged = self._elsewhere(case)
+        else:
+            judged = _judged(other, len(followed), spot=bool(case.spot))
         return Finding(
             "lineage",
             Subject.RUN,
-            Verdict.PASS,
-            f"All {len(expected)} files that hold models or figures follow from the retained data, byte for byte.",
+            judged.verdict,
+            judged.shows,
             SHOWS_NOT,
-            statistic,
-            details=copies,
+            statistic | judged.statistic,
+            detectable=judged.detectable,
+            controls=judged.controls,
+            assumptions=judged.assumptions,
+            details=(*judged.details, *copies),
         )
+
+    def _elsewhere(self, case: Case) -> Judgement:
+        """On another platform: exact where no arithmetic is, by the tolerance for models and figures."""
+        followed = _of_models(case)
+        if exact := [name for name in _others(case, followed) if name != METRICS]:
+            return _judged(exact, len(followed))
+        if case.spot:
+            return _judged([], len(followed), spot=True)
+        judged = _marked(
+            within_tolerance(case, {round: case.run.checkpoint(round) for round in case.replayed}, self.tolerance)
+        )
+        limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
+        if judged.verdict is Verdict.PASS and not _same_figures(case.run.metrics, json.loads(followed[METRICS]), limit):
+            shows = "The figures of the run differ from those of its stored models by more than the tolerance."
+            return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, detectable="")
+        return judged
+
+
+def _other_test_rows(case: Case, dataset: Dataset) -> bool:
+    return digest_of_test(dataset) != case.run.test_digest
+
+
+def _found(case: Case) -> dict[str, str]:
+    return {name: entry["sha256"] for name, entry in case.run.files.items() if name not in BOOKKEEPING}
+
+
+def _strays(case: Case, followed: dict[str, bytes]) -> list[str]:
+    """Files that nothing regenerates, and files that are missing; the same on every platform."""
+    expected = {*map(checkpoint_name, case.stored_rounds), *(n for n in followed if not n.startswith(CHECKPOINTS))}
+    found = _found(case)
+    return [
+        *(f"left behind, nothing regenerates it: {name}" for name in sorted(found.keys() - expected)),
+        *(f"missing: {name}" for name in sorted(expected - found.keys())),
+    ]
+
+
+def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
+    """The files whose bytes are not those expected."""
+    found = _found(case)
+    return sorted(name for name, content in expected.items() if found[name] != sha256(content))
+
+
+def _of_models(case: Case) -> dict[str, bytes]:
+    """Every file but the checkpoints, as it follows from the stored models and the plan."""
+    stored = {round: case.run.checkpoint(round) for round in case.run.checkpoints}
+    files = products(case.ready, case.run.plan.retained, case.schedule, stored)
+    return {name: content for name, content in files.items() if not name.startswith(CHECKPOINTS)}
+
+
+def _judged(other: list[str], count: int, spot: bool = False) -> Judgement:
+    """By bytes alone; for a spot check, files were compared with what follows from the stored models."""
+    if other:
+        shows = f"{len(other)} files of the run do not follow from the retained data."
+        return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
+    if spot:
+        shows = "The stored models were only spot-checked; whether they follow from the retained data stays open."
+        return Judgement(Verdict.INCONCLUSIVE, shows, {})
+    shows = f"All {count} files that hold models or figures follow from the retained data, byte for byte."
+    return Judgement(Verdict.PASS, shows, {})
+
+
+def _marked(judged: Judgement) -> Judgement:
+    """Details told from the list of other copies, which every finding of this audit ends with."""
+    return replace(judged, details=tuple(f"tolerance: {line}" for line in judged.details))
+
+
+def _same_figures(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:
+    """Whether losses agree within the tolerance, relatively, and everything else exactly."""
+    rest = [[{**row, "test_loss": None} for row in rows] for rows in (ours, theirs)]
+    losses = [(a["test_loss"], b["test_loss"]) for a, b in zip(ours, theirs, strict=False)]
+    return rest[0] == rest[1] and all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and isclose(a, b, rel_tol=limit)) for a, b in losses
+    )
 
 
 def other_copies(case: Case) -> tuple[str, ...]:

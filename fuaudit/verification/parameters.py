@@ -213,7 +213,7 @@ def _source(case: Case, arm: str, number: int) -> Keyed:
 def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = True) -> list[Moment]:
     """The moments after rounds 0 to R of many runs over one population; only the last one unless ``keep``."""
     population = plans[0].retained
-    moments = [beginning(ready.learning, plans, ready.device)]
+    moments = [beginning(ready.learning, plans, plans[0].retained, ready.device)]
     schedule = expand_many(plans)
     for _, moment in execute(ready.learning, ready.ground(population), population, schedule, moments[0], maker):
         moments = [*moments, moment] if keep else [moment]
@@ -253,7 +253,7 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
     vectors = history[-1].vectors.clone()
     state = {k: v.clone() for k, v in history[-1].state.items()}
     if redrawn:
-        begin = beginning(ready.learning, [plans[place] for place in redrawn], ready.device)
+        begin = beginning(ready.learning, [plans[place] for place in redrawn], plans[0].retained, ready.device)
     schedule, population = expand_many(plans), plans[0].retained
     ground = ready.ground(population)
     for round in range(1, rounds + 1):

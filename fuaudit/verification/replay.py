@@ -1,7 +1,9 @@
 """Level 2: the model is execute(retained data, plan), from scratch, bit for bit.
 
 One half of exactness. It catches kept rounds that still know the erased data through aggregation weights,
-scaling constants, or an aggregator's memory, and models that were made in any other way.
+scaling constants, or an aggregator's memory, and models that were made in any other way. On another platform
+it judges by a tolerance (:mod:`fuaudit.verification.tolerance`); a spot check replays stretches drawn by the
+key of the audit (:mod:`fuaudit.verification.spot`).
 """
 
 from __future__ import annotations
@@ -9,101 +11,132 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from fuaudit.data.dataset import digest_of_client
+from fuaudit.errors import UsageError
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
-from fuaudit.verification.case import Case
+from fuaudit.training.execute import beginning
+from fuaudit.training.rounds import State
+from fuaudit.verification.case import Case, changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.spot import spot_check
+from fuaudit.verification.tolerance import within_tolerance
 
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Executes the run's plan on the retained data, erased rows overwritten by NaN, and compares every stored model."""
+    """Executes the run's plan on the retained data, erased rows overwritten by NaN, and compares every stored model.
+
+    Attributes:
+        stretches: how many stretches between stored models to replay, drawn by the key of the audit, each from
+            the model stored before it; 0 replays everything from scratch. ``Case.spot`` goes before it.
+        detection: the probability with which a spot check must have seen one forged stretch in order to pass,
+            in (0, 1]; at 1 only a check of all stretches passes.
+        tolerance: on another platform, in units of the machine epsilon of the run's dtype (256 are 3.1e-5 in
+            float32 and 5.7e-14 in float64), relative to the largest entry of a tensor; 0 allows none.
+
+    Raises:
+        UsageError: an option is out of range.
+    """
+
+    stretches: int = 0
+    detection: float = 1.0
+    tolerance: int = 256
+
+    def __post_init__(self) -> None:
+        if self.stretches < 0 or not 0 < self.detection <= 1 or self.tolerance < 0:
+            raise UsageError("replay needs stretches >= 0, detection in (0, 1] and tolerance >= 0")
+
+    @property
+    def partial(self) -> bool:
+        """Whether a PASS may leave stretches that nobody looked at."""
+        return self.detection < 1
 
     def examine(self, case: Case) -> Finding:
-        """PASS on equal bits; FAIL on a difference on the same platform; INCONCLUSIVE elsewhere or without data."""
+        """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
         run = case.run
         if case.is_editor:
-            return Finding(
-                "replay",
-                Subject.RUN,
-                Verdict.NOT_APPLICABLE,
-                f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed.",
-                SHOWS_NOT,
-            )
+            reason = f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed."
+            return Finding("replay", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         if case.dataset is None:
-            return Finding(
-                "replay",
-                Subject.RUN,
-                Verdict.INCONCLUSIVE,
-                "The retained data is not at hand: nothing was replayed.",
-                SHOWS_NOT,
-                details=("Give --data ROOT.",),
-            )
-        wrong_data = changed_clients(case)
-        if wrong_data:
-            return Finding(
-                "replay",
-                Subject.RUN,
-                Verdict.INCONCLUSIVE,
-                f"The data at hand is not the data of the run: the rows of {len(wrong_data)} clients differ.",
-                SHOWS_NOT,
-                details=(f"clients with other rows: {', '.join(map(str, wrong_data[:10]))}",),
-            )
-        differences = []
-        for round, (vector, state) in sorted(case.replayed.items()):
-            stored = run.checkpoint(round)
-            if checkpoint_bytes(vector, state) != checkpoint_bytes(*stored):
-                differences.append((round, _largest(vector, stored[0])))
-        unlogged = self._ledger_differences(case)
-        if not differences and not unlogged and set(case.replayed) == set(run.checkpoints):
+            reason = "The retained data is not at hand: nothing was replayed."
+            details = ("Give --data ROOT.",)
+            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
+        if wrong := changed_clients(run, case.dataset):
+            reason = f"The data at hand is not the data of the run: the rows of {len(wrong)} clients differ."
+            details = (f"clients with other rows: {', '.join(map(str, wrong[:10]))}",)
+            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
+        if wrong_records := contradictions(case):
+            reason = "The run contradicts itself about the models that it stores."
+            return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, details=wrong_records)
+        stretches = self.stretches if case.spot is None else case.spot
+        return spot_check(case, stretches, self.detection) if stretches else self._whole(case)
+
+    def _whole(self, case: Case) -> Finding:
+        stored = {round: case.run.checkpoint(round) for round in case.stored_rounds}
+        differences = [
+            (round, _largest(vector, stored[round][0]))
+            for round, (vector, state) in sorted(case.replayed.items())
+            if checkpoint_bytes(vector, state) != checkpoint_bytes(*stored[round])
+        ]
+        if not differences:
             return Finding(
                 "replay",
                 Subject.RUN,
                 Verdict.PASS,
-                f"All {len(case.replayed)} stored models are what the plan makes of the retained data, bit for bit.",
+                f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit.",
                 SHOWS_NOT,
-                {"models": len(case.replayed), "rounds": run.executed},
+                {"models": len(stored), "rounds": case.run.executed},
             )
-        details = [f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences]
-        details += [f"the ledger names another model for round {round}" for round in unlogged]
-        details += [f"rounds stored: {sorted(run.checkpoints)}; rounds expected: {sorted(case.replayed)}"]
-        verdict = Verdict.FAIL if case.same_platform else Verdict.INCONCLUSIVE
-        reason = (
-            "Stored models are not what the plan makes of the retained data."
-            if verdict is Verdict.FAIL
-            else "Replay gives other bits, but this platform differs from the run's: a tolerance could hide a sample."
-        )
-        first = differences[0] if differences else (unlogged[0] if unlogged else 0, float("nan"))
+        statistic = {"first_difference": differences[0][0], "differences": len(differences)}
+        details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
+        if case.same_platform:
+            reason = "Stored models are not what the plan makes of the retained data."
+            return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=details)
+        judged = within_tolerance(case, stored, self.tolerance)
         return Finding(
             "replay",
             Subject.RUN,
-            verdict,
-            reason,
+            judged.verdict,
+            judged.shows,
             SHOWS_NOT,
-            {"first_difference": first[0], "differences": len(differences)},
-            details=tuple(details),
+            statistic | judged.statistic,
+            detectable=judged.detectable,
+            controls=judged.controls,
+            assumptions=judged.assumptions,
+            details=(*judged.details, *details),
         )
 
-    def _ledger_differences(self, case: Case) -> list[int]:
-        logged = {event["round"]: event["model"] for event in case.run.ledger.of_kind("round")}
-        return [
-            round
-            for round, (vector, _) in sorted(case.replayed.items())
+
+def contradictions(case: Case) -> tuple[str, ...]:
+    """What is wrong with the stored models on any platform: their rounds, their form, or what the ledger says."""
+    run = case.run
+    if run.checkpoints != case.stored_rounds:
+        return (f"rounds stored: {list(run.checkpoints)}; rounds expected: {list(case.stored_rounds)}",)
+    stored = {round: run.checkpoint(round) for round in run.checkpoints}
+    start = beginning(case.ready.learning, [run.plan], run.plan.retained, case.ready.device)
+    form = _form(*start.of(0))
+    logged = {event["round"]: event["model"] for event in run.ledger.of_kind("round")}
+    return (
+        *(
+            f"what is stored after round {round} has not the form of this model"
+            for round in stored
+            if _form(*stored[round]) != form
+        ),
+        *(
+            f"the ledger names another model for round {round}"
+            for round, (vector, _) in stored.items()
             if round in logged and logged[round] != digest_of_vector(vector)
-        ]
+        ),
+    )
 
 
-def _largest(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a - b).abs().max()) if a.shape == b.shape else float("nan")
+def _form(vector: Tensor, state: State) -> list[tuple[str, torch.Size, torch.dtype]]:
+    return [(name, tensor.shape, tensor.dtype) for name, tensor in [("", vector), *sorted(state.items())]]
 
 
-def changed_clients(case: Case) -> list[int]:
-    """Clients whose retained rows at hand have another digest than the run recorded."""
-    assert case.dataset is not None
-    samples = case.run.plan.retained.samples
-    recorded = case.run.client_digests
-    return [c for c in samples if digest_of_client(case.dataset, samples[c]) != recorded.get(c)]
+def _largest(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max())

@@ -98,6 +98,11 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
         if not isinstance(row.get("claim"), str) or row.get("role", "required") not in ("required", "supporting"):
             raise UsageError(f"{origin}: every check needs a claim, and a role of required or supporting")
         audit = registry.build("audits", row.get("audit", {}))
+        if table["asks"] == "exact" and getattr(audit, "partial", False):
+            raise UsageError(
+                f"{origin} asks for exact erasure, but {row['audit']['use']!r} may pass what it did not look at",
+                'Let it look at everything, or set asks = "bound".',
+            )
         resolved.append({"use": row["audit"]["use"], **asdict(audit)})
         checks.append(Check(row["claim"], dict(row["audit"]), row.get("role", "required"), tuple(row.get("basis", ()))))
     plain = {k: str(v) if isinstance(v, date) else v for k, v in table.items()}

@@ -108,7 +108,7 @@ class Stress:
         """
         ready = case.ready
         schedule = Drawn([plan], kept)
-        start = beginning(ready.learning, [plan], ready.device)
+        start = beginning(ready.learning, [plan], plan.retained, ready.device)
         sides = [
             execute(ready.learning, ground, population, schedule, start, ready.engine)
             for ground, population in zip(grounds, (case.before, case.run.plan.retained), strict=True)

@@ -87,6 +87,7 @@ def verify(
     save: bool = True,
     progress: Progress = silent,
     estimate: Callable[[str], None] | None = None,
+    spot: int | None = None,
 ) -> Verification:
     """Audit a run against a spec, and store the findings in ``<run>.audit/findings.json``.
 
@@ -100,18 +101,22 @@ def verify(
         budget: the most training runs to execute for repeated sampling.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         estimate: called with a sentence about the cost before repeated sampling starts.
+        spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
+            spec asks for exactness and some stretch was left out. The spec decides by default.
 
     Raises:
         EvidenceError: the run or its parent is missing, incomplete or altered.
         UsageError: an unknown spec, or arguments that do not fit.
         PluginError: a plugin failed.
     """
+    if spot is not None and spot < 1:
+        raise UsageError(f"a spot check replays at least 1 stretch, not {spot}")
     opened = run if isinstance(run, Run) else load_run(run)
     above = parent_of(opened, parent)
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
     data = dataset or _data(opened, root, erased)
     chosen = key if key is not None else secrets.token_bytes(32)
-    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress)
+    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress, spot)
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     threads = torch.get_num_threads()
@@ -229,10 +234,12 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Ver
         )
     if verdict is Verdict.PASS:
         scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
+        loose = any("tolerance" in f.statistic for _, f in roles if f.verdict is Verdict.PASS)
+        how = " On another platform than the run's, models were compared within a tolerance." if loose else ""
         return (
             verdict,
             f"Every required check passed for the request to forget {case.request}: "
-            f"evidence for {scope} within the stated scope.",
+            f"evidence for {scope} within the stated scope.{how}",
         )
     undecided = (f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
     return verdict, next(undecided, "The spec has no required check that applies to this run.")

@@ -67,6 +67,6 @@ def resume(
         if stored:
             start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
         else:
-            start = beginning(ready.learning, [plan], ready.device)
+            start = beginning(ready.learning, [plan], plan.retained, ready.device)
             writer.checkpoint(0, *start.of(0))
         return finish(writer, ready, plan, start, done, executed, progress)

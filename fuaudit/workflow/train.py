@@ -97,7 +97,7 @@ def train(
             {"draws": [keys.draws.hex()], "children": keys.children.hex()},
             promise,
         )
-        start = beginning(ready.learning, [plan], ready.device)
+        start = beginning(ready.learning, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
         return finish(writer, ready, plan, start, 0, executed, progress)
 

@@ -166,7 +166,7 @@ def carry_out(
         start = Moment.of_run(*read_checkpoint(writer.path, done), ready.device)
     else:
         done = 0
-        start = beginning(ready.learning, [plan], ready.device)
+        start = beginning(ready.learning, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)

@@ -1,0 +1,121 @@
+"""The erased data left in: the models that a run would hold if forgetting had gone wrong in a known way.
+
+Where bits cannot be compared, a tolerance must be shown to be finer than what it may hide. So the faults that
+replay exists to find are executed on the same machine: what they differ by is then no rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fuaudit.plans import Population
+from fuaudit.plans.schedule import NONE, Drawn, Round, Rounds
+from fuaudit.runs.products import Checkpoints
+from fuaudit.runs.run import Run
+
+if TYPE_CHECKING:
+    from fuaudit.verification.case import Case
+
+
+@dataclass(frozen=True)
+class Link:
+    """One request of the lineage, and four ways to execute it on this machine; models at the run's stored rounds.
+
+    Attributes:
+        parent: the run that the request was made to.
+        changed: the first round in which the run draws anew, compared with that parent.
+        untouched: the parent's plan over the population before the request: nothing was forgotten.
+        taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
+            retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
+        remembered: the run's own plan, with sizes and constants of the population before the request.
+    """
+
+    parent: Run
+    changed: int
+    untouched: Checkpoints
+    taken_out: Checkpoints
+    remembered: Checkpoints
+
+
+@dataclass(frozen=True)
+class LeftIn:
+    """The links of a lineage, youngest first, and why some of them could not be executed."""
+
+    links: tuple[Link, ...]
+    missing: tuple[str, ...]
+
+
+def left_in(case: Case) -> LeftIn:
+    """Every request of the lineage with its data left in; needs the parents and the erased rows.
+
+    Raises:
+        UsageError: no data is at hand at all.
+    """
+    links: list[Link] = []
+    child = case.run
+    if not child.is_child:
+        return LeftIn((), ("the run carries out no request, so there is nothing to leave in",))
+    for parent in case.ancestors:
+        if not isinstance(parent, Run):
+            return LeftIn(tuple(links), (f"the parent of {child.path.name} was pruned",))
+        if reason := _not_at_hand(case, parent):
+            return LeftIn(tuple(links), (reason,))
+        links.append(_link(case, parent, child.plan.retained))
+        child = parent
+    missing = () if case.complete_lineage else (f"the parent of {child.path.name} is not at hand",)
+    return LeftIn(tuple(links), missing)
+
+
+def _not_at_hand(case: Case, parent: Run) -> str:
+    """Why the rows that a parent was trained on cannot be read here; empty when they can."""
+    from fuaudit.verification.case import changed_clients
+
+    dataset = case.ready.dataset
+    absent = dataset.absent.intersection(parent.plan.retained.owner)
+    if absent:
+        return f"{len(absent)} erased rows of {parent.path.name} are not at hand (--erased ROOT)"
+    if changed := changed_clients(parent, dataset):
+        return f"rows of {len(changed)} clients are not those that {parent.path.name} was trained on"
+    return ""
+
+
+def _link(case: Case, parent: Run, retained: Population) -> Link:
+    before, plan = parent.plan.retained, parent.plan
+    schedule = Drawn([plan], case.run.executed)
+    return Link(
+        parent,
+        case.run.plan.first_change(plan).round,
+        case.models(plan, before, schedule),
+        case.models(plan, retained, Only(schedule, retained)),
+        case.models(case.run.plan, before, case.schedule),
+    )
+
+
+@dataclass(frozen=True)
+class Only:
+    """The same draws, but samples outside a population are in no batch: who has none left returns the model."""
+
+    schedule: Rounds
+    population: Population
+
+    @property
+    def rounds(self) -> int:
+        """See :class:`~fuaudit.plans.schedule.Rounds`."""
+        return self.schedule.rounds
+
+    @property
+    def takes_something(self) -> bool:
+        """Whether any draw holds a sample from outside."""
+        return any(
+            not np.array_equal(self.round(number).batches, self.schedule.round(number).batches)
+            for number in range(1, self.rounds + 1)
+        )
+
+    def round(self, number: int) -> Round:
+        """See :class:`~fuaudit.plans.schedule.Rounds`."""
+        drawn = self.schedule.round(number)
+        kept = np.isin(drawn.batches, np.fromiter(self.population.owner, dtype=np.int64))
+        return Round(drawn.cohorts, np.where(kept, drawn.batches, NONE))

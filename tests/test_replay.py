@@ -1,0 +1,564 @@
+"""Replay where bits cannot be compared, and spot checks: what they find, what they cannot, and that they say so."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.plans.schedule import NONE, expand
+from fuaudit.reporting import write_report
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.repeat import commands
+from fuaudit.reporting.words import copies
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.ledger import Ledger, append, read_ledger
+from fuaudit.runs.products import checkpoint_bytes, products
+from fuaudit.runs.prune import parent_of, prune
+from fuaudit.runs.tables import checkpoint_name
+from fuaudit.runs.writer import digest_of_vector
+from fuaudit.training.engines.reference import local_steps
+from fuaudit.training.execute import Moment, beginning, execute
+from fuaudit.training.setup import load_dataset
+from fuaudit.training.solvers import Steps
+from fuaudit.verification.case import Case
+from fuaudit.verification.lineage import Lineage
+from fuaudit.verification.replay import Replay
+from fuaudit.verification.spec import parse_spec
+from fuaudit.verification.spot import detection, drawn_stretches
+from fuaudit.verification.tolerance import gaps
+from fuaudit.verification.verify import read_findings
+
+EPS = torch.finfo(torch.float32).eps
+TWO = {"run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"}}
+
+
+def case_of(run, key=AUDIT_KEY, **changes):
+    run = load_run(run.path)
+    dataset = load_dataset(run.config, None)
+    return replace(Case(run, parent_of(run), dataset, Keyed(key)), **changes)
+
+
+def elsewhere(run):
+    """Made on another platform, as far as an auditor can tell: other versions, and an engine that rounds otherwise."""
+    info = json.loads((run.path / "run.json").read_text())
+    info["versions"]["torch"] = "another"
+    (run.path / "run.json").write_text(json.dumps(info))
+    text = (run.path / "config.toml").read_text()
+    (run.path / "config.toml").write_text(text.replace('"reference"', '"batched"'))
+    return reseal(run.path)
+
+
+def store(run, models, every_round=None):
+    """A forger's hand: other stored models, and every figure, file and ledger line that goes with them."""
+    case = case_of(run)
+    for name, content in products(case.ready, run.plan.retained, case.schedule, models).items():
+        write_bytes(run.path / name, content)
+    logged = {**{r: vector for r, (vector, _) in models.items()}, **(every_round or {})}
+    events = read_ledger(run.path).events
+    (run.path / LEDGER).unlink()
+    ledger = Ledger()
+    for event in events[:-1]:
+        facts = {k: v for k, v in event.items() if k not in ("event", "previous", "time")}
+        if event["event"] == "round" and event["round"] in logged:
+            facts["model"] = digest_of_vector(logged[event["round"]])
+        ledger = append(run.path, ledger, event["event"], **facts)
+    return reseal(run.path)
+
+
+def spec(asks, audit="replay", **options):
+    check = {"claim": "models", "audit": {"use": audit, **options}}
+    return parse_spec({"id": "one", "asks": asks, "out_of_scope": ["all else"], "check": [check]}, "one")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A training run, and children of it by request and unlearner; nobody may edit them."""
+    root = tmp_path_factory.mktemp("replay")
+    run = train(config(**TWO), root / "parent", secret=secret(7))
+    client, sample = Request.of(clients=[drawn_client(run)]), Request.of(samples=[drawn_sample(run)])
+    unlearn(run, "fats", client, root / "client")
+    unlearn(run, "fats", sample, root / "sample")
+    return root
+
+
+@pytest.fixture
+def lineage(made, tmp_path):
+    """The same, free to be edited."""
+    return {path.name: load_run(shutil.copytree(path, tmp_path / path.name)) for path in made.iterdir()}
+
+
+def examined(run, **changes):
+    """The findings of replay and lineage, at their own options."""
+    case = case_of(run, **changes)
+    return Replay().examine(case), Lineage().examine(case)
+
+
+# another platform
+
+
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="this processor has one instruction set"
+)
+def test_another_instruction_set(tmp_path):
+    """Training with the oldest instruction set of this processor is another platform, with bits of its own."""
+    program = (
+        "from tests_support import *; from fuaudit import train, unlearn; from fuaudit.plans import Request; "
+        f"import pathlib; root = pathlib.Path({str(tmp_path)!r}); "
+        f"run = train(config(**{TWO!r}), root / 'parent', secret=secret(7)); "
+        "unlearn(run, 'fats', Request.of(clients=[drawn_client(run)]), root / 'child')"
+    )
+    oldest = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "DNNL_MAX_CPU_ISA": "SSE41"}
+    environment = {**os.environ, **oldest, "PYTHONPATH": os.path.dirname(__file__)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    child = load_run(tmp_path / "child")
+    assert not case_of(child).same_platform
+    result, found = audits(child)
+    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+    for finding in (found["replay"], found["lineage"]):
+        assert "gap" not in finding.statistic or "not bit for bit" in finding.shows
+    assert ("gap" in found["replay"].statistic) == ("within a tolerance" in result.reason)
+
+
+@pytest.mark.parametrize("kind", ["client", "sample"])
+def test_a_tolerance_that_would_have_told(lineage, kind):
+    for finding in examined(elsewhere(lineage[kind])):
+        assert finding.verdict == "PASS", (finding.shows, finding.details)
+        assert "within the tolerance, not bit for bit" in finding.shows
+        figures = finding.statistic
+        assert figures["tolerance"] == 256 * EPS
+        assert 0 < figures["gap"] <= figures["tolerance"] <= figures["effect"] / 10
+        assert [control.held for control in finding.controls] == [True]
+        assert "kept" in finding.detectable
+        assert len(finding.assumptions) == 3
+
+
+def test_equal_bits_need_no_tolerance(lineage):
+    child = lineage["client"]
+    info = json.loads((child.path / "run.json").read_text())
+    info["versions"]["numpy"] = "another"
+    (child.path / "run.json").write_text(json.dumps(info))
+    for finding in examined(reseal(child.path)):
+        assert finding.verdict == "PASS"
+        assert "not bit for bit" not in finding.shows
+
+
+def test_a_tolerance_that_is_too_coarse_or_too_fine(lineage):
+    case = case_of(elsewhere(lineage["sample"]))
+    for audit in (Replay, Lineage):
+        coarse = audit(tolerance=2**20).examine(case)
+        assert coarse.verdict == "INCONCLUSIVE"
+        assert "could not have told" in coarse.shows
+        fine = audit(tolerance=1).examine(case)
+        assert fine.statistic["gap"] > EPS
+        assert fine.verdict == "INCONCLUSIVE"
+        assert "more than the tolerance" in fine.shows
+        none = audit(tolerance=0).examine(case)
+        assert none.verdict == "INCONCLUSIVE"
+        assert "allows no tolerance" in none.shows
+        with pytest.raises(UsageError):
+            audit(tolerance=-1)
+
+
+def test_who_was_never_drawn_tells_nothing(tmp_path):
+    run = train(config(**TWO, partition={"use": "iid", "clients": 60}), tmp_path / "parent", secret=secret(2))
+    client = next(c for c in run.original.clients if c not in run.plan.index.clients)
+    for name in ("fats", "retrain"):
+        child = unlearn(run, name, Request.of(clients=[client]), tmp_path / name)
+        for finding in examined(elsewhere(child)):
+            assert finding.verdict == "INCONCLUSIVE"
+            assert "could not have told" in finding.shows
+            assert any("never drawn" in line for line in finding.details)
+
+
+def test_a_training_run_has_nothing_to_leave_in(lineage):
+    for finding in examined(elsewhere(lineage["parent"])):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "carries out no request" in finding.shows
+
+
+def test_missing_evidence_is_inconclusive(lineage):
+    child = elsewhere(lineage["client"])
+    erased = case_of(child).erased_rows
+    data = load_dataset(child.config, None)
+    inputs = data.inputs.clone()
+    inputs[min(erased)] += 1
+    for changes, words in (
+        ({"parent": None}, "is not at hand"),
+        ({"dataset": replace(data, absent=erased)}, "erased rows of parent are not at hand"),
+        ({"dataset": replace(data, inputs=inputs)}, "rows of 1 clients are not those that parent was trained on"),
+    ):
+        for finding in examined(child, **changes):
+            assert finding.verdict == "INCONCLUSIVE"
+            assert words in finding.shows
+    pruned, _ = prune(lineage["sample"])
+    for finding in examined(elsewhere(pruned)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "was pruned" in finding.shows
+
+
+def test_the_untouched_models_under_a_right_plan(lineage):
+    """Bits of two runs need no platform; a forger who blurs them is told of, but rounding is not excluded."""
+    parent, child = lineage["parent"], lineage["client"]
+    models = {round: parent.checkpoint(round) for round in parent.checkpoints}
+    for finding in examined(elsewhere(store(child, models))):
+        assert finding.verdict == "FAIL"
+        assert "bit for bit" in finding.shows
+        assert any("is that of parent" in line for line in finding.details)
+    blurred = {round: (torch.nextafter(v, v + 1), state) for round, (v, state) in models.items()}
+    for finding in examined(store(load_run(child.path), blurred)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert any("within the tolerance of the untouched ones" in line for line in finding.details)
+
+
+def test_noop_fails_anywhere(lineage):
+    parent = lineage["parent"]
+    child = unlearn(parent, "noop", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "noop")
+    for finding in examined(elsewhere(child), parent=None):
+        assert finding.verdict == "FAIL"
+        assert "reads rows that were to be forgotten" in finding.shows
+
+
+def test_the_stated_share_would_have_been_seen(lineage):
+    """What the erased data did, added to honest models: the share that ``detectable`` names is never passed."""
+    child = elsewhere(lineage["client"])
+    case = case_of(child)
+    honest = {round: child.checkpoint(round) for round in case.stored_rounds}
+    figures = Replay().examine(case).statistic
+    link = case.left_in.links[0]
+
+    def leaked(part):
+        return {
+            r: (v + part * (link.untouched[r][0] - link.taken_out[r][0]), state) for r, (v, state) in honest.items()
+        }
+
+    assert figures["share"] <= 0.2
+    for finding in examined(store(child, leaked(figures["share"]))):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "more than the tolerance" in finding.shows
+    # a tolerance does hide something: a twentieth of that share in the round where it shows most
+    most = max(gaps(link.untouched, link.taken_out, case.replayed).values())
+    hidden = figures["tolerance"] / most / 2
+    for finding in examined(store(load_run(child.path), leaked(hidden))):
+        assert finding.verdict == "PASS"
+
+
+def test_a_fault_in_the_weights_must_be_told_as_well(tmp_path):
+    """Sizes of before leave less than the erased data itself; a tolerance between the two tells nothing."""
+    run = train(config(**TWO, server=[{"use": "size-weighted"}]), tmp_path / "parent", secret=secret(3))
+    sample = drawn_sample(run)
+    child = elsewhere(unlearn(run, "retrain", Request.of(samples=[sample]), tmp_path / "child"))
+    case = case_of(child)
+    link = case.left_in.links[0]
+    fault = min(gaps(link.remembered, case.replayed, case.replayed).values())
+    assert Replay(tolerance=int(fault / 10 / EPS)).examine(case).verdict == "PASS"
+    blind = Replay(tolerance=int(fault / 10 / EPS) + 1).examine(case)
+    assert blind.verdict == "INCONCLUSIVE"
+    assert any("could not be told from rounding: request to parent: sizes" in line for line in blind.details)
+    forged = Replay(tolerance=64).examine(case_of(store(child, link.remembered)))
+    assert forged.verdict == "INCONCLUSIVE"
+
+
+def test_every_request_of_the_lineage_is_left_in(lineage):
+    child = lineage["client"]
+    second = unlearn(child, "fats", Request.of(clients=[drawn_client(child)]), child.path.parent / "second")
+    found = Replay().examine(case_of(elsewhere(second)))
+    assert found.verdict == "PASS", found.details
+    assert [control.name for control in found.controls] == [
+        "models of client replayed here",
+        "models of parent replayed here",
+    ]
+    shutil.rmtree(lineage["parent"].path)
+    for finding in examined(load_run(second.path)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "parent of client is not at hand" in finding.shows
+
+
+def test_a_parent_that_is_not_what_its_plan_makes(lineage):
+    """Then what was left in is not what was there to be forgotten, and nothing follows from how far it lies."""
+    parent, child = lineage["parent"], lineage["client"]
+    moved = store(parent, {r: (v * 1.01, state) for r, (v, state) in case_of(parent).replayed.items()})
+    info = json.loads((child.path / "run.json").read_text())
+    info["parent"]["digest"] = moved.digest
+    (child.path / "run.json").write_text(json.dumps(info))
+    for finding in examined(elsewhere(child)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "a parent's models do not" in finding.shows
+        assert [control.held for control in finding.controls] == [False]
+
+
+def test_reports_say_how_models_were_compared(lineage):
+    child = elsewhere(lineage["client"])
+    verify(child, spec("bound"), key=AUDIT_KEY)
+    assert "Tolerance" in write_report(child.path, "md").read_text()
+    result = verify(child, spec("exact", audit="lineage"), key=AUDIT_KEY)
+    assert result.verdict == "PASS"
+    assert "within a tolerance" in result.reason
+    listed = copies(read_contents(read_findings(child.path)))
+    assert any("keys.json" in line for line in listed)
+    assert not any("tolerance" in line for line in listed)
+
+
+def test_contradictions_need_no_platform(lineage):
+    child = elsewhere(lineage["client"])
+    (child.path / checkpoint_name(4)).unlink()
+    for finding in examined(reseal(child.path)):
+        assert finding.verdict == "FAIL"
+    other = elsewhere(lineage["sample"])
+    vector, state = other.checkpoint(8)
+    write_bytes(other.path / checkpoint_name(8), checkpoint_bytes(torch.nextafter(vector, vector + 1), state))
+    replayed, files = examined(reseal(other.path))
+    assert replayed.verdict == "FAIL"
+    assert "ledger names another model for round 8" in " ".join(replayed.details)
+    assert files.verdict == "FAIL"  # model.safetensors is not the stored model of the last round
+
+
+def test_figures_of_other_models(lineage):
+    child = elsewhere(lineage["client"])
+    rows = json.loads((child.path / "metrics.json").read_text())
+    rows[-1]["test_loss"] *= 1.01
+    (child.path / "metrics.json").write_text(json.dumps(rows))
+    found = Lineage().examine(case_of(reseal(child.path)))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "figures" in found.shows
+
+
+@pytest.mark.parametrize("by", ["mean", "total"])
+def test_the_data_left_in_against_a_loop_by_hand(tmp_path, by):
+    server = [{"use": "mean"}] if by == "mean" else [{"use": "size-weighted", "by": "total"}]
+    parent = train(config(**TWO, server=server), tmp_path / "parent", secret=secret(7))
+    target = drawn_client(parent)
+    case = case_of(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child"))
+    link = case.left_in.links[0]
+    for round in case.stored_rounds:
+        assert torch.equal(link.untouched[round][0], parent.checkpoint(round)[0])
+    ready, plan, retained = case.ready, parent.plan, case.run.plan.retained
+    ground, drawn = ready.ground(retained), expand(plan)
+    vector = beginning(ready.learning, [plan], plan.retained, ready.device).vectors[0]
+    for round in range(1, plan.law.rounds + 1):
+        total = torch.zeros_like(vector)
+        for place, client in enumerate(drawn.cohorts[0, round - 1]):
+            if client == target:
+                continue
+            weight = 1 / 2 if by == "mean" else len(retained.samples[client]) / retained.size * 9 / 2
+            batches = torch.from_numpy(drawn.batches[0, round - 1, place])
+            end, _ = local_steps(ground.module, ground, vector, batches, Steps(ready.learning.step_sizes.at(round)))
+            total += weight * (vector - end)
+        vector = vector - total
+        if round in link.taken_out:
+            assert torch.allclose(link.taken_out[round][0], vector, rtol=0, atol=1e-6)
+    assert not torch.allclose(link.untouched[8][0], vector, rtol=0, atol=1e-3)
+
+
+def test_only_takes_out_what_is_outside(lineage):
+    retained = lineage["sample"].plan.retained
+    schedule = expand(lineage["parent"].plan)
+    left = Only(schedule, retained)
+    (sample,) = lineage["sample"].request.samples
+    for number in range(1, schedule.rounds + 1):
+        whole, kept = schedule.round(number), left.round(number)
+        assert np.array_equal(kept.cohorts, whole.cohorts)
+        assert np.array_equal(kept.batches, np.where(whole.batches == sample, NONE, whole.batches))
+    assert left.takes_something == (schedule.batches == sample).any()
+    assert not Only(expand(lineage["sample"].plan), retained).takes_something
+
+
+def test_gaps_are_largest_differences_over_the_scale():
+    ours = {0: (torch.tensor([1.0, 2.0]), {}), 2: (torch.tensor([1.0, 4.0]), {"m": torch.zeros(1), "n": torch.ones(1)})}
+    theirs = {
+        0: (torch.tensor([1.0, 2.0]), {}),
+        2: (torch.tensor([1.5, 4.25]), {"m": torch.zeros(1), "n": torch.ones(1) * 3}),
+    }
+    unit = {
+        0: (torch.tensor([1.0, -2.0]), {}),
+        2: (torch.tensor([-8.0, 1.0]), {"m": torch.ones(1), "n": torch.ones(1)}),
+    }
+    assert gaps(ours, theirs, unit) == {(2, "vector"): 0.5 / 8, (2, "state n"): 2.0}
+    assert gaps(theirs, ours, unit) == gaps(ours, theirs, unit)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "scale"),
+    [
+        (torch.ones(2), torch.ones(3), torch.ones(2)),
+        (torch.ones(2), torch.ones(2).double() * 2, torch.ones(2)),
+        (torch.ones(2), torch.tensor([1.0, torch.nan]), torch.ones(2)),
+        (torch.full((2,), torch.nan), torch.full((2,), torch.nan), torch.ones(2)),
+        (torch.ones(2), torch.ones(2) + EPS, torch.tensor([torch.nan, 1.0])),
+        (torch.ones(2), torch.ones(2) + EPS, torch.zeros(2)),
+        (torch.tensor([1]), torch.tensor([2]), torch.tensor([1])),
+    ],
+)
+def test_what_cannot_be_compared_is_infinitely_far(a, b, scale):
+    assert gaps({0: (a, {})}, {0: (b, {})}, {0: (scale, {})}) == {(0, "vector"): inf}
+    empty = {0: (torch.ones(1), {})}
+    assert gaps({0: (torch.ones(1), {"m": a})}, empty, empty) == {(0, "state m"): inf}
+
+
+# spot checks
+
+
+def test_detection_by_counting_every_subset():
+    for stretches in range(1, 8):
+        for replayed in range(stretches + 1):
+            subsets = list(combinations(range(stretches), replayed))
+            for forged in range(1, stretches + 1):
+                seen = sum(min(subset, default=stretches) < forged for subset in subsets)
+                assert detection(stretches, replayed, forged) == Fraction(seen, len(subsets))
+
+
+def forged_at(run, stretch):
+    """A run in which one stretch is forged: its end is moved a little, and everything after follows from that."""
+    case = case_of(run)
+    _, end = stretch
+    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    vector, state = models[end]
+    models[end] = vector + 1e-6, state
+    logged = {end: vector + 1e-6}
+    moment = Moment(logged[end][None], {})
+    retained = run.plan.retained
+    for round, after in execute(
+        case.ready.learning,
+        case.ready.ground(retained),
+        retained,
+        case.schedule,
+        moment,
+        case.ready.engine,
+        first=end + 1,
+    ):
+        logged[round] = after.vectors[0]
+        if round in models:
+            models[round] = after.vectors[0], {}
+    return store(run, models, logged)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("name", ["parent", "client"])
+def test_one_forged_stretch_is_seen_as_often_as_stated(made, tmp_path, name, count):
+    """For a fixed key, exactly the drawn stretches convict: N of S forgeries, no sampling."""
+    verdicts = {}
+    for key in (AUDIT_KEY, secret(50)):
+        for stretch in ((0, 2), (2, 4), (4, 6), (6, 8)):
+            folder = tmp_path / f"{stretch[0]}-{key.hex()}"
+            run = forged_at(load_run(shutil.copytree(made / name, folder)), stretch)
+            case = replace(case_of(load_run(made / name), key), run=run)
+            found = Replay(stretches=count).examine(case)
+            whole, chosen = drawn_stretches(case, count)
+            assert whole == [(0, 2), (2, 4), (4, 6), (6, 8)]
+            assert found.verdict == ("FAIL" if stretch in chosen else "INCONCLUSIVE")
+            assert found.statistic["detection"] == str(Fraction(count, 4))
+            assert "starts from stored models" in found.shows_not
+            assert "replayed" not in vars(case), "everything was replayed"
+            verdicts[key, stretch] = found.verdict
+    assert list(verdicts.values()).count("FAIL") == 2 * count
+    assert Replay().examine(case).verdict == "FAIL"
+
+
+def test_all_stretches_are_a_full_replay(made):
+    case = case_of(load_run(made / "client"))
+    found = Replay(stretches=100).examine(case)
+    assert found.verdict == "PASS"
+    assert found.statistic["detection"] == "1"
+    assert found.statistic["stretches_replayed"] == 4
+
+
+def test_a_forged_beginning_is_always_seen(made, tmp_path):
+    """All stretches follow from an initial model that no key makes."""
+    run = load_run(shutil.copytree(made / "client", tmp_path / "child"))
+    found = Replay(stretches=1).examine(case_of(forged_at(run, (0, 0))))
+    assert found.verdict == "FAIL"
+    assert "initial model" in " ".join(found.details)
+
+
+def test_a_ledger_of_rounds_that_are_not_stored(made, tmp_path):
+    run = load_run(shutil.copytree(made / "parent", tmp_path / "parent"))
+    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    forged = store(run, models, {7: torch.zeros_like(run.model)})
+    found = Replay(stretches=4).examine(case_of(forged))
+    assert found.verdict == "FAIL"
+    assert "ledger names another model for round 7" in " ".join(found.details)
+
+
+def test_a_spot_check_compares_bits(lineage):
+    """On another platform it decides nothing."""
+    found = Replay(stretches=4).examine(case_of(elsewhere(lineage["client"])))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "this platform" in found.shows
+
+
+def test_an_auditor_may_ask_for_a_spot_check(made):
+    run = load_run(made / "client")
+    result, found = audits(run, spot=2)
+    assert result.verdict == "INCONCLUSIVE"
+    assert found["replay"].verdict == found["lineage"].verdict == "INCONCLUSIVE"
+    assert found["replay"].statistic["detection"] == "1/2"
+    assert found["replay"].statistic["detection_of_more"] == "2: 0.8333"
+    whole, _ = audits(run)
+    assert whole.verdict == "PASS"
+    with pytest.raises(UsageError, match="at least 1 stretch"):
+        audits(run, spot=0)
+
+
+def test_a_spot_check_still_lists_what_is_left_behind(lineage):
+    parent, child = lineage["parent"], lineage["client"]
+    shutil.copy(parent.path / checkpoint_name(8), child.path / checkpoint_name(7))
+    case = case_of(reseal(child.path), spot=1)
+    found = Lineage().examine(case)
+    assert "replayed" not in vars(case), "everything was replayed"
+    assert found.verdict == "FAIL"
+    assert any("left behind" in line for line in found.details)
+
+
+def test_figures_must_follow_from_the_stored_models(lineage):
+    child = lineage["client"]
+    rows = json.loads((child.path / "metrics.json").read_text())
+    rows[-1]["test_accuracy"] = 0.99
+    (child.path / "metrics.json").write_text(json.dumps(rows))
+    assert Lineage().examine(case_of(reseal(child.path), spot=1)).verdict == "FAIL"
+
+
+def test_a_spec_sets_the_probability_it_asks_for(made):
+    run = load_run(made / "client")
+    asked = spec("bound", stretches=1, detection=0.25)
+    assert audits(run, spec=asked)[0].verdict == "PASS"
+    assert audits(run, spec=spec("bound", stretches=1, detection=0.26))[0].verdict == "INCONCLUSIVE"
+    assert audits(run, spec=spec("exact", stretches=3))[0].verdict == "INCONCLUSIVE"
+    with pytest.raises(UsageError, match="may pass what it did not look at"):
+        spec("exact", stretches=1, detection=0.25)
+    for wrong in ({"stretches": -1}, {"detection": 0.0}, {"detection": 1.5}):
+        with pytest.raises(UsageError):
+            Replay(**wrong)
+
+
+def test_the_command_to_repeat_a_spot_check(lineage):
+    child = lineage["client"]
+    verify(child, spec("exact"), key=AUDIT_KEY, spot=3)
+    assert any(line.endswith("--spot 3") for line in commands(read_contents(read_findings(child.path))))
+    verify(child, spec("exact", stretches=3), key=AUDIT_KEY)
+    assert not any("--spot" in line for line in commands(read_contents(read_findings(child.path))))
+
+
+def test_spot_on_the_command_line(made, tmp_path, fuaudit):
+    for name in ("parent", "client"):
+        shutil.copytree(made / name, tmp_path / name)
+    command = "verify", tmp_path / "client", "--spot", 1, "--budget", 0, "--key", AUDIT_KEY.hex(), "--json"
+    code, out, _ = fuaudit(*command)
+    assert code == 3
+    found = {row["finding"]["audit"]: row["finding"] for row in json.loads(out)["checks"]}
+    assert found["replay"]["statistic"]["stretches_replayed"] == 1
+    assert found["replay"]["statistic"]["detection"] == "1/4"
+    assert fuaudit("verify", tmp_path / "client", "--spot", 0)[0] == 2
