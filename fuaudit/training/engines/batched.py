@@ -54,7 +54,7 @@ class Reads:
         """One gather for all steps; ``batches (c, E, B)`` lie on the CPU, the result with the task's rows."""
         rows = batches.transpose(0, 1).contiguous()
         used = rows >= 0
-        rates = used.to(task.inputs.dtype)
+        rates = used.to(next(task.module.parameters()).dtype)  # inputs may be integers
         rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
         at = rows.clamp_(min=0).flatten().to(task.inputs.device)
         shape = task.inputs.shape[1:]
