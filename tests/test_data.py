@@ -216,6 +216,7 @@ class TestFemnist:
             ([1, 2], "not in LEAF's form"),
             (leaf_file(["a"], {"a": ([[0.5] * 783], [3])}), "samples of user 'a' are not femnist's"),
             (leaf_file(["a"], {"a": ([[0.5] * 784], [62])}), "outside 0 to 61"),
+            (leaf_file(["a"], {"a": ([[float("nan")] * 784], [3])}), "holds NaN"),
             (leaf_file(["a"], {"a": ([["x"] * 784], [3])}), "samples of user 'a' are not femnist's"),
             (leaf_file(["a"], {"a": ([], [])}), "hold no sample"),
         ],

@@ -124,6 +124,8 @@ class Femnist(_Leaf):
         if not ((labels >= 0) & (labels < self.classes)).all():
             raise ValueError(f"a class is outside 0 to {self.classes - 1}")
         images = np.array(inputs, dtype=np.float32).reshape(len(labels), 1, 28, 28)
+        if not np.isfinite(images).all():
+            raise ValueError("an image holds NaN or an infinity")
         return torch.from_numpy(images), torch.from_numpy(labels)
 
 
