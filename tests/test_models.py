@@ -18,13 +18,14 @@ from fuaudit.training.engines import Task
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
+from fuaudit.training.solvers import Steps
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
 GREY, COLOUR, WINDOW = (1, 28, 28), (3, 32, 32), (80,)
 SECRET = b"fuaudit: the key of a model test"
-ROWS, STEP, TOLERANCE = 24, 0.1, 1e-10
+ROWS, STEP, TOLERANCE = 24, Steps(0.1), 1e-10
 
 
 def build(name, shape, classes, **options):
@@ -113,18 +114,19 @@ def round_of(ground):
 def test_threads_have_the_bits_of_the_reference(model):
     ground = ground_of(model, torch.float32)
     vectors, batches = round_of(ground)
-    expected = Reference().updates(ground, vectors, batches, STEP)
-    assert torch.equal(Threads(2).updates(ground, vectors, batches, STEP), expected)
+    expected = Reference().advance(ground, vectors, batches, STEP).updates
+    assert torch.equal(Threads(2).advance(ground, vectors, batches, STEP).updates, expected)
     assert bool((expected[:, 1:] != 0).any(dim=2).all())
     assert torch.isfinite(expected).all()
 
 
+@pytest.mark.parametrize("steps", [STEP, Steps(0.1, proximal=0.3, momentum=0.5)], ids=["plain", "with all terms"])
 @every_model
-def test_batched_agrees_with_the_reference(model):
+def test_batched_agrees_with_the_reference(model, steps):
     ground = ground_of(model)
     vectors, batches = round_of(ground)
-    expected = Reference().updates(ground, vectors, batches, STEP)
-    found = Batched(1, lanes=6).updates(ground, vectors, batches, STEP)
+    expected = Reference().advance(ground, vectors, batches, steps).updates
+    found = Batched(1, lanes=6).advance(ground, vectors, batches, steps).updates
     assert float((found - expected).abs().max()) <= TOLERANCE
 
 
@@ -145,11 +147,11 @@ def test_the_models_of_many_runs_are_measured_at_once(model):
 def test_an_erased_row_shows_when_it_is_read_and_only_then(model, maker):
     ground = ground_of(model, torch.float32)
     vectors, batches = round_of(ground)
-    expected = maker.updates(ground, vectors, batches, STEP)
+    expected = maker.advance(ground, vectors, batches, STEP).updates
     ground.inputs[:4] = erased_input(ground.inputs.dtype)
-    assert torch.equal(maker.updates(ground, vectors, batches, STEP), expected)
+    assert torch.equal(maker.advance(ground, vectors, batches, STEP).updates, expected)
     batches[1, 2, 0, 0] = 3
-    found = maker.updates(ground, vectors, batches, STEP)
+    found = maker.advance(ground, vectors, batches, STEP).updates
     assert torch.isnan(found[1, 2]).any()
     assert torch.isnan(found[1, 2, -4:]).all()  # the last biases are part of every answer
     assert torch.isfinite(found[0]).all()

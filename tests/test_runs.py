@@ -9,6 +9,7 @@ import pickle
 import re
 import shutil
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,16 +18,16 @@ import pytest
 import torch
 from conftest import SECRET
 
-from fuaudit.draws import Keyed, Position, Recorded
+from fuaudit.draws import Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
-from fuaudit.runs.files import MAX_JSON_BYTES, parse_json, tensor_bytes
+from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.prune import other_holders, prune
-from fuaudit.runs.run import population_tensors
+from fuaudit.runs.tables import population_tensors
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
@@ -438,7 +439,7 @@ def test_a_request_during_training(small_config, trained, tmp_path, until, quick
         result = verify(child, quick, save=False)
         assert result.verdict == "PASS", (client, result.reason)
         # what comes after the request is drawn from the new key, also where nothing was erased
-        assert all(child.plan.segment_of_cohort(r).source == 1 for r in range(until + 1, 7))
+        assert all(child.plan.segment(Stream.COHORTS, (r, 0)).source == 1 for r in range(until + 1, 7))
     with pytest.raises(UsageError, match="was stopped"):
         unlearn(run, "finetune", Request.of([0]), tmp_path / "edited")
 
@@ -643,14 +644,14 @@ def test_the_written_format(trained, child, target):
     owned = {c: samples[a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
     first = {"clients": {}, "samples": {}}
     for round in range(1, 7):
-        *_, source, version = [s for s in plan["cohorts"] if s[:2] <= [round, 0]][-1]
+        *_, source, version = [s for s in plan["streams"]["cohorts"] if s[:2] <= [round, 0]][-1]
         population = {c: s for c, s in owned.items() if version == 0 or c != target}
         drawn = words(bytes.fromhex(keys["draws"][source]), "cohort", round, 0, -1, 0, version, 2)
         cohort = [sorted(population)[integer(word, len(population))] for word in drawn]
         for place, client in enumerate(cohort):
             first["clients"].setdefault(client, round)
             for step in (1, 2):
-                *_, source, version = [s for s in plan["batches"] if s[:2] <= [round, step]][-1]
+                *_, source, version = [s for s in plan["streams"]["batches"] if s[:2] <= [round, step]][-1]
                 secret, size = bytes.fromhex(keys["draws"][source]), len(owned[client])
                 at = round, step, client, cohort[:place].count(client), version
                 chosen = set()
@@ -674,6 +675,27 @@ def test_the_written_format(trained, child, target):
     assert rounds[6] == hashlib.sha256(final.tobytes()).hexdigest()
     model = safetensors(files["model.safetensors"])
     assert np.array_equal(np.concatenate([model["1.weight"].reshape(-1), model["1.bias"]]), final)
+
+
+def test_two_writers_do_not_share_a_folder(small_config, tmp_path):
+    with claimed(tmp_path / "run"):
+        script = (
+            "import sys, json; from fuaudit.workflow.train import train; "
+            "train(json.loads(sys.argv[1]), sys.argv[2], secret=bytes(32))"
+        )
+        arguments = [sys.executable, "-c", script, json.dumps(small_config()), str(tmp_path / "run")]
+        other = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert "another process is writing" in other.stderr
+        assert not list((tmp_path / "run").iterdir())
+    assert not (tmp_path / "run").exists()  # nothing was begun
+    train(small_config(), tmp_path / "run", secret=SECRET)
+
+
+def test_the_plugins_of_a_run_are_on_record(trained):
+    rows = {row["kind"]: row for row in trained.info["plugins"]}
+    assert set(rows) == {"datasets", "partitions", "models", "learners", "solvers", "aggregators"}
+    assert rows["learners"]["use"] == "fats"
+    assert all(row["distribution"] == "fuaudit" and row["version"] for row in rows.values())
 
 
 def test_the_written_format_names_every_file(family, bytes_of):

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fuaudit.draws import Address, Purpose
+from fuaudit.draws import Address, Recorded, Recording, Stream
+from fuaudit.draws.address import NOBODY
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Segment
-from fuaudit.plans.plan import occurrences
+from fuaudit.plans.plan import Segments
 from fuaudit.runs.files import (
     TEMPORARY,
     pretty_json,
@@ -32,7 +34,9 @@ from fuaudit.runs.files import (
 from fuaudit.runs.keys import commitment, digest_of_key, initial_key
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.run import MANIFEST, RECORDED, Run, digest_of_files, load_run, population_tensors, recorded_tensors
+from fuaudit.runs.manifest import MANIFEST, digest_of_files
+from fuaudit.runs.run import RECORDED, Run, load_run
+from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, plan_table
 
 TOMBSTONE = "tombstone.json"
@@ -105,19 +109,19 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
 
 
 def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
-    """All draws of a plan that were made over earlier populations than the last one."""
-    last = len(plan.populations) - 1
+    """All draws of a plan that were made over earlier populations than the last one, but those of erased clients."""
     answers: dict[Address, tuple[int, ...]] = {}
-    for round in range(1, plan.law.rounds + 1):
-        cohort = plan.cohort(round)
-        if plan.segment_of_cohort(round).version < last:
-            answers[Address(Purpose.COHORT, round)] = cohort
-        for client, occurrence in occurrences(cohort):
-            for step in range(1, plan.law.steps + 1):
-                if plan.segment_of_batch(round, step).version < last:
-                    answer = plan.batch(round, step, client, occurrence)
-                    answers[Address(Purpose.BATCH, round, step, client, occurrence)] = answer
-    return answers
+    last = len(plan.populations) - 1
+    replace(plan, sources=tuple(Recording(source, answers, last) for source in plan.sources)).history()
+    kept = {NOBODY, *plan.retained.clients}
+    return {at: answer for at, answer in answers.items() if at.client in kept}
+
+
+def _own_record(plan: Plan) -> dict[int, Mapping[Address, tuple[int, ...]]]:
+    """The draws that the last rewriter recorded itself, under the number of its source."""
+    last = len(plan.sources) - 1
+    source = plan.sources[last]
+    return {last: source.answers} if isinstance(source, Recorded) else {}
 
 
 def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
@@ -216,7 +220,7 @@ def _rewrite(run: Run) -> Run:
     for name in run.files.keys() - replaced | {LEDGER}:
         write_bytes(staging / name, read_bytes(run.path / name))
     writer = RunWriter(staging, read_ledger(staging))
-    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors(recorded_answers(plan))))
+    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors({0: recorded_answers(plan), **_own_record(plan)})))
     writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
     writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
     keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
@@ -232,7 +236,7 @@ def _rewrite(run: Run) -> Run:
 
 def _initial(run: Run) -> dict[str, Any] | None:
     """The key of the initial draw alone, where the key that made it is to be destroyed."""
-    segment = run.plan.initial
+    (segment,) = run.plan.streams[Stream.INITIAL]
     secret = run.keys["draws"][segment.source]
     if segment.source == len(run.plan.sources) - 1:
         return None
@@ -262,11 +266,10 @@ def _key_digests(run: Run) -> list[str]:
 def _with_recorded(plan: Plan, last: int) -> Plan:
     """The same segments, every one over the retained population."""
 
-    def moved(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    def moved(segments: Segments) -> Segments:
         return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
 
-    initial = plan.initial if plan.initial.version == last else Segment(plan.initial.start, 0, last)
-    return replace(plan, cohorts=moved(plan.cohorts), batches=moved(plan.batches), initial=initial)
+    return replace(plan, streams={name: moved(segments) for name, segments in plan.streams.items()})
 
 
 def _tombstone(run: Run) -> Tombstone:
