@@ -28,10 +28,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.images import Digits
 from fuaudit.data.partition import Iid, partition
-from fuaudit.data.sources import Digits
 from fuaudit.draws import Keyed
-from fuaudit.models.zoo import Cnn, Mlp
+from fuaudit.models.convolutional import Cnn
+from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training import Chain, Learning, execute
@@ -69,7 +70,7 @@ class Setting:
 def digits() -> Setting:
     """Digits, 64-32-10 (2,410 parameters), 20 clients of about 70 rows, K=4, E=5, b=8, 10 rounds."""
     data = Digits().load(None)
-    population = partition(Iid(20), data.targets.numpy(), Keyed(b"fuaudit: benchmark's partition  "))
+    population = partition(Iid(20), data, Keyed(b"fuaudit: benchmark's partition  "))
     learning = Learning(Mlp().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.1))
     return Setting(learning, data, population, UniformLaw(10, 4, 5, 8))
 

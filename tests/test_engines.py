@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
+from fuaudit.models.convolutional import Cnn
+from fuaudit.models.dense import Linear, Mlp
 from fuaudit.models.layout import Layout, linear_stack
-from fuaudit.models.zoo import Cnn, Linear, Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import expand_many
 from fuaudit.training import Chain, Learning, execute

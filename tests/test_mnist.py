@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.images import FashionMnist, Mnist, read_idx
 from fuaudit.data.partition import Dirichlet, partition
-from fuaudit.data.sources import FashionMnist, Mnist, read_idx
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
@@ -197,7 +198,9 @@ class TestDirichlet:
     LABELS = np.arange(6_000, dtype=np.int64) % 10
 
     def deal(self, clients, concentration, secret=SECRET, labels=LABELS):
-        return partition(Dirichlet(clients, concentration), labels, Keyed(secret))
+        rows = torch.zeros(len(labels), 1)
+        data = Dataset(rows, torch.from_numpy(labels), rows, torch.from_numpy(labels), classes=10)
+        return partition(Dirichlet(clients, concentration), data, Keyed(secret))
 
     @pytest.mark.parametrize("concentration", [0.01, 0.5, 100.0])
     @pytest.mark.parametrize(("clients", "size"), [(30, 200), (7, 857), (1, 6000), (6000, 1)])

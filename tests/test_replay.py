@@ -36,6 +36,7 @@ from fuaudit.training.execute import Moment, beginning, execute
 from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Steps
 from fuaudit.verification.case import Case
+from fuaudit.verification.counterfactual import Only
 from fuaudit.verification.lineage import Lineage
 from fuaudit.verification.replay import Replay
 from fuaudit.verification.spec import parse_spec

@@ -1,8 +1,9 @@
 """Datasets: tensors under stable sample ids, and their retained form.
 
 A sample id is the row of the sample in the training tensors of its dataset, and never changes. The retained
-form of a dataset has the erased rows overwritten: by NaN where the inputs are real numbers, so that a
-computation that touches one shows it.
+form of a dataset has the erased rows overwritten, so that a computation that touches one shows it: by NaN
+where the inputs are real numbers; where they are integers (tokens of a text) by the largest number of their
+type, of which :class:`fuaudit.models.Embedding` makes NaN.
 """
 
 from __future__ import annotations
@@ -26,8 +27,14 @@ ERASED_TARGET = 0
 class Dataset:
     """Training and test data of a classification task.
 
-    ``inputs (N, *shape)`` floating point, ``targets (N,)`` int64 in [0, classes); the same for the test data.
+    ``inputs (N, *shape)`` floating point, or integers from 0 on that are smaller than the largest number of
+    their type; ``targets (N,)`` int64 in [0, classes); the same for the test data.
     ``absent`` holds the ids of training rows that are not at hand (already erased from the data folder).
+    ``owners (N,)`` int64 says to whom a row belongs by nature (a writer, a role), -1 where it is unknown; owner
+    k is called ``owner_names[k]``. Partitions may deal by it. None where the data has no natural owners.
+
+    Raises:
+        UsageError: ``owners`` does not name one owner a row.
     """
 
     inputs: Tensor
@@ -36,6 +43,12 @@ class Dataset:
     test_targets: Tensor
     classes: int
     absent: frozenset[int] = frozenset()
+    owners: Tensor | None = None
+    owner_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.owners is not None and self.owners.shape != self.inputs.shape[:1]:
+            raise UsageError(f"{self.inputs.shape[0]} samples cannot have owners of shape {tuple(self.owners.shape)}")
 
     @property
     def size(self) -> int:
@@ -64,6 +77,11 @@ class TrainingRows:
     targets: Tensor
 
 
+def erased_input(dtype: torch.dtype) -> float | int:
+    """What overwrites the inputs of erased rows: NaN, or the largest number of an integer type."""
+    return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
 SCALINGS = ("none", "standardise")
 """``standardise`` subtracts the mean and divides by the standard deviation of all training rows of the
 population. The two constants know every row, erased ones included: kept rounds of an otherwise exact
@@ -71,11 +89,11 @@ unlearner then still depend on erased data, which replay shows."""
 
 
 def retained_rows(dataset: Dataset, population: Population) -> Dataset:
-    """The dataset with every row outside the population overwritten: inputs NaN, targets 0."""
+    """The dataset with every row outside the population overwritten: inputs by ``erased_input``, targets by 0."""
     mask = torch.ones(dataset.size, dtype=torch.bool)
     mask[torch.tensor(sorted(population.owner), dtype=torch.int64)] = False
     inputs, targets = dataset.inputs.clone(), dataset.targets.clone()
-    inputs[mask], targets[mask] = torch.nan, ERASED_TARGET
+    inputs[mask], targets[mask] = erased_input(inputs.dtype), ERASED_TARGET
     return replace(dataset, inputs=inputs, targets=targets)
 
 
@@ -83,14 +101,24 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
     """Shift and divisor of the inputs, computed in float64 over the rows of the population.
 
     Raises:
-        UsageError: unknown scaling.
+        UsageError: unknown scaling, or inputs that are integers and cannot be scaled.
     """
     if scaling == "none":
         return 0.0, 1.0
+    if scaling in SCALINGS and not dataset.inputs.is_floating_point():
+        raise UsageError(
+            f"the inputs are integers (tokens), which scaling = {scaling!r} has no meaning for",
+            'Leave scaling out, or say scaling = "none".',
+        )
     if scaling == "standardise":
         rows = dataset.inputs[torch.tensor(sorted(population.owner), dtype=torch.int64)].double()
         return float(rows.mean()), float(rows.std()) or 1.0
     raise UsageError(f"unknown scaling {scaling!r}", f"Known: {', '.join(SCALINGS)}.")
+
+
+def scaled(inputs: Tensor, shift: float, divisor: float, dtype: torch.dtype) -> Tensor:
+    """Inputs ``(*s, *shape)`` as a model reads them: shifted and divided, in ``dtype``; integers as they are."""
+    return (inputs.to(dtype) - shift) / divisor if inputs.is_floating_point() else inputs
 
 
 def digest_of_client(dataset: Dataset, samples: tuple[int, ...]) -> str:

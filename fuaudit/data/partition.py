@@ -3,17 +3,23 @@
 A partition may look at the labels: it describes the world that the audit takes as given, it is no part of
 learning. Its draws come from the run's key, through NumPy's Generator over Philox, and only the recorded
 result counts afterwards.
+
+"Dirichlet" names two conventions in the literature, which give different federations: mixtures of classes per
+client with equal sizes (:class:`Dirichlet`), and shares of clients per class with unequal sizes
+(:class:`DirichletByClass`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
+from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed, Purpose
 from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
@@ -23,25 +29,43 @@ Labels = NDArray[np.int64]
 
 
 class Partition(Protocol):
-    """A registered partition: a frozen dataclass that deals rows to clients 0 .. clients - 1."""
+    """A registered partition: a frozen dataclass that deals rows to clients 0 .. clients - 1.
 
-    def deal(self, targets: Labels, draws: Generator) -> list[list[int]]:
-        """The rows of every client; ``targets (N,)`` are the labels. UsageError if they cannot be dealt so."""
+    It deals by the targets; with ``reads: ClassVar[str] = "owners"`` by the natural owners of the rows instead.
+    """
+
+    def deal(self, labels: Labels, draws: Generator) -> Sequence[Sequence[int]]:
+        """The rows of every client; ``labels (N,)`` are the targets. UsageError if they cannot be dealt so."""
         ...
 
 
-def partition(plugin: Partition, targets: Labels, source: Keyed) -> Population:
-    """Deal all rows, and check that no row has two owners.
+def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
+    """Deal the training rows, and check that every client has one and no row has two owners.
+
+    Random: whatever the plugin draws, under the key of the purpose ``partition``.
 
     Raises:
-        UsageError: more clients than rows, or a row that was dealt twice.
+        UsageError: the rows cannot be dealt so, a client without rows, a row that was dealt twice or does not
+            exist, or a partition by owners of data that has none.
     """
+    by_owners = getattr(plugin, "reads", "targets") == "owners"
+    labels = dataset.owners if by_owners else dataset.targets
+    if labels is None:
+        raise UsageError("the data has no natural owners to deal it by", "Choose another partition, such as iid.")
     key = np.array(philox_key(source.secret, Purpose.PARTITION), dtype=np.uint64)
-    hands = plugin.deal(targets, Generator(Philox(key=key)))
+    hands = [tuple(sorted(map(int, hand))) for hand in plugin.deal(labels.numpy(), Generator(Philox(key=key)))]
     rows = [row for hand in hands for row in hand]
     if len(set(rows)) != len(rows):
         raise UsageError("the partition gave one sample to two clients")
-    return Population({client: tuple(sorted(map(int, hand))) for client, hand in enumerate(hands)})
+    if rows and not 0 <= min(rows) <= max(rows) < dataset.size:
+        raise UsageError(f"the partition dealt samples that do not exist: there are 0 to {dataset.size - 1}")
+    empty = [client for client, hand in enumerate(hands) if not hand]
+    if empty or not hands:
+        raise UsageError(
+            f"the partition leaves {len(empty) or 'all'} of {len(hands)} clients without samples",
+            "Ask for fewer clients.",
+        )
+    return Population(dict(enumerate(hands)))
 
 
 def _require_clients(clients: int, rows: int) -> None:
@@ -55,10 +79,10 @@ class Iid:
 
     clients: int
 
-    def deal(self, targets: Labels, draws: Generator) -> list[list[int]]:
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
         """See :class:`Partition`."""
-        _require_clients(self.clients, len(targets))
-        return [hand.tolist() for hand in np.array_split(draws.permutation(len(targets)), self.clients)]
+        _require_clients(self.clients, len(labels))
+        return [hand.tolist() for hand in np.array_split(draws.permutation(len(labels)), self.clients)]
 
 
 @dataclass(frozen=True)
@@ -68,10 +92,10 @@ class OneHolder:
     clients: int
     label: int = 9
 
-    def deal(self, targets: Labels, draws: Generator) -> list[list[int]]:
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
         """See :class:`Partition`."""
-        held = np.flatnonzero(targets == self.label)
-        rest = draws.permutation(np.flatnonzero(targets != self.label))
+        held = np.flatnonzero(labels == self.label)
+        rest = draws.permutation(np.flatnonzero(labels != self.label))
         if not len(held) or self.clients < 2:
             raise UsageError(f"one client shall hold class {self.label} alone: that needs such rows and 2 clients")
         _require_clients(self.clients - 1, len(rest))
@@ -85,26 +109,196 @@ class Dirichlet:
     Convention: every client draws class proportions from Dirichlet(concentration, ..., concentration) and
     takes its N // clients rows one by one, each from a class drawn by these proportions among the classes not
     yet used up (Hsu, Qi, Brown, arXiv 1909.06335, "LDA"). Sizes are equal; rows that do not divide stay unused.
-    The other convention, a Dirichlet per class over clients, gives unequal sizes and is not this one.
+    The other convention, a Dirichlet per class over clients, is :class:`DirichletByClass`.
     """
 
     clients: int
     concentration: float = 0.5
 
-    def deal(self, targets: Labels, draws: Generator) -> list[list[int]]:
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
         """See :class:`Partition`."""
-        _require_clients(self.clients, len(targets))
+        _require_clients(self.clients, len(labels))
         if not self.concentration > 0:
             raise UsageError("the concentration of a Dirichlet partition must be above 0")
-        classes = np.unique(targets)
-        pools = [draws.permutation(np.flatnonzero(targets == label)).tolist() for label in classes]
+        classes = np.unique(labels)
+        pools = [draws.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
         hands: list[list[int]] = []
         for _ in range(self.clients):
             mixture = draws.dirichlet(np.full(len(classes), self.concentration)) + 1e-12  # never all zero
             hand = []
-            for _ in range(len(targets) // self.clients):
+            for _ in range(len(labels) // self.clients):
                 left = mixture * np.array([bool(pool) for pool in pools])
                 place = int(np.searchsorted(np.cumsum(left), draws.random() * left.sum(), side="right"))
                 hand.append(pools[place].pop())
             hands.append(hand)
         return hands
+
+
+ATTEMPTS = 1000
+"""How often shares are drawn, at most, until everybody gets enough. Then an error, never an endless loop."""
+
+
+def _shares(
+    labels: Labels, weights: NDArray[np.float64], least: NDArray[np.int64], draws: Generator
+) -> list[list[int]]:
+    """Rows for every part: per class, shares of the parts from Dirichlet(weights), rows in random order.
+
+    Shares of all classes are drawn anew, up to ``ATTEMPTS`` times, until part p has at least ``least[p]`` rows.
+    """
+    pools = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    counts = np.array([len(pool) for pool in pools])
+    for _ in range(ATTEMPTS):
+        shares = draws.dirichlet(weights, len(pools))
+        cuts = np.minimum(np.cumsum(shares, axis=1)[:, :-1], 1) * counts[:, None]
+        edges = np.column_stack([np.zeros_like(counts), cuts.astype(np.int64), counts])
+        if (np.diff(edges, axis=1).sum(axis=0) >= least).all():
+            dealt = [np.split(draws.permutation(pool), edge[1:-1]) for pool, edge in zip(pools, edges, strict=True)]
+            return [np.concatenate(hand).tolist() for hand in zip(*dealt, strict=True)]
+    raise UsageError(
+        f"in {ATTEMPTS} draws the classes never gave everybody enough samples",
+        "Ask for a higher concentration, fewer clients, or a lower minimum.",
+    )
+
+
+@dataclass(frozen=True)
+class DirichletByClass:
+    """Every class spread over clients by shares of its own; sizes are unequal.
+
+    Convention: every class draws shares of the clients from Dirichlet(concentration, ..., concentration) and its
+    rows are cut by them (Yurochkin et al., ICML 2019; Li et al., arXiv 2102.02079). All shares are drawn anew until
+    every client has ``minimum`` rows, up to 1,000 times: the law is conditioned on that. All rows are used.
+    """
+
+    clients: int
+    concentration: float = 0.5
+    minimum: int = 1
+
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
+        """See :class:`Partition`."""
+        _require_clients(self.clients, len(labels) // max(self.minimum, 1))
+        if not self.concentration > 0 or self.minimum < 1:
+            raise UsageError("the concentration must be above 0, and the minimum of samples a client at least 1")
+        weights = np.full(self.clients, self.concentration)
+        return _shares(labels, weights, np.full(self.clients, self.minimum), draws)
+
+
+@dataclass(frozen=True)
+class TwoLevel:
+    """Classes differ between groups of clients, and are alike inside each: a stranger group, or several.
+
+    ``groups`` lists clients; those in none form one more group. Every class draws shares of the groups from a
+    Dirichlet of mean (clients in the group / clients) and total weight ``concentration`` times the number of
+    groups; inside a group its rows are dealt evenly at random. A high concentration tends to ``iid``. For the
+    heterogeneity between remaining and erased clients of the stability-fairness paper, section 7; its text does
+    not print the means, which are our choice.
+    """
+
+    clients: int
+    groups: tuple[tuple[int, ...], ...]
+    concentration: float = 0.5
+
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
+        """See :class:`Partition`."""
+        _require_clients(self.clients, len(labels))
+        named = [client for group in self.groups for client in group]
+        if len(set(named)) != len(named) or not set(named) <= set(range(self.clients)) or not all(self.groups):
+            raise UsageError(f"groups must be lists of clients 0 to {self.clients - 1}, each in one group at most")
+        if not self.concentration > 0:
+            raise UsageError("the concentration must be above 0")
+        others = tuple(sorted(set(range(self.clients)) - set(named)))
+        groups = [*self.groups, *([others] if others else [])]
+        sizes = np.array([len(group) for group in groups])
+        weights = self.concentration * len(groups) * sizes / self.clients
+        hands: list[list[int]] = [[] for _ in range(self.clients)]
+        for group, rows in zip(groups, _shares(labels, weights, sizes, draws), strict=True):
+            for client, hand in zip(group, np.array_split(draws.permutation(rows), len(group)), strict=True):
+                hands[client] = hand.tolist()
+        return hands
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Rows sorted by class and cut into shards of one size, ``shards`` of them for every client.
+
+    As McMahan et al. (AISTATS 2017) have it, a shard may hold the end of one class and the beginning of the next.
+    With ``pure`` it holds one class (the MimiC paper, section 7.1): shards are then as large as possible such that
+    the classes hold clients x shards of them. Rows that do not fill a shard stay unused.
+    """
+
+    clients: int
+    shards: int = 2
+    pure: bool = False
+
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
+        """See :class:`Partition`."""
+        count = self.clients * self.shards
+        if self.clients < 1 or self.shards < 1 or count > len(labels):
+            raise UsageError(f"{self.clients} clients cannot have {self.shards} shards each of {len(labels)} samples")
+        pools = [draws.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+        size = len(labels) // count
+        if self.pure:
+            counts = np.array([len(pool) for pool in pools])
+            size = next(s for s in range(size, 0, -1) if (counts // s).sum() >= count)
+        else:
+            pools = [np.concatenate(pools)]
+        cut = [pool[at : at + size] for pool in pools for at in range(0, len(pool) - size + 1, size)]
+        order = draws.permutation(len(cut))[:count].reshape(self.clients, self.shards)
+        return [np.concatenate([cut[shard] for shard in hand]).tolist() for hand in order]
+
+
+@dataclass(frozen=True)
+class KClasses:
+    """Every client holds ``each`` classes; the rows of a class are shared evenly among its holders.
+
+    Client i holds class i modulo the number of classes, in a random order of classes, and others drawn at random
+    without repetition (Li et al., arXiv 2102.02079). Rows of a class that nobody holds stay unused.
+    """
+
+    clients: int
+    each: int = 2
+
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
+        """See :class:`Partition`."""
+        _require_clients(self.clients, len(labels))
+        order = draws.permutation(np.unique(labels))
+        if not 1 <= self.each <= len(order):
+            raise UsageError(f"a client can hold 1 to {len(order)} classes, not {self.each}")
+        held = [
+            {int(own), *draws.choice(order[order != own], self.each - 1, replace=False).tolist()}
+            for own in np.resize(order, self.clients)
+        ]
+        hands: list[list[int]] = [[] for _ in held]
+        for label in order.tolist():
+            holders = [client for client, classes in enumerate(held) if label in classes]
+            rows = draws.permutation(np.flatnonzero(labels == label))
+            for client, part in zip(holders, np.array_split(rows, max(len(holders), 1)), strict=False):
+                hands[client] += part.tolist()
+        return hands
+
+
+@dataclass(frozen=True)
+class ByOwner:
+    """Every client is one natural owner of rows: a writer, a role. Nothing is drawn unless ``clients`` is given.
+
+    Owners with fewer than ``minimum`` rows are left out; ``clients`` draws so many of the others at random. Clients
+    are numbered in the order of owners.
+    """
+
+    clients: int | None = None
+    minimum: int = 1
+    reads: ClassVar[str] = "owners"
+
+    def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
+        """See :class:`Partition`; ``labels (N,)`` are owners, -1 for none."""
+        owners, counts = np.unique(labels[labels >= 0], return_counts=True)
+        eligible = owners[counts >= self.minimum]
+        wanted = len(eligible) if self.clients is None else self.clients
+        if not 1 <= wanted <= len(eligible):
+            raise UsageError(
+                f"{len(eligible)} of {len(owners)} owners have {self.minimum} samples; {wanted} clients were asked for",
+                "Ask for fewer clients or a lower minimum.",
+            )
+        chosen = eligible if self.clients is None else np.sort(draws.choice(eligible, wanted, replace=False))
+        grouped = np.argsort(labels, kind="stable")
+        first, last = (np.searchsorted(labels[grouped], chosen, side=side) for side in ("left", "right"))
+        return [grouped[a:b].tolist() for a, b in zip(first, last, strict=True)]

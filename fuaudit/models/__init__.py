@@ -1,5 +1,6 @@
 """Models, and the one place that knows how a flat vector maps to the tensors of a module."""
 
 from fuaudit.models.layout import Layout, Recipe
+from fuaudit.models.recurrent import Embedding
 
-__all__ = ["Layout", "Recipe"]
+__all__ = ["Embedding", "Layout", "Recipe"]

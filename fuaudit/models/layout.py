@@ -1,4 +1,23 @@
-"""Vectors and modules: the model is one vector ``(d,)``; this module alone maps it to tensors of a module."""
+"""Vectors and modules: the model is one vector ``(d,)``; this module alone maps it to tensors of a module.
+
+Initial values follow from numbers u in [0, 1), one for every element, as ``centre + (2 u - 1) * bound``:
+
+| layer | parameters | centre | bound |
+|---|---|---|---|
+| Linear, Conv2d | weights, biases | 0 | 1 / sqrt(fan_in) |
+| LSTMCell, GRUCell, RNNCell | weights, biases | 0 | 1 / sqrt(hidden_size) |
+| Embedding | weights | 0 | sqrt(3) |
+| GroupNorm, LayerNorm | weights; biases | 1; 0 | 0 |
+
+These are torch's own laws, except that an embedding's normal law is replaced by the uniform one of the same mean
+and variance: it needs no function whose last bit differs between libraries.
+
+Policy on batch normalisation: refused, in every form. Running statistics are a memory of rows that no request could
+rewind and that averaging does not treat as the paper's update; batch statistics without them make the answer for
+one sample depend on the samples beside it, in training (rows that fill up ragged batches too) and in testing.
+Federations replace it by group normalisation (Hsieh et al., ICML 2020; Reddi et al., ICLR 2021), and so do the
+models here. Dropout is refused because it draws from torch's global generator.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fuaudit.errors import UsageError
+from fuaudit.models.recurrent import Embedding
 
 
 class Recipe(Protocol):
@@ -26,44 +46,75 @@ class Recipe(Protocol):
         ...
 
 
+Law = tuple[float, float]
+"""Centre and bound of uniform initial values."""
+
+
+def _law(layer: nn.Module, name: str) -> Law | None:
+    """The initial law of one parameter of a layer; None where none is declared."""
+    match layer:
+        case nn.Linear() | nn.Conv2d():
+            return 0.0, float(layer.weight[0].numel() ** -0.5)
+        case nn.RNNCellBase():
+            return 0.0, float(layer.hidden_size**-0.5)
+        case Embedding():
+            return 0.0, 3**0.5
+        case nn.GroupNorm() | nn.LayerNorm():
+            return float(name == "weight"), 0.0
+    return None
+
+
+def _obstacle(layer: nn.Module) -> str | None:
+    """Why a layer cannot be part of a model here, and what to use instead; None if it can."""
+    kind = type(layer).__name__
+    match layer:
+        case nn.modules.batchnorm._BatchNorm():
+            return f"{kind} makes samples depend on each other; use GroupNorm or LayerNorm"
+        case nn.modules.dropout._DropoutNd():
+            return f"{kind} draws from torch's global generator, so a run could not be replayed; leave it out"
+        case nn.RNNBase():
+            return f"{kind} has no batching rule in torch.func; write the loop over {kind}Cell, as the model lstm does"
+        case nn.Embedding() | nn.EmbeddingBag() if not isinstance(layer, Embedding):
+            return f"{kind} does not show when an erased token is read; use fuaudit.models.Embedding"
+    if layer._buffers:
+        return f"{kind} keeps buffers ({', '.join(layer._buffers)}), which are neither averaged nor forgotten"
+    unknown = [name for name, _ in layer.named_parameters(recurse=False) if _law(layer, name) is None]
+    return f"no initial law is declared for {kind}, which holds {', '.join(unknown)}" if unknown else None
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The parameters of a module in their order: names, shapes, and the bounds of their initial values."""
+    """The parameters of a module in their order: names, shapes, and centres and bounds of their initial values."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    centres: tuple[float, ...]
     bounds: tuple[float, ...]
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of a module of linear and convolutional layers.
-
-        Initial values are uniform in [-1 / sqrt(fan_in), 1 / sqrt(fan_in)), weights and biases alike: the law
-        that torch uses for these layers, but from draws of the plan.
+        """The layout of a module, with the laws of the table above.
 
         Raises:
-            UsageError: the module has buffers (batch normalisation), for which there is no policy yet, or
-                parameters of other layers, for which no initial law is declared.
+            UsageError: all layers at once that the model cannot have: batch normalisation and other buffers,
+                dropout, layers without a batching rule, parameters without an initial law.
         """
-        buffers = [name for name, _ in module.named_buffers()]
-        if buffers:
-            raise UsageError(
-                f"the model keeps buffers ({', '.join(buffers[:3])}): how to average and to forget them is undecided",
-                "Use group or layer normalisation, or none.",
-            )
-        bounds: dict[str, float] = {}
-        for prefix, layer in module.named_modules():
-            for name, _ in layer.named_parameters(recurse=False):
-                if not isinstance(layer, nn.Linear | nn.Conv2d):
-                    raise UsageError(
-                        f"no initial law is declared for {type(layer).__name__}, which holds {prefix}.{name}"
-                    )
-                bounds[f"{prefix}.{name}" if prefix else name] = layer.weight[0].numel() ** -0.5
+        obstacles = {name or "the model": _obstacle(layer) for name, layer in module.named_modules()}
+        problems = [f"{name}: {obstacle}" for name, obstacle in obstacles.items() if obstacle]
+        if problems:
+            raise UsageError("the model has layers that cannot be used here", "\n  ".join(problems))
+        laws = {
+            f"{prefix}.{name}" if prefix else name: _law(layer, name)
+            for prefix, layer in module.named_modules()
+            for name, _ in layer.named_parameters(recurse=False)
+        }
         parameters = dict(module.named_parameters())
+        found = [law for name in parameters if (law := laws[name])]
         return cls(
             tuple(parameters),
             tuple(tuple(p.shape) for p in parameters.values()),
-            tuple(map(bounds.__getitem__, parameters)),
+            tuple(centre for centre, _ in found),
+            tuple(bound for _, bound in found),
         )
 
     @property
@@ -87,8 +138,14 @@ class Layout:
 
     def initial(self, uniform: NDArray[np.float64], dtype: torch.dtype) -> Tensor:
         """The initial vector ``(*s, d)`` from numbers in [0, 1) of the same shape."""
-        bounds = np.repeat(self.bounds, self.sizes)
-        return torch.from_numpy((2 * uniform - 1) * bounds).to(dtype)
+        centres, bounds = np.repeat(self.centres, self.sizes), np.repeat(self.bounds, self.sizes)
+        return torch.from_numpy(centres + (2 * uniform - 1) * bounds).to(dtype)
+
+
+def require_reading(module: nn.Module, inputs: Tensor) -> None:
+    """Raises UsageError when inputs are integers and the model has no embedding to read them."""
+    if not inputs.is_floating_point() and not any(isinstance(layer, Embedding) for layer in module.modules()):
+        raise UsageError("the inputs are integers (tokens), which this model cannot read", "Use the model lstm.")
 
 
 def linear_stack(module: nn.Module) -> list[nn.Linear] | None:

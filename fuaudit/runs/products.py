@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fuaudit.data.dataset import digest_of_client, digest_of_test, scaling_constants
+from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import Involvement, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
@@ -63,7 +63,7 @@ def test_metrics(ready: Setup, population: Population, vector: Tensor) -> tuple[
     parameters = dict(zip(learning.layout.names, learning.layout.split(vector.cpu()), strict=True))
     loss, hits = 0.0, 0
     for first in range(0, len(data.test_targets), CHUNK):
-        inputs = (data.test_inputs[first : first + CHUNK].to(learning.dtype) - shift) / divisor
+        inputs = scaled(data.test_inputs[first : first + CHUNK], shift, divisor, learning.dtype)
         targets = data.test_targets[first : first + CHUNK]
         logits = torch.func.functional_call(module, parameters, (inputs,))
         loss += float(cross_entropy(logits, targets, reduction="sum"))

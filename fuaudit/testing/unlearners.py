@@ -189,7 +189,7 @@ def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
     """A tiny federation, its plan, and the models of all rounds."""
     ready = setup(resolve(tiny_config()), None, tiny_dataset())
     source = key_of(1)
-    members = partition(registry.build("partitions", ready.config.partition), ready.dataset.targets.numpy(), source)
+    members = partition(registry.build("partitions", ready.config.partition), ready.dataset, source)
     plan = Plan.fresh(ready.learner.law, members, source)
     start = beginning(ready.learning, [plan], plan.retained, ready.device)
     models = {0: start.vectors[0]}

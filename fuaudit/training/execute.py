@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fuaudit.data.dataset import Dataset, scaling_constants
+from fuaudit.data.dataset import Dataset, scaled, scaling_constants
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Plan, Population
@@ -115,7 +115,7 @@ def state_without(learning: Learning, state: State, before: Population, after: P
 def task(learning: Learning, dataset: Dataset, population: Population, device: torch.device) -> Task:
     """The clients' common ground over one population: scaled rows on the device."""
     shift, divisor = scaling_constants(dataset, population, learning.scaling)
-    inputs = (dataset.inputs.to(learning.dtype) - shift) / divisor
+    inputs = scaled(dataset.inputs, shift, divisor, learning.dtype)
     module = learning.module.to(device=device, dtype=learning.dtype)
     return Task(module, learning.layout, inputs.to(device), dataset.targets.to(device))
 

@@ -14,6 +14,7 @@ from fuaudit import registry
 from fuaudit.config import Config, build_stage
 from fuaudit.data.dataset import SCALINGS, Dataset, retained_rows
 from fuaudit.errors import PluginError, UsageError, nearest
+from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import Task
@@ -87,6 +88,7 @@ def build_module(config: Config, dataset: Dataset) -> nn.Module:
         raise PluginError(f"model {config.model['use']!r} raised while being built: {error!r}") from error
     if not isinstance(module, nn.Module):
         raise PluginError(f"model {config.model['use']!r} built {type(module).__name__}, not a module")
+    require_reading(module, dataset.inputs)
     return module
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
-from fuaudit.data.dataset import scaling_constants
+from fuaudit.data.dataset import scaled, scaling_constants
 from fuaudit.draws import END, Address, Keyed, Purpose, Stream
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import linear_stack
@@ -304,14 +304,14 @@ class Measure:
         rows = key.sequence(Address(Purpose.AUDIT, 3), range(len(chosen)), 2)
         classes = key.sequence(Address(Purpose.AUDIT, 4), range(data.classes), 2)
 
-        def scaled(inputs: Tensor) -> Tensor:
-            return ((inputs.to(ready.learning.dtype) - shift) / divisor).to(ready.device)
+        def read(inputs: Tensor) -> Tensor:
+            return scaled(inputs, shift, divisor, ready.learning.dtype).to(ready.device)
 
         gone = sorted(case.erased_rows)
         return cls(
             ready,
-            (scaled(data.inputs[gone]), data.targets[gone].to(ready.device)),
-            (scaled(data.test_inputs[chosen]), data.test_targets[chosen].to(ready.device)),
+            (read(data.inputs[gone]), data.targets[gone].to(ready.device)),
+            (read(data.test_inputs[chosen]), data.test_targets[chosen].to(ready.device)),
             directions / directions.norm(dim=1, keepdim=True),
             ((rows[0], classes[0]), (rows[1], classes[1])),
             32 if linear_stack(ready.learning.module) else 4,

@@ -127,9 +127,7 @@ def training(case: Case) -> Answer:
         return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the partition cannot be dealt again.")
     if case.dataset.absent:
         return Answer(Verdict.PASS, "Rows are absent from the data, so the partition is taken from the commitment.")
-    dealt = partition(
-        registry.build("partitions", root.config.partition), case.dataset.targets.numpy(), root.plan.sources[0]
-    )
+    dealt = partition(registry.build("partitions", root.config.partition), case.dataset, root.plan.sources[0])
     if dealt.samples != root.original.samples:
         return Answer(Verdict.FAIL, f"The partition of {_name(root)} is not the one that its key deals.")
     return Answer(Verdict.PASS, f"{_name(root)} was drawn as a whole from one key, the partition too.")

@@ -72,7 +72,7 @@ def train(
     require_new(out)
     keys = RunKeys.of_secret(secret if secret is not None else secrets.token_bytes(32))
     source = Keyed(keys.draws)
-    population = partition(build("partitions", resolved.partition), ready.dataset.targets.numpy(), source)
+    population = partition(build("partitions", resolved.partition), ready.dataset, source)
     plan = Plan.fresh(ready.learner.law, population, source)
     executed = plan.law.rounds if until is None else until
     if not 1 <= executed <= plan.law.rounds:

@@ -56,7 +56,7 @@ class Reads:
         """One gather for all steps; ``batches (c, E, B)`` lie on the CPU, the result with the task's rows."""
         rows = batches.transpose(0, 1).contiguous()
         used = rows >= 0
-        rates = used.to(task.inputs.dtype)
+        rates = used.to(next(task.module.parameters()).dtype)  # inputs may be integers
         rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
         at = rows.clamp_(min=0).flatten().to(task.inputs.device)
         shape = task.inputs.shape[1:]
@@ -155,8 +155,8 @@ def _general_walk(task: Task, steps: Steps) -> Walk:
         used = (reads.rates > 0).any(dim=2)
         for step, read in enumerate(zip(reads.inputs, reads.targets, reads.rates, strict=True)):
             moves = list(gradients(named, *read).values())  # gradients times the step size
-            for move, pull in zip(moves, pulls.at(step, parameters) if pulls else [], strict=False):
-                move.add_(pull)
+            if pulls:  # not in place: parameters that are added up in a model share one gradient
+                moves = [move + pull for move, pull in zip(moves, pulls.at(step, parameters), strict=True)]
             for at, (parameter, move) in enumerate(zip(parameters, moves, strict=True)):
                 if velocities is None:
                     parameter.sub_(move)

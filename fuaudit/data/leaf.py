@@ -1,0 +1,147 @@
+"""Federated data in LEAF's JSON: FEMNIST by writer, Shakespeare by role.
+
+LEAF (Caldas et al., arXiv 1812.01097) leaves ``train/*.json`` and ``test/*.json``; a file holds ``users`` (names),
+``num_samples`` (one a user) and ``user_data`` (name -> lists ``x`` and ``y``). Owners are numbered in the order of
+their names, so row ids do not depend on how users are spread over files.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.text import TOKENS, encode
+from fuaudit.errors import UsageError
+
+Rows = tuple[Tensor, Tensor]
+"""Inputs ``(n, *shape)`` and targets ``(n,)`` of one user."""
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A LEAF data set in ``ROOT/<folder>/data``, as LEAF's own scripts lay it out.
+
+    ``owners`` takes the first so many users in the order of names, of the training and of the test files.
+    """
+
+    owners: int | None = None
+    folder: ClassVar[str]
+    classes: ClassVar[int]
+    cite: ClassVar[str] = "Caldas et al., arXiv 1812.01097, 2018"
+
+    def __post_init__(self) -> None:
+        if self.owners is not None and self.owners < 1:
+            raise UsageError("owners must be at least 1")
+
+    @abstractmethod
+    def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
+        """The samples of one user from the lists ``x`` and ``y``; ValueError or TypeError if they are not such."""
+
+    def load(self, root: Path | None) -> Dataset:
+        """Needs ``--data ROOT``."""
+        if root is None:
+            raise UsageError(
+                f"{self.folder} is read from LEAF's files", f"Give --data ROOT with ROOT/{self.folder}/data/train."
+            )
+        names, train = self._users(root / self.folder / "data" / "train")
+        _, test = self._users(root / self.folder / "data" / "test")
+        shapes = {inputs.shape[1:] for inputs, _ in (*train, *test)}
+        if len(shapes) != 1:
+            raise UsageError(
+                f"{root / self.folder / 'data'}: samples have several shapes: {sorted(map(tuple, shapes))}"
+            )
+        owners = torch.repeat_interleave(torch.tensor([len(inputs) for inputs, _ in train]))
+        return Dataset(*_joined(train), *_joined(test), self.classes, owners=owners, owner_names=names)
+
+    def _users(self, folder: Path) -> tuple[tuple[str, ...], list[Rows]]:
+        """The users of a folder in the order of names, and their samples; users without any are left out."""
+        paths = sorted(folder.glob("*.json"))
+        if not paths:
+            raise UsageError(
+                f"there are no files *.json in {folder}",
+                f"Make them with LEAF's preprocess script and give the folder above {self.folder!r} with --data.",
+            )
+        found: dict[str, Rows] = {}
+        for path in paths:
+            for user, inputs, targets in _read(path):
+                if user in found:
+                    raise UsageError(f"{path}: user {user!r} was in an earlier file of the folder already")
+                if not inputs:
+                    continue
+                try:
+                    found[user] = self.rows(inputs, targets)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise UsageError(f"{path}: the samples of user {user!r} are not {self.folder}'s: {error}") from None
+        names = tuple(sorted(found))[: self.owners]
+        if not names:
+            raise UsageError(f"the files in {folder} hold no sample")
+        return names, [found[name] for name in names]
+
+
+def _read(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Name and lists ``x`` and ``y`` of every user of a file; UsageError when it is no such file."""
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UsageError(f"{path} is cut short or is no JSON: {error}") from None
+    try:
+        for user, count in zip(content["users"], content["num_samples"], strict=True):
+            inputs, targets = content["user_data"][user]["x"], content["user_data"][user]["y"]
+            if not len(inputs) == len(targets) == count:
+                raise UsageError(f"{path}: user {user!r} shall have {count} samples, not {len(inputs)}, {len(targets)}")
+            yield user, inputs, targets
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is not in LEAF's form (users, num_samples, user_data): {error!r}") from None
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    inputs, targets = zip(*parts, strict=True)
+    return torch.cat(inputs), torch.cat(targets)
+
+
+@dataclass(frozen=True)
+class Femnist(_Leaf):
+    """Handwritten digits and letters by writer, 62 classes; images of 28 x 28 numbers in [0, 1], ``(1, 28, 28)``.
+
+    White is 1, as LEAF writes it.
+    """
+
+    folder: ClassVar[str] = "femnist"
+    classes: ClassVar[int] = 62
+
+    def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
+        """See :class:`_Leaf`."""
+        labels = np.array(targets, dtype=np.int64)
+        if not ((labels >= 0) & (labels < self.classes)).all():
+            raise ValueError(f"a class is outside 0 to {self.classes - 1}")
+        images = np.array(inputs, dtype=np.float32).reshape(len(labels), 1, 28, 28)
+        if not np.isfinite(images).all():
+            raise ValueError("an image holds NaN or an infinity")
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+@dataclass(frozen=True)
+class Shakespeare(_Leaf):
+    """Next-character prediction by role: LEAF's windows of 80 characters as uint8 tokens ``(80,)``.
+
+    Characters become tokens of :data:`fuaudit.data.text.ALPHABET`. LEAF's windows begin one character apart, so
+    the characters of an erased sample remain in its neighbours.
+    """
+
+    folder: ClassVar[str] = "shakespeare"
+    classes: ClassVar[int] = TOKENS
+
+    def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
+        """See :class:`_Leaf`."""
+        if any(len(target) != 1 for target in targets) or len({len(text) for text in inputs}) != 1:
+            raise ValueError("windows must have one length, and targets be one character")
+        return encode("".join(inputs)).view(len(inputs), -1), encode("".join(targets)).long()
