@@ -227,13 +227,13 @@ class Stack:
         batches[run, column, place] = flat
         return Schedule(cohorts, batches)
 
-    def first_involvement(self, request: Request) -> tuple[Ids, Ids]:
+    def first_involvement(self, request: Request, cohorts: Ids | None = None) -> tuple[Ids, Ids]:
         """First involvement of a request in every plan: rounds and steps ``(n,)``, those of ``END`` if none.
 
-        Draws the cohorts, and the batches of the owners of requested samples; nothing else.
+        Draws the cohorts, unless they are given, and the batches of the owners of requested samples; nothing else.
         """
         law = self.law
-        cohorts = self.cohorts()
+        cohorts = self.cohorts() if cohorts is None else cohorts
         never = END.round * (law.steps + 1)
         earliest = np.full(len(self.plans), never, dtype=np.int64)
         if request.clients:

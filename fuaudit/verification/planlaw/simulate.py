@@ -1,0 +1,164 @@
+"""Plans drawn, rewritten and scored by the ten thousand.
+
+Every plan follows from the key of the audit and its own number, so results do not depend on how numbers are
+grouped. The rewriter runs as it is installed, once a plan; what surrounds it is arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.draws import END, Keyed, Position
+from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans.involvement import foreseeing
+from fuaudit.plans.schedule import NONE, Stack
+from fuaudit.runs.keys import derive
+from fuaudit.unlearning.apply import rewritten
+from fuaudit.verification.planlaw.statistics import Focus, score
+
+Ids = NDArray[np.int64]
+CHUNK = 2048
+"""Plans worked on at once; about 60 MB with 150 places a plan."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request: the unlearner that carries it out, its name, and the first position not yet executed then."""
+
+    unlearner: Any
+    name: str
+    request: Request
+    executed: Position = END
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is repeated: training on a population under a law, then requests in order that do not depend on draws."""
+
+    law: UniformLaw
+    population: Population
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def before(self) -> Population:
+        """The population before the last request."""
+        return reduce(Population.without, (step.request for step in self.steps[:-1]), self.population)
+
+    @cached_property
+    def retained(self) -> Population:
+        """The population after the last request."""
+        return self.before.without(self.steps[-1].request)
+
+    @cached_property
+    def focus(self) -> Focus:
+        """Where the statistics look, fixed by the requests."""
+        earlier = [step.request for step in self.steps[:-1]]
+        return Focus.of(self.before, self.steps[-1].request, reduce(or_, earlier) if earlier else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Numbers of ``n`` plans: see :func:`fuaudit.verification.planlaw.statistics.score` for the columns.
+
+    Attributes:
+        unlearned: after the last request, ``(n, 5)``.
+        first: the first round that draws the target of the first request in the training plan, from 0; R for none.
+        touched: whether what was executed before the last request draws its target, ``(n,)``.
+        redrawn: rounds that are not kept as a whole by each request, ``(n, w)``.
+    """
+
+    unlearned: Ids
+    first: Ids
+    touched: NDArray[np.bool_]
+    redrawn: Ids
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """One after another."""
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__annotations__))
+
+
+def trained(trial: Trial, key: bytes, numbers: range) -> list[Plan]:
+    """The training plans with these numbers."""
+    secrets = (derive(key, "plan law training", str(number)) for number in numbers)
+    return [Plan.fresh(trial.law, trial.population, Keyed(secret)) for secret in secrets]
+
+
+def simulate(trial: Trial, key: bytes, numbers: range) -> Scores:
+    """Draw, rewrite and score the plans with these numbers.
+
+    Raises:
+        PluginError: an unlearner raised, or returned no plan over the retained population.
+    """
+    parts = [
+        _chunk(trial, key, range(start, min(start + CHUNK, numbers.stop)))
+        for start in range(numbers.start, numbers.stop, CHUNK)
+    ]
+    return Scores.joined(parts)
+
+
+def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
+    plans, rounds = trained(trial, key, numbers), trial.law.rounds
+    cohorts = Stack(plans).cohorts()
+    touched = np.zeros(len(plans), dtype=np.bool_)
+    first, redrawn = np.empty(0, dtype=np.int64), np.empty((len(plans), len(trial.steps)), dtype=np.int64)
+    for place, step in enumerate(trial.steps):
+        indexed, involved, at_step = foreseeing(plans, step.request, cohorts)
+        if place == 0:
+            first = np.minimum(involved - 1, rounds)
+        fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
+        after = [
+            rewritten(step.unlearner, step.name, plan, step.request, source, step.executed)
+            for plan, source in zip(indexed, fresh, strict=True)
+        ]
+        changes = [new.first_change(old).round for new, old in zip(after, plans, strict=True)]
+        redrawn[:, place] = [max(rounds + 1 - max(change, 1), 0) for change in changes]
+        cohorts = _cohorts(after, plans, cohorts)
+        plans = _sharing(after)
+        touched = (involved < step.executed.round) | (
+            (involved == step.executed.round) & (at_step < step.executed.step)
+        )
+    return Scores(score(Stack(plans), trial.focus, cohorts), first, touched, redrawn)
+
+
+def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
+    """The numbers of plans drawn on the retained population, ``(n, 5)``: what the known laws describe."""
+    parts = []
+    for start in range(numbers.start, numbers.stop, CHUNK):
+        chunk = range(start, min(start + CHUNK, numbers.stop))
+        sources = (Keyed(derive(key, "plan law retraining", str(number))) for number in chunk)
+        plans = [Plan.fresh(trial.law, trial.retained, source) for source in sources]
+        parts.append(score(Stack(plans), replace(trial.focus, target=Request()), None))
+    return np.concatenate(parts)
+
+
+def _cohorts(after: list[Plan], before: list[Plan], known: Ids) -> Ids:
+    """The cohorts of rewritten plans; those that are drawn as before are copied."""
+    changed = [place for place, (new, old) in enumerate(zip(after, before, strict=True)) if new.cohorts != old.cohorts]
+    if not changed:
+        return known
+    drawn = Stack(_sharing([after[place] for place in changed])).cohorts()
+    places = max(drawn.shape[2], known.shape[2])
+    cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
+    cohorts[..., : known.shape[2]] = known
+    cohorts[changed] = NONE
+    cohorts[changed, :, : drawn.shape[2]] = drawn
+    return cohorts
+
+
+def _sharing(plans: list[Plan]) -> list[Plan]:
+    """The plans over one and the same history of populations, so that they can be stacked; they are equal already."""
+    shared = plans[0].populations
+    return [
+        plan
+        if all(a is b for a, b in zip(plan.populations, shared, strict=True))
+        else replace(plan, populations=shared)
+        for plan in plans
+    ]
