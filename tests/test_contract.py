@@ -14,7 +14,7 @@ from fuaudit_plugins.finetune import Finetune
 
 import fuaudit
 from fuaudit import registry
-from fuaudit.draws import END, START, Position
+from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
 from fuaudit.testing import check_aggregator, check_audit, check_unlearner
@@ -128,7 +128,8 @@ def old_key(self, plan, request, fresh, executed):
         return new
     again = Segment(first, 0, 0)
     old = replace(new, populations=(plan.retained.without(request), new.populations[-1]))
-    return replace(old, cohorts=(*plan.cohorts, again), batches=(*plan.batches, again))
+    drawn = {name: (*plan.streams[name], again) for name in (Stream.COHORTS, Stream.BATCHES)}
+    return replace(old, streams={**plan.streams, **drawn})
 
 
 def without_memory(self, plan, request, fresh, executed):

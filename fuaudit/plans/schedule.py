@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.draws import END, Keyed, Position, Purpose
+from fuaudit.draws import END, Keyed, Position, Purpose, Stream
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.plan import Plan, Segment, occurrences
+from fuaudit.plans.plan import Plan, Segments, occurrences, segment_at
 from fuaudit.plans.population import Request
 
 Ids = NDArray[np.int64]
@@ -96,9 +96,9 @@ def expand_many(plans: Sequence[Plan]) -> Schedule:
     )
 
 
-def _per_position(stream: tuple[Segment, ...], positions: Sequence[Position]) -> tuple[Ids, Ids]:
+def _per_position(segments: Segments, positions: Sequence[Position]) -> tuple[Ids, Ids]:
     """Source and version of every position: two arrays ``(len(positions),)``."""
-    chosen = [next(s for s in reversed(stream) if s.start <= at) for at in positions]
+    chosen = [segment_at(segments, at) for at in positions]
     return np.array([s.source for s in chosen]), np.array([s.version for s in chosen])
 
 
@@ -145,14 +145,14 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
-    def _segments(self, stream: str, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
+    def _segments(self, stream: Stream, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
         """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
-        cache: dict[tuple[Segment, ...], tuple[Ids, Ids]] = {}
+        cache: dict[Segments, tuple[Ids, Ids]] = {}
         shape = len(self.plans), len(positions)
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions = np.empty(shape, dtype=np.int64)
         for run, plan in enumerate(self.plans):
-            segments = getattr(plan, stream)
+            segments = plan.streams[stream]
             if segments not in cache:
                 cache[segments] = _per_position(segments, positions)
             source, versions[run] = cache[segments]
@@ -164,7 +164,7 @@ class Stack:
         """All cohorts, client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
         rounds = np.arange(1, law.rounds + 1)
-        first, second, versions = self._segments("cohorts", Purpose.COHORT, [Position(int(r), 0) for r in rounds])
+        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, [Position(int(r), 0) for r in rounds])
         result = np.full((len(self.plans), law.rounds, law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
             run, column = np.nonzero(versions == version)
@@ -190,7 +190,7 @@ class Stack:
         """
         law = self.law
         positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
-        first, second, versions = self._segments("batches", Purpose.BATCH, positions)
+        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions)
         step = np.arange(1, law.steps + 1)
         column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
         row = run[:, None]

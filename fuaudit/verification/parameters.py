@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import scaling_constants
-from fuaudit.draws import END, Address, Keyed, Purpose
+from fuaudit.draws import END, Address, Keyed, Purpose, Stream
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import linear_stack
 from fuaudit.plans import Plan, Population
@@ -252,7 +252,8 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
     """Final models ``(n, d)``: every run goes on from the start of its first changed round, on the retained data."""
     rounds = plans[0].law.rounds
     firsts = np.array([min(max(p.first_change(o).round, 1), rounds + 1) for p, o in zip(plans, originals, strict=True)])
-    redrawn = [place for place, (p, o) in enumerate(zip(plans, originals, strict=True)) if p.initial != o.initial]
+    initial = [[p.streams[Stream.INITIAL] for p in pair] for pair in zip(plans, originals, strict=True)]
+    redrawn = [place for place, (new, old) in enumerate(initial) if new != old]
     vectors = history[-1].vectors.clone()
     state = {k: v.clone() for k, v in history[-1].state.items()}
     if redrawn:
