@@ -221,7 +221,7 @@ TRIALS = {
         ("client", (Request.of(clients=[2]),)),
         ("sample", (Request.of(samples=[7]),)),
         ("mixed", (Request.of(clients=[1], samples=[0, 7]),)),
-        ("stream", (Request.of(samples=[7]), Request.of(clients=[2]), Request.of(samples=[0, 10]))),
+        ("stream", (Request.of(samples=[7]), Request.of(clients=[2]), Request.of(samples=[0, 13]))),
     )
 }
 

@@ -6,7 +6,7 @@ law at once, by address, only where asked; the two are equal number for number (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,26 +145,33 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
-    def _segments(self, stream: Stream, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
-        """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
-        cache: dict[Segments, tuple[Ids, Ids]] = {}
-        shape = len(self.plans), len(positions)
+    def _segments(
+        self, stream: Stream, purpose: Purpose, positions: Sequence[Position], runs: Iterable[int]
+    ) -> tuple[Words, Words, Ids]:
+        """Key words and versions of some plans at some positions: three arrays ``(len(runs), len(positions))``."""
+        plans = [self.plans[run] for run in runs]
+        alike: dict[Segments, list[int]] = {}
+        for place, plan in enumerate(plans):
+            alike.setdefault(plan.streams[stream], []).append(place)
+        keys = np.array([philox_key(s.secret, purpose) for plan in plans for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
+        ends = np.cumsum([len(plan.sources) for plan in plans])
+        shape = len(plans), len(positions)
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions = np.empty(shape, dtype=np.int64)
-        for run, plan in enumerate(self.plans):
-            segments = plan.streams[stream]
-            if segments not in cache:
-                cache[segments] = _per_position(segments, positions)
-            source, versions[run] = cache[segments]
-            keys = np.array([philox_key(s.secret, purpose) for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
-            first[run], second[run] = keys[source, 0], keys[source, 1]
+        for segments, places in alike.items():
+            source, versions[places] = _per_position(segments, positions)
+            begin = np.array([ends[place] - len(plans[place].sources) for place in places])
+            words = keys[begin[:, None] + source]
+            first[places], second[places] = words[..., 0], words[..., 1]
         return first, second, versions
 
     def cohorts(self) -> Ids:
         """All cohorts, client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
         rounds = np.arange(1, law.rounds + 1)
-        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, [Position(int(r), 0) for r in rounds])
+        positions = [Position(int(r), 0) for r in rounds]
+        every = range(len(self.plans))
+        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, positions, every)
         result = np.full((len(self.plans), law.rounds, law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
             run, column = np.nonzero(versions == version)
@@ -190,7 +197,10 @@ class Stack:
         """
         law = self.law
         positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
-        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions)
+        if not len(run):
+            return np.empty((0, law.steps, 0), dtype=np.int64)
+        asked, run = np.unique(run, return_inverse=True)
+        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
         column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
         row = run[:, None]

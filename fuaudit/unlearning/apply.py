@@ -50,7 +50,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
-    if new.law != plan.law or new.retained.samples != plan.retained.without(request).samples:
+    if new.law != plan.law or new.retained != plan.retained.without(request):
         raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
     if new.sources != (*plan.sources, fresh) or len(new.populations) != len(plan.populations) + 1:
         raise PluginError(f"unlearner {name!r} added or dropped keys or populations", "Use plan.erase or plan.restart.")

@@ -118,9 +118,9 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
             rewritten(step.unlearner, step.name, plan, step.request, source, step.executed)
             for plan, source in zip(indexed, fresh, strict=True)
         ]
-        changes = [new.first_change(old).round for new, old in zip(after, plans, strict=True)]
-        redrawn[:, place] = [max(rounds + 1 - max(change, 1), 0) for change in changes]
-        cohorts = _cohorts(after, plans, cohorts)
+        changes = np.array([_first_change(new, old) for new, old in zip(after, plans, strict=True)])
+        redrawn[:, place] = np.clip(rounds + 1 - np.maximum(changes, 1), 0, None)
+        cohorts = _cohorts(after, np.flatnonzero(changes <= rounds), cohorts)
         plans = _sharing(after)
         touched = (involved < step.executed.round) | (
             (involved == step.executed.round) & (at_step < step.executed.step)
@@ -139,12 +139,16 @@ def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
     return np.concatenate(parts)
 
 
-def _cohorts(after: list[Plan], before: list[Plan], known: Ids) -> Ids:
-    """The cohorts of rewritten plans; those that are drawn as before are copied."""
-    changed = [place for place, (new, old) in enumerate(zip(after, before, strict=True)) if new.cohorts != old.cohorts]
-    if not changed:
+def _first_change(new: Plan, old: Plan) -> int:
+    """The first round that is not kept; most plans are kept as a whole, which is quicker to see."""
+    return END.round if new.streams == old.streams else new.first_change(old).round
+
+
+def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
+    """The cohorts of rewritten plans, of which only those at the places ``changed`` are not drawn as before."""
+    if not len(changed):
         return known
-    drawn = Stack(_sharing([after[place] for place in changed])).cohorts()
+    drawn = Stack(_sharing([plans[place] for place in changed])).cohorts()
     places = max(drawn.shape[2], known.shape[2])
     cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
     cohorts[..., : known.shape[2]] = known
