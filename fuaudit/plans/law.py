@@ -30,6 +30,9 @@ class PlanDraws(Draws, Protocol):
 class Law(Protocol):
     """How every round of a run is drawn. ``rounds`` is R, ``steps`` is E; positions as in fuaudit.draws.
 
+    ``slots`` is the most samples that a batch can hold: arrays of batches always have so many places, because bits
+    of products may depend on shapes.
+
     ``name`` identifies the family of the law, for rewriters that are exact for some families only. A draw that
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
@@ -39,6 +42,8 @@ class Law(Protocol):
     def rounds(self) -> int: ...
     @property
     def steps(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
     @property
     def name(self) -> str: ...
 
@@ -77,6 +82,11 @@ class _BatchesOfFixedSize:
 
     def __post_init__(self) -> None:
         _require_positive(self, "rounds", "cohort_size", "steps", "batch_size")
+
+    @property
+    def slots(self) -> int:
+        """See :class:`Law`."""
+        return self.batch_size
 
     def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`Law`."""

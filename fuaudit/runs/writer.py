@@ -36,7 +36,7 @@ from fuaudit.runs.run import (
     population_tensors,
     segment_rows,
 )
-from fuaudit.training.stages import State
+from fuaudit.training.rounds import State
 
 
 def versions(device: str = "cpu") -> dict[str, str]:

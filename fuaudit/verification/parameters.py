@@ -210,15 +210,10 @@ def _source(case: Case, arm: str, number: int) -> Keyed:
     return Keyed(derive(case.key.secret, "parameters", arm, str(number)))
 
 
-def _beginning(ready: Setup, plans: Sequence[Plan]) -> Moment:
-    dimension = ready.learning.layout.dimension
-    return beginning(ready.learning, np.stack([plan.initial_uniform(dimension) for plan in plans]), ready.device)
-
-
 def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = True) -> list[Moment]:
     """The moments after rounds 0 to R of many runs over one population; only the last one unless ``keep``."""
     population = plans[0].retained
-    moments = [_beginning(ready, plans)]
+    moments = [beginning(ready.learning, plans, ready.device)]
     schedule = expand_many(plans)
     for _, moment in execute(ready.learning, ready.ground(population), population, schedule, moments[0], maker):
         moments = [*moments, moment] if keep else [moment]
@@ -241,7 +236,8 @@ def _subjects(case: Case, originals: list[Plan], history: list[Moment], maker: E
     # runs of one history of populations are stacked by making the populations the same object
     shared = plans[0].populations
     plans = [_sharing(plan, shared) for plan in plans]
-    return _resume(case.ready, plans, originals, history, maker)
+    inherited = [moment.without(case.ready.learning, case.before, plans[0].retained) for moment in history]
+    return _resume(case.ready, plans, originals, inherited, maker)
 
 
 def _sharing(plan: Plan, populations: tuple[Population, ...]) -> Plan:
@@ -257,7 +253,7 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
     vectors = history[-1].vectors.clone()
     state = {k: v.clone() for k, v in history[-1].state.items()}
     if redrawn:
-        begin = _beginning(ready, [plans[place] for place in redrawn])
+        begin = beginning(ready.learning, [plans[place] for place in redrawn], ready.device)
     schedule, population = expand_many(plans), plans[0].retained
     ground = ready.ground(population)
     for round in range(1, rounds + 1):
