@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans import Plan, Population, Request, UniformLaw, exactness
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.schedule import NONE, Stack, expand_many
 from fuaudit.testing import check_audit
@@ -567,3 +567,20 @@ def test_single_costs_are_those_of_the_plugin():
         first = population.samples[client][0]
         assert stability.cost(law, population, Request.of(samples=[first])).probability == pytest.approx(exact.exact)
         assert stability.sample_bound(law, population, client) == pytest.approx(exact.bound)
+
+
+@dataclass(frozen=True)
+class FullRestart(FatsUnlearning):
+    """Section 5.3.2 of the paper: one bit an id, and everything again on a hit."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        involved = plan.first_involvement(request) is not None
+        return plan.restart(request, fresh) if involved else plan.erase(request, fresh, executed)
+
+
+def test_restarting_from_scratch_on_a_hit_is_exact_for_clients_alone():
+    toy = UniformLaw(1, 1, 1, 1), federation((2, 2))
+    assert exactness(FullRestart(), *toy, [SAMPLE]).total_variation == Fraction(1, 8)
+    assert exactness(FullRestart(), *toy, [CLIENT]).exact
+    assert examined(FullRestart(), SAMPLE).verdict is Verdict.FAIL
+    assert examined(FullRestart(), CLIENT).verdict is Verdict.PASS

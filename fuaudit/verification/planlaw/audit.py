@@ -25,7 +25,7 @@ from fuaudit.verification.planlaw import laws
 from fuaudit.verification.planlaw.betting import average, log_wealth, tested
 from fuaudit.verification.planlaw.bounds import RateBound, plans_needed, rate_bound, unseen
 from fuaudit.verification.planlaw.laws import quarters
-from fuaudit.verification.planlaw.simulate import Scores, Step, Trial, retrained, simulate
+from fuaudit.verification.planlaw.simulate import CHUNK, Scores, Step, Trial, retrained, simulate
 from fuaudit.verification.planlaw.statistics import Ids, Statistic, statistics
 
 NAME = "plan-law"
@@ -33,8 +33,6 @@ SHOWS_NOT = (
     "A deviation from the law that these statistics miss stays unseen, and so does one at a rate below those stated; "
     "it says nothing about requests that depend on the draws, nor about what is computed along a plan."
 )
-BATCH = 1000
-"""Plans simulated between two signs of progress; results do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ class PlanLaw:
             return Finding(NAME, Subject.ALGORITHM, Verdict.INCONCLUSIVE, reason, SHOWS_NOT)
         trial = trial_of(case)
         parts = []
-        for start in range(0, self.plans, BATCH):
-            parts.append(simulate(trial, case.key.secret, range(start, min(start + BATCH, self.plans))))
-            case.progress("plans", min(start + BATCH, self.plans), self.plans)
+        for start in range(0, self.plans, CHUNK):
+            parts.append(simulate(trial, case.key.secret, range(start, min(start + CHUNK, self.plans))))
+            case.progress("plans", min(start + CHUNK, self.plans), self.plans)
         return finding(
             trial, Scores.joined(parts), retrained(trial, case.key.secret, range(self.plans)), self.alpha, self.effect
         )
