@@ -240,6 +240,13 @@ def test_scores_equal_full_materialisation(name, replacement):
     firsts = [plan.first_involvement(requests[0]) for plan in simulate.trained(trial, KEY, numbers)]
     assert scores.first.tolist() == [at.round - 1 if at else law.rounds for at in firsts]
     assert len(requests) > 1 or scores.touched.tolist() == [at is not None for at in firsts]
+    befores = slowly(replace(trial, steps=trial.steps[:-1]), numbers)
+    changes = [max(p.first_change(before).round, 1) for p, before in zip(plans, befores, strict=True)]
+    assert scores.redrawn[:, -1].tolist() == [max(law.rounds + 1 - change, 0) for change in changes]
+    assert scores.restarted.tolist() == [
+        trial.focus.client in plan.cohort(change) if change <= law.rounds else simulate.KEPT
+        for plan, change in zip(plans, changes, strict=True)
+    ]
 
 
 def test_scores_equal_full_materialisation_in_the_paper_s_setting():
@@ -270,7 +277,7 @@ def test_how_plans_are_grouped_changes_nothing(monkeypatch):
     monkeypatch.setattr(simulate, "CHUNK", 7)
     parts = [simulate.simulate(trial, KEY, numbers) for numbers in (range(0, 1), range(1, 130), range(130, 300))]
     again = Scores.joined(parts)
-    for field in ("unlearned", "first", "touched", "redrawn"):
+    for field in ("unlearned", "first", "touched", "redrawn", "restarted"):
         assert getattr(whole, field).tobytes() == getattr(again, field).tobytes()
     assert retrained(trial, KEY, range(50)).tobytes() == retrained(trial, KEY, range(90))[:50].tobytes()
 
@@ -441,6 +448,15 @@ def test_verdicts(rewriter, request_, verdict, replacement):
     by_law = isinstance(rewriter, FatsAsPrinted) and verdict is Verdict.FAIL
     assert (found.statistic["plans_with_target"] > 0) == (verdict is Verdict.FAIL and not by_law)
     json.dumps(asdict(found), allow_nan=False)
+
+
+def test_bookkeeping_tells_where_the_printed_form_goes_wrong():
+    """The owner of an erased sample is in every round that FATS restarts, and not in all that the printed form does."""
+    for rewriter, always in ((FatsUnlearning(), True), (FatsAsPrinted(), False)):
+        trial = Trial(VISIBLE, CLIENTS, (Step(rewriter, "under test", SAMPLE),))
+        restarted = simulate.simulate(trial, KEY, range(1000)).restarted
+        assert (restarted != simulate.KEPT).any()
+        assert bool((restarted[restarted != simulate.KEPT] == 1).all()) is always
 
 
 def test_a_request_during_training():

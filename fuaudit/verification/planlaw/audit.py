@@ -25,7 +25,8 @@ from fuaudit.verification.planlaw import laws
 from fuaudit.verification.planlaw.betting import average, log_wealth, tested
 from fuaudit.verification.planlaw.bounds import RateBound, plans_needed, rate_bound, unseen
 from fuaudit.verification.planlaw.laws import quarters
-from fuaudit.verification.planlaw.simulate import CHUNK, Scores, Step, Trial, retrained, simulate
+from fuaudit.verification.planlaw.simulate import CHUNK, KEPT, Scores, Step, Trial, retrained, simulate
+from fuaudit.verification.planlaw.stability import stream
 from fuaudit.verification.planlaw.statistics import Ids, Statistic, statistics
 
 NAME = "plan-law"
@@ -227,10 +228,23 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
                 for s in chosen
             ),
             *map(str, bounds),
-            "rounds redrawn are bookkeeping and no part of the test",
+            _bookkeeping(trial, scores),
         ),
         series={"log wealth": _thinned(subject.log_wealth), "log wealth of retrained plans": _thinned(null.log_wealth)},
     )
+
+
+def _bookkeeping(trial: Trial, scores: Scores) -> str:
+    """Where plans were restarted: no part of the test, for exactness says nothing about it."""
+    restarts, inside = int((scores.restarted != KEPT).sum()), int((scores.restarted == 1).sum())
+    text = (
+        f"bookkeeping, not tested: the last request restarted {restarts} plans; in {inside} of them client "
+        f"{trial.focus.client} is in the cohort of the restarted round"
+    )
+    if all(step.executed == END for step in trial.steps):
+        least = sum(c.rounds for c in stream(trial.law, trial.population, [step.request for step in trial.steps]))
+        text += f"; {least:.4f} rounds are to be drawn anew on average if none is that need not be"
+    return text
 
 
 def _word(result: SequentialTest) -> str:

@@ -27,6 +27,9 @@ Ids = NDArray[np.int64]
 CHUNK = 2048
 """Plans worked on at once; about 60 MB with 150 places a plan."""
 
+KEPT = -1
+"""No round was restarted."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -71,13 +74,16 @@ class Scores:
         unlearned: after the last request, ``(n, 5)``.
         first: the first round that draws the target of the first request in the training plan, from 0; R for none.
         touched: whether what was executed before the last request draws its target, ``(n,)``.
-        redrawn: rounds that are not kept as a whole by each request, ``(n, w)``.
+        redrawn: rounds that are not kept as a whole by each request, ``(n, w)``. Bookkeeping.
+        restarted: whether the focus client is in the cohort of the first round that the last request did not keep,
+            ``(n,)``: 1 or 0, ``KEPT`` where every round was. Bookkeeping.
     """
 
     unlearned: Ids
     first: Ids
     touched: NDArray[np.bool_]
     redrawn: Ids
+    restarted: Ids
 
     @classmethod
     def joined(cls, parts: Sequence[Scores]) -> Scores:
@@ -125,7 +131,11 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
         touched = (involved < step.executed.round) | (
             (involved == step.executed.round) & (at_step < step.executed.step)
         )
-    return Scores(score(Stack(plans), trial.focus, cohorts), first, touched, redrawn)
+    kept = redrawn[:, -1] == 0
+    column = np.where(kept, 0, rounds - redrawn[:, -1])
+    present = (cohorts[np.arange(len(plans)), column] == trial.focus.client).any(axis=1)
+    restarted = np.where(kept, KEPT, present)
+    return Scores(score(Stack(plans), trial.focus, cohorts), first, touched, redrawn, restarted)
 
 
 def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
