@@ -19,7 +19,7 @@ from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.plan import Plan, Segments, occurrences, segment_at
+from fuaudit.plans.plan import Plan, Segments, occurrences
 from fuaudit.plans.population import Request
 
 Ids = NDArray[np.int64]
@@ -157,10 +157,15 @@ def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
     )
 
 
-def _per_position(segments: Segments, positions: Sequence[Position]) -> tuple[Ids, Ids]:
-    """Source and version of every position: two arrays ``(len(positions),)``."""
-    chosen = [segment_at(segments, at) for at in positions]
-    return np.array([s.source for s in chosen]), np.array([s.version for s in chosen])
+def _number(at: Position) -> int:
+    """A number in the order of positions."""
+    return at.round << 32 | at.step
+
+
+def _per_position(segments: Segments, positions: Ids) -> tuple[Ids, Ids]:
+    """Source and version of every position (given by its number): two arrays ``(len(positions),)``."""
+    chosen = np.searchsorted([_number(s.start) for s in segments], positions, side="right") - 1
+    return np.array([s.source for s in segments])[chosen], np.array([s.version for s in segments])[chosen]
 
 
 class Stack:
@@ -182,7 +187,7 @@ class Stack:
         """Whether these plans can be stacked."""
         first = plans[0]
         return isinstance(first.law, UniformLaw) and all(
-            plan.law == first.law
+            (plan.law is first.law or plan.law == first.law)
             and len(plan.populations) == len(first.populations)
             and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
             and all(isinstance(source, Keyed) for source in plan.sources)
@@ -217,10 +222,11 @@ class Stack:
         keys = np.array([philox_key(s.secret, purpose) for plan in plans for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
         ends = np.cumsum([len(plan.sources) for plan in plans])
         shape = len(plans), len(positions)
+        numbers = np.array([_number(at) for at in positions])
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions = np.empty(shape, dtype=np.int64)
         for segments, places in alike.items():
-            source, versions[places] = _per_position(segments, positions)
+            source, versions[places] = _per_position(segments, numbers)
             begin = np.array([ends[place] - len(plans[place].sources) for place in places])
             words = keys[begin[:, None] + source]
             first[places], second[places] = words[..., 0], words[..., 1]
