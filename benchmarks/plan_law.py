@@ -33,14 +33,14 @@ from fuaudit.runs.keys import derive
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.planlaw import simulate
-from fuaudit.verification.planlaw.audit import finding
+from fuaudit.verification.planlaw.audit import finding, registered
 from fuaudit.verification.planlaw.betting import average, log_wealth
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial
-from fuaudit.verification.planlaw.statistics import Ids, of_history, statistics
+from fuaudit.verification.planlaw.statistics import Ids, of_history
 
 REQUESTS = {"sample": Request.of(samples=[0]), "client": Request.of(clients=[0])}
 ALPHA, EFFECT = 0.001, 0.01
-RATES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
+RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 REPLICATIONS = 60
 
 
@@ -157,7 +157,7 @@ def findings(run: Run, key: bytes, plans: int) -> dict[str, Any]:
 
 
 def rejected(numbers: Ids, chosen: Any, alpha: float) -> bool:
-    path = average([log_wealth(s.of(numbers), s.law) for s in chosen])
+    path = average([log_wealth(s.of(numbers), s.law, s.suspects) for s in chosen])
     return bool(path.max() >= -math.log(alpha))
 
 
@@ -177,7 +177,7 @@ def power(run: Run, key: bytes, plans: int) -> dict[str, Any]:
         for name in ("fats", "fats-as-printed")
     ]
     trial = trial_of("fats", request)
-    chosen = statistics(LAW, trial.retained, trial.focus)
+    chosen = registered(trial)
     for rate in (0.0, *RATES):
         hits = 0
         for replication in range(REPLICATIONS):
@@ -200,11 +200,11 @@ def clopper_pearson(hits: int, number: int) -> tuple[float, float]:
 
 def audits_of(trial: Trial, key: bytes, plans: int, numbers: range) -> NDArray[np.bool_]:
     """Audit i draws its plans from a key of its own; rejections at alpha .01 and .05, ``(n, 2)``."""
-    chosen = statistics(trial.law, trial.retained, trial.focus)
+    chosen = registered(trial)
     rows = []
     for number in numbers:
         scores = simulate.simulate(trial, derive(key, "calibration", str(number)), range(plans))
-        path = average([log_wealth(s.of(scores.unlearned), s.law) for s in chosen])
+        path = average([log_wealth(s.of(scores.unlearned), s.law, s.suspects) for s in chosen])
         rows.append([path.max() >= -math.log(alpha) or bool(scores.unlearned[:, 0].any()) for alpha in (0.01, 0.05)])
     return np.array(rows)
 
@@ -239,7 +239,7 @@ def main() -> None:
         if given.power:
             document["power"] = power(run, key, given.plans)
         elif given.calibrate:
-            document["calibration"] = calibrate(run, key, 2000, 500)
+            document["calibration"] = calibrate(run, key, 2000, 250)
         else:
             document["timing"] = timing(run, key, given.plans, given.few)
             document["findings"] = findings(run, key, given.plans)

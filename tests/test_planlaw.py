@@ -26,7 +26,7 @@ from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.planlaw import betting, bounds, laws, simulate, stability
-from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding
+from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding, registered
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial, retrained
 from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score, statistics
 
@@ -132,6 +132,11 @@ def test_the_law_of_the_printed_form_equals_enumeration(case, replacement):
     terms = law.rounds * law.cohort_size + 1
     printed = laws.printed_participations(law, population, request, terms, ONE)
     assert {count: p for count, p in enumerate(printed) if p} == exact
+    trial = Trial(law, population, (Step(FatsAsPrinted(), "printed", request),))
+    for statistic in registered(trial) if replacement else ():
+        if statistic.name == "participations":
+            merged = statistic.categories.merge(printed)
+            np.testing.assert_allclose(statistic.suspects[1], [float(p) for p in merged], rtol=1e-12)
     right = laws.participations(law, population, terms, ONE)
     equal = right == printed + [0] * (len(right) - len(printed))
     assert equal == (not replacement and law.cohort_size >= len(population.clients)), "and differs from the right form"
@@ -309,6 +314,17 @@ def test_wealth_is_the_dumb_one_and_exactly_fair():
         assert path[-1] == pytest.approx(log(sum(wealths.values()) / len(wealths)), abs=1e-12)
         assert path[:3].tolist() == pytest.approx(betting.log_wealth(list(x[:3]), [float(p) for p in q]).tolist())
     assert set(mean.values()) == {1}
+
+
+def test_a_suspect_has_a_fair_bettor_of_its_own():
+    q, suspect = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    for x in product(range(3), repeat=3):
+        shares = [exp(betting.log_wealth(list(x), q)[-1])] * len(betting.WEIGHTS)
+        shares.append(float(np.prod([suspect[c] / q[c] for c in x])))
+        assert betting.log_wealth(list(x), q, [suspect])[-1] == pytest.approx(log(sum(shares) / len(shares)))
+    assert betting.log_wealth([0, 1], [1.0, 0.0], [[0.5, 0.5]]).tolist()[1] == inf
+    with pytest.raises(UsageError):
+        betting.log_wealth([0, 1], q, [[0.5, 0.6, 0.7]])
 
 
 def test_an_impossible_category_settles_the_matter():

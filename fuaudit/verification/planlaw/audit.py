@@ -6,7 +6,7 @@ draws follow from its keys is the question of the audit of plans.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def _moment(parent: Run | Tombstone | None) -> Position:
 
 def test(numbers: Ids, chosen: tuple[Statistic, ...], alpha: float) -> tuple[SequentialTest, dict[str, float]]:
     """The test of scores ``(n, 5)`` by averaged wealth, and the largest log wealth of each statistic."""
-    paths = {s.name: log_wealth(s.of(numbers), s.law) for s in chosen}
+    paths = {s.name: log_wealth(s.of(numbers), s.law, s.suspects) for s in chosen}
     return tested(average(paths.values()), alpha), {name: float(path.max()) for name, path in paths.items()}
 
 
@@ -130,22 +130,34 @@ def bounds_of(trial: Trial, numbers: Ids, chosen: tuple[Statistic, ...], alpha: 
     shown = chance(trial)
     target = np.minimum(numbers[:, 0], 1)
     bounds = [rate_bound(target, (1.0, 0.0), (1 - shown, shown), alpha, "plans left untouched")]
+    for statistic in chosen:
+        if statistic.suspects:
+            name = "client sets drawn anew on the first step of a round (FATS as printed)"
+            printed = statistic.suspects[-1]
+            bounds.append(rate_bound(statistic.of(numbers), statistic.law, printed, alpha, name))
+    return bounds
+
+
+def registered(trial: Trial) -> tuple[Statistic, ...]:
+    """The statistics of a trial; where its law is known, the printed form of FATS is suspected, at rates 1/2 and 1."""
     last = trial.steps[-1]
     owners = {trial.before.owner[s] for s in last.request.samples}
-    if len(trial.steps) == 1 and not last.request.clients and len(owners) == 1 and last.executed == END:
-        for statistic in chosen:
-            if statistic.name == "participations":
-                terms = max(statistic.categories.edges)
-                printed = laws.printed_participations(trial.law, trial.before, last.request, terms)
-                law = statistic.categories.merge(printed)
-                name = "client sets drawn anew on the first step of a round (FATS as printed)"
-                bounds.append(rate_bound(statistic.of(numbers), statistic.law, law, alpha, name))
-    return bounds
+    chosen = statistics(trial.law, trial.retained, trial.focus)
+    if len(trial.steps) > 1 or last.request.clients or len(owners) > 1 or last.executed != END:
+        return chosen
+    return tuple(replace(s, suspects=_printed(trial, s)) if s.name == "participations" else s for s in chosen)
+
+
+def _printed(trial: Trial, statistic: Statistic) -> tuple[tuple[float, ...], ...]:
+    terms = max(statistic.categories.edges)
+    law = laws.printed_participations(trial.law, trial.before, trial.steps[-1].request, terms)
+    whole = statistic.categories.merge(law)
+    return tuple((a + b) / 2 for a, b in zip(statistic.law, whole, strict=True)), whole
 
 
 def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: float) -> Finding:
     """What scores ``scores`` of rewritten and ``fresh (n, 5)`` of retrained plans say."""
-    chosen = statistics(trial.law, trial.retained, trial.focus)
+    chosen = registered(trial)
     plans = len(fresh)
     subject, wealths = test(scores.unlearned, chosen, alpha)
     null, _ = test(fresh, chosen, alpha)

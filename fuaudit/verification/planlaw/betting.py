@@ -43,11 +43,13 @@ def before(x: Ids, size: int) -> Ids:
     return result
 
 
-def log_wealth(categories: ArrayLike, law: Sequence[float]) -> Floats:
+def log_wealth(categories: ArrayLike, law: Sequence[float], suspects: Sequence[Sequence[float]] = ()) -> Floats:
     """Log wealth after every observation, ``(n,)``, of categories ``(n,)`` in 0 .. k - 1 against their law ``(k,)``.
 
     The plug-in probability of a category is (times seen + prior) / (number seen + sum of priors), for the priors
-    of :data:`WEIGHTS`; a category that the law makes impossible gives infinite wealth for ever.
+    of :data:`WEIGHTS`; each of the ``suspects (m, k)``, laws of faults that are known beforehand, has a bettor of
+    its own who believes in it and need not learn. All have equal shares. A category that the law makes impossible
+    gives infinite wealth for ever.
 
     Raises:
         UsageError: no law, or categories outside it.
@@ -60,6 +62,9 @@ def log_wealth(categories: ArrayLike, law: Sequence[float]) -> Floats:
         with np.errstate(divide="ignore"):
             ratio = (earlier + prior[x]) / (number + prior.sum()) / q[x] if (q[x] > 0).all() else _ratios(q, x)
         paths.append(np.cumsum(np.log(ratio)))
+    for suspect in suspects:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            paths.append(np.cumsum(np.log(_law(suspect, x)[0] / q)[x]) if (q[x] > 0).all() else paths[0])
     return average(paths)
 
 

@@ -132,12 +132,16 @@ def _in_batches(stack: Stack, focus: Focus, cohorts: Ids) -> tuple[Ids, Ids]:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A column of :func:`score` in categories, and the known law ``(k,)`` of these on the retained data."""
+    """A column of :func:`score` in categories, and the known law ``(k,)`` of these on the retained data.
+
+    ``suspects`` are laws that a fault known beforehand would give them.
+    """
 
     name: str
     column: int
     categories: Categories
     law: tuple[Number, ...]
+    suspects: tuple[tuple[Number, ...], ...] = ()
 
     def of(self, numbers: Ids) -> Ids:
         """The categories ``(n,)`` of scores ``(n, 5)``."""
