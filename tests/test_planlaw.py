@@ -16,7 +16,8 @@ import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning, client_stability, sample_stability
 from scipy.stats import binom
 
-from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
+from fuaudit.draws import END, Address, Keyed, Position, Purpose, Recorded, enumerate_law
+from fuaudit.draws.recorded import Recording
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exactness
 from fuaudit.plans.involvement import foreseeing
@@ -212,6 +213,20 @@ def slowly(trial, numbers):
     return plans
 
 
+@dataclass(frozen=True)
+class Records(FatsUnlearning):
+    """Writes down what it would draw, where it draws at all, and returns a plan that no key makes."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        new = super().rewrite(plan, request, fresh, executed)
+        if new.streams == plan.streams:
+            return new
+        answers = {}
+        sources = (*plan.sources, Recording(fresh, answers, len(new.populations)))
+        replace(new, sources=sources).history()
+        return replace(new, sources=(*plan.sources, Recorded(answers)))
+
+
 TRIALS = {
     f"{name}, {kind}": (rewriter, requests)
     for name, rewriter in (
@@ -221,6 +236,7 @@ TRIALS = {
         ("noop", Noop()),
         ("late", Late()),
         ("asks", Asks()),
+        ("records", Records()),
     )
     for kind, requests in (
         ("client", (Request.of(clients=[2]),)),
@@ -446,6 +462,7 @@ SAMPLE, CLIENT = Request.of(samples=[0]), Request.of(clients=[0])
         (FatsUnlearning(), Request.of(clients=[3], samples=[0, 5]), Verdict.PASS),
         (FatsUnlearning(), (SAMPLE, CLIENT, Request.of(samples=[4, 8])), Verdict.PASS),
         (Retrain(), SAMPLE, Verdict.PASS),
+        (Records(), SAMPLE, Verdict.PASS),
         (FatsAsPrinted(), CLIENT, Verdict.PASS),
         (FatsAsPrinted(), SAMPLE, Verdict.FAIL),
         (FatsAsPrinted(), (CLIENT, Request.of(samples=[4])), Verdict.FAIL),

@@ -21,7 +21,7 @@ from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.schedule import NONE, Stack
 from fuaudit.runs.keys import derive
 from fuaudit.unlearning.apply import rewritten
-from fuaudit.verification.planlaw.statistics import Focus, score
+from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score
 
 Ids = NDArray[np.int64]
 CHUNK = 2048
@@ -116,7 +116,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
     touched = np.zeros(len(plans), dtype=np.bool_)
     first, redrawn = np.empty(0, dtype=np.int64), np.empty((len(plans), len(trial.steps)), dtype=np.int64)
     for place, step in enumerate(trial.steps):
-        indexed, involved, at_step = foreseeing(plans, step.request, cohorts)
+        indexed, involved, at_step = _foreseeing(plans, step.request, cohorts)
         if place == 0:
             first = np.minimum(involved - 1, rounds)
         fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
@@ -135,7 +135,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
     column = np.where(kept, 0, rounds - redrawn[:, -1])
     present = (cohorts[np.arange(len(plans)), column] == trial.focus.client).any(axis=1)
     restarted = np.where(kept, KEPT, present)
-    return Scores(score(Stack(plans), trial.focus, cohorts), first, touched, redrawn, restarted)
+    return Scores(_scores(plans, trial.focus, cohorts), first, touched, redrawn, restarted)
 
 
 def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
@@ -154,17 +154,53 @@ def _first_change(new: Plan, old: Plan) -> int:
     return END.round if new.streams == old.streams else new.first_change(old).round
 
 
+# A rewriter may return a plan that is recorded rather than drawn from keys. Those are read one by one.
+
+
+def _keyed(plans: Sequence[Plan]) -> NDArray[np.bool_]:
+    """Which plans draw from keys alone, ``(n,)``: those that can be stacked."""
+    return np.array([all(isinstance(source, Keyed) for source in plan.sources) for plan in plans])
+
+
+def _foreseeing(plans: list[Plan], request: Request, cohorts: Ids) -> tuple[list[Plan], Ids, Ids]:
+    """See :func:`fuaudit.plans.involvement.foreseeing`; recorded plans keep looking by themselves."""
+    if _keyed(plans).all():
+        return foreseeing(plans, request, cohorts)
+    positions = np.array([plan.first_involvement(request) or END for plan in plans])
+    return plans, positions[:, 0], positions[:, 1]
+
+
 def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
     """The cohorts of rewritten plans, of which only those at the places ``changed`` are not drawn as before."""
     if not len(changed):
         return known
-    drawn = Stack(_sharing([plans[place] for place in changed])).cohorts()
+    some = _sharing([plans[place] for place in changed])
+    drawn = Stack(some).cohorts() if _keyed(some).all() else _one_by_one(some)
     places = max(drawn.shape[2], known.shape[2])
     cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
     cohorts[..., : known.shape[2]] = known
     cohorts[changed] = NONE
     cohorts[changed, :, : drawn.shape[2]] = drawn
     return cohorts
+
+
+def _one_by_one(plans: list[Plan]) -> Ids:
+    """All cohorts, read draw by draw: client ids ``(n, R, K)``, padded with ``NONE``."""
+    table = [[plan.cohort(round) for round in range(1, plan.law.rounds + 1)] for plan in plans]
+    places = max(len(cohort) for row in table for cohort in row)
+    return np.array([[(*cohort, *[NONE] * (places - len(cohort))) for cohort in row] for row in table], dtype=np.int64)
+
+
+def _scores(plans: list[Plan], focus: Focus, cohorts: Ids) -> Ids:
+    """See :func:`fuaudit.verification.planlaw.statistics.score`."""
+    keyed = _keyed(plans)
+    numbers = np.empty((len(plans), len(NUMBERS)), dtype=np.int64)
+    if keyed.any():
+        some = [plan for plan, ours in zip(plans, keyed, strict=True) if ours]
+        numbers[keyed] = score(Stack(some), focus, cohorts[keyed])
+    for place in np.flatnonzero(~keyed):
+        numbers[place] = of_history(plans[place].history(), focus)
+    return numbers
 
 
 def _sharing(plans: list[Plan]) -> list[Plan]:
