@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import product
 from math import exp, inf, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -490,6 +491,19 @@ def test_bookkeeping_tells_where_the_printed_form_goes_wrong():
         restarted = simulate.simulate(trial, KEY, range(1000)).restarted
         assert (restarted != simulate.KEPT).any()
         assert bool((restarted[restarted != simulate.KEPT] == 1).all()) is always
+
+
+@pytest.mark.parametrize("client", [0, 2, 5])
+def test_recorded_plans_of_strangers(client, monkeypatch):
+    """One that gives away only the erased client's places is exact; one that gives them to one client is not."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    from fuaudit_mutants import Favours, Places
+
+    request = Request.of(clients=[client])
+    assert examined(Places(), request, plans=1000, effect=0.1).verdict is Verdict.PASS
+    found = examined(Favours(), request, plans=1000, effect=0.1)
+    assert found.verdict is Verdict.FAIL
+    assert found.statistic["plans_with_target"] == 0, "by the law alone"
 
 
 def test_a_request_during_training():
