@@ -35,7 +35,7 @@ from fuaudit.verification.planlaw.simulate import Step, Trial, simulate
 Curve = tuple[str, list[float], list[float]]
 
 FEMNIST = {"rounds": 350, "steps": 20, "batch": 10, "samples": 226}
-"""Table 2 of the paper; samples a client: the mean, 805,263 of 3,550 writers in LEAF, as no number is printed."""
+"""Table 2 of the paper; samples a client: about the mean of the writers in LEAF, as no number is printed."""
 FASHION = {"rounds": 50, "steps": 10, "batch": 10, "clients": 300, "samples": 200}
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import product
 from math import exp, inf, log
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -23,14 +24,18 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exactness
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.schedule import NONE, Stack, expand_many
+from fuaudit.runs.prune import parent_of, prune
+from fuaudit.runs.run import load_run
 from fuaudit.testing import check_audit
 from fuaudit.unlearning.baselines import Noop, Retrain
+from fuaudit.verification.case import Case
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.planlaw import betting, bounds, laws, simulate, stability
-from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding, registered
+from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding, registered, trial_of
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial, retrained
 from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score, statistics
+from fuaudit.workflow.unlearn import unlearn
 
 KEY = bytes(range(32))
 ONE = Fraction(1)
@@ -647,3 +652,59 @@ def test_restarting_from_scratch_on_a_hit_is_exact_for_clients_alone():
     assert exactness(FullRestart(), *toy, [CLIENT]).exact
     assert examined(FullRestart(), SAMPLE).verdict is Verdict.FAIL
     assert examined(FullRestart(), CLIENT).verdict is Verdict.PASS
+
+
+# --- on saved runs
+
+
+@pytest.fixture(scope="module")
+def lineage(tiny, tmp_path_factory):
+    """Training stopped after one of two rounds, then a sample and a client forgotten; and a flawed first step."""
+    folder = tmp_path_factory.mktemp("lineage")
+    parent = tiny(folder / "parent", until=1)
+    client, other = parent.plan.retained.clients[:2]
+    sample = parent.plan.retained.samples[other][0]
+    for name in ("fats", "fats-as-printed"):
+        first = unlearn(parent, name, Request.of(samples=[sample]), folder / name, dataset=tiny.dataset)
+        unlearn(first, "fats", Request.of(clients=[client]), folder / f"{name}-twice", dataset=tiny.dataset)
+    return folder
+
+
+def case_of(folder, name, dataset, alone=False):
+    run = load_run(folder / name)
+    return Case(run, None if alone else parent_of(run), dataset, Keyed(KEY))
+
+
+def test_a_trial_repeats_the_lineage(lineage):
+    case = case_of(lineage, "fats-twice", None)
+    trial = trial_of(case)
+    assert [step.request for step in trial.steps] == list(case.run.requests)
+    assert [step.executed for step in trial.steps] == [Position(2, 0), END]
+    assert trial.retained.samples == case.run.plan.retained.samples
+    alone = trial_of(case_of(lineage, "fats-twice", None, alone=True))
+    assert [step.request for step in alone.steps] == [case.run.request]
+    assert alone.before.samples == case.run.plan.populations[1].samples
+
+
+def test_findings_on_runs(lineage, tiny):
+    """A PASS that is due is missed with probability at most .003; the key is fixed."""
+    audit = PlanLaw(plans=5000, effect=0.05)
+    for dataset in (tiny.dataset, None):
+        found = audit.examine(case_of(lineage, "fats-twice", dataset))
+        assert found.verdict is Verdict.PASS, found.shows
+        assert found.statistic["untouched_below"] <= 0.05
+    flawed = audit.examine(case_of(lineage, "fats-as-printed-twice", None))
+    assert flawed.verdict is Verdict.FAIL
+    assert "'fats-as-printed', then 'fats'" in flawed.shows
+
+
+def test_after_a_prune_the_last_request_is_repeated(lineage, tiny, tmp_path):
+    for name in ("parent", "fats"):
+        copytree(lineage / name, tmp_path / name)
+    pruned, _ = prune(tmp_path / "fats")
+    case = Case(pruned, parent_of(pruned), tiny.dataset, Keyed(KEY))
+    trial = trial_of(case)
+    assert [step.request for step in trial.steps] == [pruned.request]
+    assert trial.retained.samples == pruned.plan.retained.samples
+    with pytest.raises(UsageError):
+        trial_of(Case(pruned, parent_of(pruned), None, Keyed(KEY)))
