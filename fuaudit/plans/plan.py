@@ -26,6 +26,11 @@ class Segment:
     source: int
     version: int
 
+    @property
+    def origin(self) -> tuple[int, int]:
+        """Source and version: what decides a draw at a given address."""
+        return self.source, self.version
+
 
 Segments = tuple[Segment, ...]
 WHOLE: Mapping[Stream, Segments] = {stream: (Segment(START, 0, 0),) for stream in Stream}
@@ -164,8 +169,9 @@ class Plan:
         changed = [
             at
             for name, segments in self.streams.items()
+            if segments != parent.streams[name]
             for at in {s.start for s in (*segments, *parent.streams[name])}
-            if replace(segment_at(segments, at), start=at) != replace(parent.segment(name, at), start=at)
+            if segment_at(segments, at).origin != parent.segment(name, at).origin
         ]
         return min(changed, default=END)
 

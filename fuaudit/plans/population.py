@@ -59,12 +59,19 @@ class Population:
         """The number of samples of all clients."""
         return sum(map(len, self.samples.values()))
 
+    @cached_property
+    def _retained(self) -> dict[Request, Population]:
+        """What :meth:`without` has answered: plans of one federation then share one object, and can be stacked."""
+        return {}
+
     def without(self, request: Request) -> Population:
-        """The retained population.
+        """The retained population; the same object whenever the same request is asked again.
 
         Raises:
             UsageError: the request names an unknown client or sample, asks for nothing, or leaves nobody.
         """
+        if request in self._retained:
+            return self._retained[request]
         unknown_clients = [client for client in request.clients if client not in self.samples]
         unknown_samples = [sample for sample in request.samples if sample not in self.owner]
         if unknown_clients or unknown_samples:
@@ -84,4 +91,5 @@ class Population:
         }
         if not any(retained.values()):
             raise UsageError("nothing would be left to train on", "Retire the model instead of unlearning.")
-        return Population(retained)
+        self._retained[request] = Population(retained)
+        return self._retained[request]

@@ -6,7 +6,7 @@ law at once, by address, only where asked; the two are equal number for number (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.plan import Plan, Segments, occurrences, segment_at
+from fuaudit.plans.plan import Plan, Segments, occurrences
 from fuaudit.plans.population import Request
 
 Ids = NDArray[np.int64]
@@ -157,10 +157,15 @@ def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
     )
 
 
-def _per_position(segments: Segments, positions: Sequence[Position]) -> tuple[Ids, Ids]:
-    """Source and version of every position: two arrays ``(len(positions),)``."""
-    chosen = [segment_at(segments, at) for at in positions]
-    return np.array([s.source for s in chosen]), np.array([s.version for s in chosen])
+def _number(at: Position) -> int:
+    """A number in the order of positions."""
+    return at.round << 32 | at.step
+
+
+def _per_position(segments: Segments, positions: Ids) -> tuple[Ids, Ids]:
+    """Source and version of every position (given by its number): two arrays ``(len(positions),)``."""
+    chosen = np.searchsorted([_number(s.start) for s in segments], positions, side="right") - 1
+    return np.array([s.source for s in segments])[chosen], np.array([s.version for s in segments])[chosen]
 
 
 class Stack:
@@ -182,7 +187,7 @@ class Stack:
         """Whether these plans can be stacked."""
         first = plans[0]
         return isinstance(first.law, UniformLaw) and all(
-            plan.law == first.law
+            (plan.law is first.law or plan.law == first.law)
             and len(plan.populations) == len(first.populations)
             and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
             and all(isinstance(source, Keyed) for source in plan.sources)
@@ -206,26 +211,33 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
-    def _segments(self, stream: Stream, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
-        """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
-        cache: dict[Segments, tuple[Ids, Ids]] = {}
-        shape = len(self.plans), len(positions)
+    def _segments(
+        self, stream: Stream, purpose: Purpose, positions: Sequence[Position], runs: Iterable[int]
+    ) -> tuple[Words, Words, Ids]:
+        """Key words and versions of some plans at some positions: three arrays ``(len(runs), len(positions))``."""
+        plans = [self.plans[run] for run in runs]
+        alike: dict[Segments, list[int]] = {}
+        for place, plan in enumerate(plans):
+            alike.setdefault(plan.streams[stream], []).append(place)
+        keys = np.array([philox_key(s.secret, purpose) for plan in plans for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
+        ends = np.cumsum([len(plan.sources) for plan in plans])
+        shape = len(plans), len(positions)
+        numbers = np.array([_number(at) for at in positions])
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions = np.empty(shape, dtype=np.int64)
-        for run, plan in enumerate(self.plans):
-            segments = plan.streams[stream]
-            if segments not in cache:
-                cache[segments] = _per_position(segments, positions)
-            source, versions[run] = cache[segments]
-            keys = np.array([philox_key(s.secret, purpose) for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
-            first[run], second[run] = keys[source, 0], keys[source, 1]
+        for segments, places in alike.items():
+            source, versions[places] = _per_position(segments, numbers)
+            begin = np.array([ends[place] - len(plans[place].sources) for place in places])
+            words = keys[begin[:, None] + source]
+            first[places], second[places] = words[..., 0], words[..., 1]
         return first, second, versions
 
     def cohorts(self, chosen: range | None = None) -> Ids:
         """The cohorts of all rounds, or of those chosen: client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
         rounds = np.array(_all_rounds(self.plans[0]) if chosen is None else chosen)
-        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, [Position(int(r), 0) for r in rounds])
+        positions = [Position(int(r), 0) for r in rounds]
+        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, positions, range(len(self.plans)))
         result = np.full((len(self.plans), len(rounds), law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
             run, column = np.nonzero(versions == version)
@@ -251,7 +263,10 @@ class Stack:
         """
         law = self.law
         positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
-        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions)
+        if not len(run):
+            return np.empty((0, law.steps, law.slots), dtype=np.int64)
+        asked, run = np.unique(run, return_inverse=True)
+        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
         column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
         row = run[:, None]
@@ -289,13 +304,13 @@ class Stack:
         batches[run, column, place] = flat
         return Schedule(cohorts, batches)
 
-    def first_involvement(self, request: Request) -> tuple[Ids, Ids]:
+    def first_involvement(self, request: Request, cohorts: Ids | None = None) -> tuple[Ids, Ids]:
         """First involvement of a request in every plan: rounds and steps ``(n,)``, those of ``END`` if none.
 
-        Draws the cohorts, and the batches of the owners of requested samples; nothing else.
+        Draws the cohorts, unless they are given, and the batches of the owners of requested samples; nothing else.
         """
         law = self.law
-        cohorts = self.cohorts()
+        cohorts = self.cohorts() if cohorts is None else cohorts
         never = END.round * (law.steps + 1)
         earliest = np.full(len(self.plans), never, dtype=np.int64)
         if request.clients:

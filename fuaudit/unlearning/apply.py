@@ -48,7 +48,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
-    if new.law != plan.law or new.retained.samples != plan.retained.without(request).samples:
+    if new.law != plan.law or new.retained != plan.retained.without(request):
         raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
     own = new.sources[-1] == fresh or isinstance(new.sources[-1], Recorded)
     if new.sources[:-1] != plan.sources or not own or len(new.populations) != len(plan.populations) + 1:

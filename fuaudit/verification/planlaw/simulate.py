@@ -1,0 +1,214 @@
+"""Plans drawn, rewritten and scored by the ten thousand.
+
+Every plan follows from the key of the audit and its own number, so results do not depend on how numbers are
+grouped. The rewriter runs as it is installed, once a plan; what surrounds it is arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.draws import END, Keyed, Position
+from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans.involvement import foreseeing
+from fuaudit.plans.schedule import NONE, Stack
+from fuaudit.runs.keys import derive
+from fuaudit.unlearning.apply import rewritten
+from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score
+
+Ids = NDArray[np.int64]
+CHUNK = 2048
+"""Plans worked on at once; about 60 MB with 150 places a plan."""
+
+KEPT = -1
+"""No round was restarted."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request: the unlearner that carries it out, its name, and the first position not yet executed then."""
+
+    unlearner: Any
+    name: str
+    request: Request
+    executed: Position = END
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is repeated: training on a population under a law, then requests in order that do not depend on draws."""
+
+    law: UniformLaw
+    population: Population
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def before(self) -> Population:
+        """The population before the last request."""
+        return reduce(Population.without, (step.request for step in self.steps[:-1]), self.population)
+
+    @cached_property
+    def retained(self) -> Population:
+        """The population after the last request."""
+        return self.before.without(self.steps[-1].request)
+
+    @cached_property
+    def focus(self) -> Focus:
+        """Where the statistics look, fixed by the requests."""
+        earlier = [step.request for step in self.steps[:-1]]
+        return Focus.of(self.before, self.steps[-1].request, reduce(or_, earlier) if earlier else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Numbers of ``n`` plans: see :func:`fuaudit.verification.planlaw.statistics.score` for the columns.
+
+    Attributes:
+        unlearned: after the last request, ``(n, 5)``.
+        first: the first round that draws the target of the first request in the training plan, from 0; R for none.
+        touched: whether what was executed before the last request draws its target, ``(n,)``.
+        redrawn: rounds that are not kept as a whole by each request, ``(n, w)``. Bookkeeping.
+        restarted: whether the focus client is in the cohort of the first round that the last request did not keep,
+            ``(n,)``: 1 or 0, ``KEPT`` where every round was. Bookkeeping.
+    """
+
+    unlearned: Ids
+    first: Ids
+    touched: NDArray[np.bool_]
+    redrawn: Ids
+    restarted: Ids
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """One after another."""
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__annotations__))
+
+
+def trained(trial: Trial, key: bytes, numbers: range) -> list[Plan]:
+    """The training plans with these numbers."""
+    secrets = (derive(key, "plan law training", str(number)) for number in numbers)
+    return [Plan.fresh(trial.law, trial.population, Keyed(secret)) for secret in secrets]
+
+
+def simulate(trial: Trial, key: bytes, numbers: range) -> Scores:
+    """Draw, rewrite and score the plans with these numbers.
+
+    Raises:
+        PluginError: an unlearner raised, or returned no plan over the retained population.
+    """
+    parts = [
+        _chunk(trial, key, range(start, min(start + CHUNK, numbers.stop)))
+        for start in range(numbers.start, numbers.stop, CHUNK)
+    ]
+    return Scores.joined(parts)
+
+
+def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
+    plans, rounds = trained(trial, key, numbers), trial.law.rounds
+    cohorts = Stack(plans).cohorts()
+    touched = np.zeros(len(plans), dtype=np.bool_)
+    first, redrawn = np.empty(0, dtype=np.int64), np.empty((len(plans), len(trial.steps)), dtype=np.int64)
+    for place, step in enumerate(trial.steps):
+        indexed, involved, at_step = _foreseeing(plans, step.request, cohorts)
+        if place == 0:
+            first = np.minimum(involved - 1, rounds)
+        fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
+        after = [
+            rewritten(step.unlearner, step.name, plan, step.request, source, step.executed)
+            for plan, source in zip(indexed, fresh, strict=True)
+        ]
+        changes = np.array([_first_change(new, old) for new, old in zip(after, plans, strict=True)])
+        redrawn[:, place] = np.clip(rounds + 1 - np.maximum(changes, 1), 0, None)
+        cohorts = _cohorts(after, np.flatnonzero(changes <= rounds), cohorts)
+        plans = _sharing(after)
+        touched = (involved < step.executed.round) | (
+            (involved == step.executed.round) & (at_step < step.executed.step)
+        )
+    kept = redrawn[:, -1] == 0
+    column = np.where(kept, 0, rounds - redrawn[:, -1])
+    present = (cohorts[np.arange(len(plans)), column] == trial.focus.client).any(axis=1)
+    restarted = np.where(kept, KEPT, present)
+    return Scores(_scores(plans, trial.focus, cohorts), first, touched, redrawn, restarted)
+
+
+def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
+    """The numbers of plans drawn on the retained population, ``(n, 5)``: what the known laws describe."""
+    parts = []
+    for start in range(numbers.start, numbers.stop, CHUNK):
+        chunk = range(start, min(start + CHUNK, numbers.stop))
+        sources = (Keyed(derive(key, "plan law retraining", str(number))) for number in chunk)
+        plans = [Plan.fresh(trial.law, trial.retained, source) for source in sources]
+        parts.append(score(Stack(plans), replace(trial.focus, target=Request()), None))
+    return np.concatenate(parts)
+
+
+def _first_change(new: Plan, old: Plan) -> int:
+    """The first round that is not kept; most plans are kept as a whole, which is quicker to see."""
+    return END.round if new.streams == old.streams else new.first_change(old).round
+
+
+# A rewriter may return a plan that is recorded rather than drawn from keys. Those are read one by one.
+
+
+def _keyed(plans: Sequence[Plan]) -> NDArray[np.bool_]:
+    """Which plans draw from keys alone, ``(n,)``: those that can be stacked."""
+    return np.array([all(isinstance(source, Keyed) for source in plan.sources) for plan in plans])
+
+
+def _foreseeing(plans: list[Plan], request: Request, cohorts: Ids) -> tuple[list[Plan], Ids, Ids]:
+    """See :func:`fuaudit.plans.involvement.foreseeing`; recorded plans keep looking by themselves."""
+    if _keyed(plans).all():
+        return foreseeing(plans, request, cohorts)
+    positions = np.array([plan.first_involvement(request) or END for plan in plans])
+    return plans, positions[:, 0], positions[:, 1]
+
+
+def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
+    """The cohorts of rewritten plans, of which only those at the places ``changed`` are not drawn as before."""
+    if not len(changed):
+        return known
+    some = _sharing([plans[place] for place in changed])
+    drawn = Stack(some).cohorts() if _keyed(some).all() else _one_by_one(some)
+    places = max(drawn.shape[2], known.shape[2])
+    cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
+    cohorts[..., : known.shape[2]] = known
+    cohorts[changed] = NONE
+    cohorts[changed, :, : drawn.shape[2]] = drawn
+    return cohorts
+
+
+def _one_by_one(plans: list[Plan]) -> Ids:
+    """All cohorts, read draw by draw: client ids ``(n, R, K)``, padded with ``NONE``."""
+    table = [[plan.cohort(round) for round in range(1, plan.law.rounds + 1)] for plan in plans]
+    places = max(len(cohort) for row in table for cohort in row)
+    return np.array([[(*cohort, *[NONE] * (places - len(cohort))) for cohort in row] for row in table], dtype=np.int64)
+
+
+def _scores(plans: list[Plan], focus: Focus, cohorts: Ids) -> Ids:
+    """See :func:`fuaudit.verification.planlaw.statistics.score`."""
+    keyed = _keyed(plans)
+    numbers = np.empty((len(plans), len(NUMBERS)), dtype=np.int64)
+    if keyed.any():
+        some = [plan for plan, ours in zip(plans, keyed, strict=True) if ours]
+        numbers[keyed] = score(Stack(some), focus, cohorts[keyed])
+    for place in np.flatnonzero(~keyed):
+        numbers[place] = of_history(plans[place].history(), focus)
+    return numbers
+
+
+def _sharing(plans: list[Plan]) -> list[Plan]:
+    """The plans over one and the same history of populations, so that they can be stacked; they are equal already."""
+    shared = plans[0].populations
+    return [
+        plan
+        if all(a is b for a, b in zip(plan.populations, shared, strict=True))
+        else replace(plan, populations=shared)
+        for plan in plans
+    ]
