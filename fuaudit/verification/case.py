@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
@@ -20,6 +21,7 @@ from fuaudit.runs.writer import versions
 from fuaudit.training.execute import Moment, beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.executor import Executor, Here
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class Case:
         commitment: the commitment that an auditor holds from outside, if any.
         expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
+        executor: what computes repeated sampling.
+        kept: the folder in which finished parts of it are kept, if any.
+        until_decided: whether repeated sampling stops, or goes on, as its own result asks.
     """
 
     run: Run
@@ -44,6 +49,9 @@ class Case:
     expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
+    executor: Executor = Here()
+    kept: Path | None = None
+    until_decided: bool = False
 
     @property
     def request(self) -> Request | None:
