@@ -9,12 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from scipy.stats import binom, binomtest
-
-from fuaudit.errors import UsageError
 from fuaudit.verification.betting import (
     Detectable,
     Goal,
@@ -27,6 +21,12 @@ from fuaudit.verification.betting import (
     shift_payoffs,
     two_sample,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import binom, binomtest
+
+from fuaudit.errors import UsageError
 
 INF, NAN = math.inf, math.nan
 # Values that break careless code: ties, both infinities, nan, and sizes whose square or difference overflows.

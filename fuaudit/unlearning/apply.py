@@ -143,7 +143,7 @@ def _last_request(old: Plan, new: Plan) -> Request:
 
 def _target_gradient(ready: Setup, whole: Population, request: Request, vector: Tensor) -> Tensor:
     """The gradient of the mean loss on the erased rows; UsageError when they are no longer at hand."""
-    rows = sorted({*request.samples, *(s for c in request.clients for s in old.retained.samples[c])})
+    rows = sorted({*request.samples, *(s for c in request.clients for s in whole.samples[c])})
     if ready.dataset.absent.intersection(rows):
         raise UsageError("the erased data is not at hand, so the target cannot take part")
     ground = task(ready.learning, retained_rows(ready.dataset, whole), whole, ready.device)

@@ -21,7 +21,7 @@ from fuaudit.runs.writer import versions
 from fuaudit.training.execute import Moment, beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.executor import Executor, Here
+from fuaudit.verification.executor import HERE, Executor
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Case:
     expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
-    executor: Executor = Here()
+    executor: Executor = HERE
     kept: Path | None = None
     until_decided: bool = False
 

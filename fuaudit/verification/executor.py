@@ -75,6 +75,9 @@ class Here:
             yield work.compute(part, _processors())
 
 
+HERE = Here()
+
+
 @dataclass(frozen=True)
 class Processes:
     """Computes in ``workers`` processes of one thread each.
@@ -103,7 +106,7 @@ class Processes:
                 yield future.result()
                 done += 1
         except BrokenProcessPool:
-            yield from Here().map(work, parts[done:])
+            yield from HERE.map(work, parts[done:])
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -150,7 +153,7 @@ def executor(workers: int) -> Executor:
     """
     if workers < 1:
         raise UsageError(f"work needs at least one worker, not {workers}")
-    return Here() if workers == 1 else Processes(workers)
+    return HERE if workers == 1 else Processes(workers)
 
 
 def digest_of_code(modules: Iterable[str]) -> str:
