@@ -36,7 +36,7 @@ from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training import Chain, Learning, execute
 from fuaudit.training.engines import Engine, Task, engine, processors
-from fuaudit.training.execute import Moment, beginning, task
+from fuaudit.training.execute import Moment, StepSizes, beginning, task
 from fuaudit.training.stages import Mean
 
 CPU = torch.device("cpu")
@@ -60,8 +60,7 @@ class Setting:
         ]
 
     def starts(self, plans: list[Plan]) -> Moment:
-        dimension = self.learning.layout.dimension
-        return beginning(self.learning, np.stack([plan.initial_uniform(dimension) for plan in plans]), CPU)
+        return beginning(self.learning, plans, CPU)
 
     def ground(self) -> Task:
         return task(self.learning, self.dataset, self.population, CPU)
@@ -71,7 +70,7 @@ def digits() -> Setting:
     """Digits, 64-32-10 (2,410 parameters), 20 clients of about 70 rows, K=4, E=5, b=8, 10 rounds."""
     data = Digits().load(None)
     population = partition(Iid(20), data.targets.numpy(), Keyed(b"fuaudit: benchmark's partition  "))
-    learning = Learning(Mlp().build(data.shape, data.classes), Chain((Mean(),)), step_size=0.1)
+    learning = Learning(Mlp().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.1))
     return Setting(learning, data, population, UniformLaw(10, 4, 5, 8))
 
 
@@ -82,7 +81,7 @@ def images(places: int) -> Setting:
     targets = torch.randint(10, (1200,), generator=draws)
     data = Dataset(inputs, targets, inputs[:1], targets[:1], classes=10)
     population = Population({client: tuple(range(60 * client, 60 * client + 60)) for client in range(20)})
-    learning = Learning(Cnn().build(data.shape, data.classes), Chain((Mean(),)), step_size=0.05)
+    learning = Learning(Cnn().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.05))
     return Setting(learning, data, population, UniformLaw(1, places, 10, 10))
 
 
@@ -199,7 +198,7 @@ def mlp_rows(runs: int, few: int) -> list[Row]:
     module, batches = Mlp().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
 
     def loop() -> Tensor:
-        step = setting.learning.step_size
+        step = setting.learning.step_sizes.first
         return torch.stack([plain_loop(module, ground, start.vectors[i], batches[i], step) for i in range(few)])
 
     def batched(what: str, workers: int, draw_plans: bool = True, draw_models: bool = False) -> Row:
@@ -253,7 +252,7 @@ def cnn_rows(places: int) -> list[Row]:
     ground, plans = setting.ground(), setting.plans(1)
     start, schedule = setting.starts(plans), expand_many(plans)
     module, batches = Cnn().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
-    step = setting.learning.step_size
+    step = setting.learning.step_sizes.first
     return [
         Row("plain loop", 1, lambda: plain_loop(module, ground, start.vectors[0], batches[0], step)[None]),
         Row("reference", 1, lambda: replay(setting, ground, schedule, start, engine("reference"))),

@@ -36,13 +36,15 @@ class RunOptions:
 class Config:
     """A resolved config. Every table but ``run`` names a plugin by ``use`` and gives its options.
 
-    ``server`` is the chain of stages; the learner's own default when it is left out.
+    ``solver`` is how clients take their steps, ``server`` the chain of stages; the learner's own defaults when
+    they are left out.
     """
 
     data: Table
     partition: Table
     model: Table
     learner: Table
+    solver: Table
     server: tuple[Table, ...]
     scaling: str = "none"
     run: RunOptions = field(default_factory=RunOptions)
@@ -53,7 +55,7 @@ class Config:
         return plain | {"server": list(plain["server"])}
 
 
-_TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners"}
+_TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners", "solver": "solvers"}
 
 
 def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
@@ -66,11 +68,16 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     known = {*_TABLES, "server", "scaling", "run"}
     problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     built: dict[str, Any] = {}
+    plain = dict(table)
     for name, kind in _TABLES.items():
         try:
-            if not isinstance(table.get(name), Mapping):
+            if name == "solver" and "learner" in built:
+                plain.setdefault("solver", built["learner"].solver)
+            if not isinstance(plain.get(name), Mapping):
+                if name == "solver" and name not in plain:
+                    continue  # the learner, which has a default, is wrong already
                 raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
-            built[name] = registry.build(kind, table[name])  # type: ignore[arg-type]
+            built[name] = registry.build(kind, plain[name])  # type: ignore[arg-type]
         except UsageError as error:
             problems.append(str(error))
     run = RunOptions()
@@ -85,8 +92,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     else:
         for stage in server:
             try:
-                build_stage(stage)
-                tables.append(dict(stage))
+                tables.append(_complete(build_stage(stage), dict(stage)))
             except UsageError as error:
                 problems.append(str(error))
     scaling = table.get("scaling", "none")
@@ -94,7 +100,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         problems.append(f"{origin}: scaling must be a word")
     if problems:
         raise UsageError("\n".join(problems))
-    chosen = {name: _complete(built[name], dict(table[name])) for name in _TABLES}  # type: ignore[call-overload]
+    chosen = {name: _complete(built[name], dict(plain[name])) for name in _TABLES}  # type: ignore[call-overload]
     return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from fuaudit.errors import PluginError, UsageError, nearest
 
-KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "stages", "unlearners")
+KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
 """What can be registered, as the entry-point groups ``fuaudit.<kind>``."""
 
 

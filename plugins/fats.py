@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fuaudit.draws import END, Draws, Position
-from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.training.learner import PLAIN, require_step_sizes
 
 PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
 
@@ -34,7 +34,7 @@ PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
 class Fats:
     """FATS learning (Algorithm 1): K clients a round with replacement, E steps of plain SGD, mean 1 / K.
 
-    ``cohort`` is K, ``steps`` E, ``batch`` b; ``step_size`` is the clients' learning rate.
+    ``cohort`` is K, ``steps`` E, ``batch`` b; ``step_size`` is the clients' learning rate, times ``decay`` a round.
     """
 
     rounds: int
@@ -42,13 +42,14 @@ class Fats:
     steps: int
     batch: int
     step_size: float
+    decay: float = 1.0
     cite: ClassVar[str] = PAPER
     guarantee: ClassVar[str] = "TV-stable: min(rho_S, 1) at sample level, min(rho_C, 1) at client level (Lemma 1)"
+    solver: ClassVar[dict[str, Any]] = PLAIN
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
 
     def __post_init__(self) -> None:
-        if not self.step_size > 0:
-            raise UsageError(f"step_size must be above 0, not {self.step_size}")
+        require_step_sizes(self.step_size, self.decay)
         _ = self.law
 
     @property

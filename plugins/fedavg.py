@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fuaudit.errors import UsageError
 from fuaudit.plans import UniformLaw
+from fuaudit.training.learner import PLAIN, require_step_sizes
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class FedAvg:
     steps: int
     batch: int
     step_size: float
+    decay: float = 1.0
     cite: ClassVar[str] = "McMahan, Moore, Ramage, Hampson and Agueera y Arcas, AISTATS 2017, arXiv 1602.05629"
     guarantee: ClassVar[str] = "none"
+    solver: ClassVar[dict[str, Any]] = PLAIN
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "size-weighted", "by": "cohort"},)
 
     def __post_init__(self) -> None:
-        if not self.step_size > 0:
-            raise UsageError(f"step_size must be above 0, not {self.step_size}")
+        require_step_sizes(self.step_size, self.decay)
         _ = self.law
 
     @property

@@ -14,7 +14,7 @@ from fuaudit_plugins.finetune import Finetune
 
 import fuaudit
 from fuaudit import registry
-from fuaudit.draws import END, START, Position
+from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
 from fuaudit.testing import check_aggregator, check_audit, check_unlearner
@@ -128,7 +128,8 @@ def old_key(self, plan, request, fresh, executed):
         return new
     again = Segment(first, 0, 0)
     old = replace(new, populations=(plan.retained.without(request), new.populations[-1]))
-    return replace(old, cohorts=(*plan.cohorts, again), batches=(*plan.batches, again))
+    drawn = {name: (*plan.streams[name], again) for name in (Stream.COHORTS, Stream.BATCHES)}
+    return replace(old, streams={**plan.streams, **drawn})
 
 
 def without_memory(self, plan, request, fresh, executed):
@@ -276,34 +277,34 @@ def total(updates, weights=None):
     return weighted_sum(updates, torch.ones(updates.shape[:-1], dtype=updates.dtype) if weights is None else weights)
 
 
-def normed(self, updates, cohort, state):
-    row, _ = Mean().apply(updates, cohort, {})
+def normed(self, updates, context, state):
+    row, _ = Mean().apply(updates, context, {})
     return row / row.norm(dim=-1, keepdim=True), state
 
 
-def library_mean(self, updates, cohort, state):
-    weights = cohort.present.to(updates.dtype)
+def library_mean(self, updates, context, state):
+    weights = context.cohort.present.to(updates.dtype)
     return (updates * weights[..., None]).sum(-2, keepdim=True) / updates.reshape(-1, updates.shape[-2]).shape[0], state
 
 
-def overwrites(self, updates, cohort, state):
+def overwrites(self, updates, context, state):
     updates *= 2
-    return Mean().apply(updates, cohort, state)
+    return Mean().apply(updates, context, state)
 
 
-def hoards(self, updates, cohort, state):
-    row, _ = Mean().apply(updates, cohort, {})
+def hoards(self, updates, context, state):
+    row, _ = Mean().apply(updates, context, {})
     return row, {"all": torch.cat([state["all"], row])}
 
 
-def overwrites_state(self, updates, cohort, state):
-    row, _ = Mean().apply(updates, cohort, {})
+def overwrites_state(self, updates, context, state):
+    row, _ = Mean().apply(updates, context, {})
     state["velocity"] += row
     return state["velocity"].clone(), state
 
 
-def velocity(self, dimension, dtype, device):
-    return {"velocity": torch.zeros(1, dimension, dtype=dtype)}
+def velocity(self, shape):
+    return {"velocity": shape.zeros(1, shape.dimension)}
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def velocity(self, dimension, dtype, device):
         (aggregator(lambda s, u, c, state: (u[..., :1, :].clone(), state)), "order of places"),
         (aggregator(library_mean), "one by one"),
         (aggregator(overwrites), "updates that it was given, in place"),
-        (aggregator(hoards, lambda s, d, t, v: {"all": torch.zeros(1, d, dtype=t)}), "change from round to round"),
+        (aggregator(hoards, lambda s, shape: {"all": shape.zeros(1, shape.dimension)}), "change from round to round"),
         (aggregator(overwrites_state, velocity), "old state in place"),
         (aggregator(lambda s, u, c, state: (Mean().apply(u + torch.rand(1), c, {})[0], state)), "global generator"),
         (aggregator(lambda s, u, c, state: Mean().apply(u, c, {})[0]), "a tensor and a dict"),
@@ -393,7 +394,8 @@ def test_the_plugins_of_the_guide_keep_their_contracts():
 
 IMPORTS_OF_THE_GUIDE = (
     "from torch import Tensor",
-    "from fuaudit.training.stages import Cohort, State, Stateless",
+    "from fuaudit.training.rounds import RoundContext, State",
+    "from fuaudit.training.stages import Stateless",
     "from fuaudit.unlearning import Context",
     "from fuaudit.verification.case import Case",
     "from fuaudit.verification.finding import Finding, Subject, Verdict",

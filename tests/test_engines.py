@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,10 +24,11 @@ from fuaudit.training.engines import Engine, Task, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_lanes
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
-from fuaudit.training.execute import beginning, task
+from fuaudit.training.execute import StepSizes, beginning, task
+from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import SizeWeighted
 
-SHAPE, CLASSES, ROWS, STEP = (1, 16, 16), 4, 60, 0.2
+SHAPE, CLASSES, ROWS, STEP = (1, 16, 16), 4, 60, Steps(0.2)
 CPU = torch.device("cpu")
 TOLERANCE = 1e-12
 
@@ -75,17 +77,22 @@ def make_batches(runs: int, places: int = 3, steps: int = 3, slots: int = 5, rag
     return torch.from_numpy(result)
 
 
-def gap(one: Engine, other: Engine, ground: Task, batches: Tensor) -> float:
-    """The largest difference between the updates of two engines; NaN counts as infinite."""
+def gap(one: Engine, other: Engine, ground: Task, batches: Tensor, steps: Steps = STEP) -> float:
+    """The largest difference between the outcomes of two engines; NaN counts as infinite."""
     vectors = make_vectors(ground, len(batches))
-    difference = one.updates(ground, vectors, batches, STEP) - other.updates(ground, vectors, batches, STEP)
-    return float(difference.abs().nan_to_num(nan=torch.inf).max())
+    left, right = (maker.advance(ground, vectors, batches, steps) for maker in (one, other))
+    pairs = [(left.updates, right.updates)]
+    if steps.momentum:
+        assert left.velocity is not None
+        assert right.velocity is not None
+        pairs.append((left.velocity, right.velocity))
+    return max(float((a - b).abs().nan_to_num(nan=torch.inf).max()) for a, b in pairs)
 
 
 def train(maker: Engine, ground: Task, vectors: Tensor, batches: Tensor) -> Tensor:
     """Two rounds over the same batches, with a plain mean."""
     for _ in range(2):
-        updates = maker.updates(ground, vectors, batches, STEP)
+        updates = maker.advance(ground, vectors, batches, STEP).updates
         vectors = vectors - updates.sum(dim=1) / updates.shape[1]
     return vectors
 
@@ -110,6 +117,79 @@ def test_batched_agrees_in_single_precision_over_a_short_horizon(model: str) -> 
     assert gap(Batched(1, lanes=6), Reference(), make_task(model, torch.float32), make_batches(3)) <= 1e-5
 
 
+TERMS = ["proximal", "drift", "momentum", "carried momentum", "everything"]
+every_term = pytest.mark.parametrize("term", TERMS)
+
+
+def make_steps(ground: Task, batches: Tensor, term: str) -> Steps:
+    """Steps with one term, or all of them; rows of drift and velocity differ from participation to participation."""
+    draws = np.random.Generator(np.random.Philox(13))
+    rows = draws.random((2, *batches.shape[:2], ground.layout.dimension)) - 0.5
+    drift, velocity = torch.from_numpy(rows).to(ground.inputs.dtype)
+    return {
+        "proximal": Steps(0.2, proximal=0.7),
+        "drift": Steps(0.2, drift=drift),
+        "momentum": Steps(0.2, momentum=0.9),
+        "carried momentum": Steps(0.2, momentum=0.9, dampening=0.9, velocity=velocity),
+        "everything": Steps(0.2, 0.7, drift, 0.9, 0.3, velocity),
+    }[term]
+
+
+@every_term
+@both_paths
+def test_engines_agree_on_every_term_of_a_step(model: str, term: str) -> None:
+    ground, batches = make_task(model), make_batches(3)
+    steps = make_steps(ground, batches, term)
+    assert gap(Threads(2), Reference(), ground, batches, steps) == 0
+    assert gap(Batched(1, lanes=6), Reference(), ground, batches, steps) <= TOLERANCE
+    assert gap(Batched(2, lanes=7), Reference(), ground, batches, steps) <= TOLERANCE
+    alone = Steps(steps.size) if term != "everything" else replace(steps, drift=None)
+    assert gap(Batched(1, lanes=6), Batched(1, lanes=6), ground, batches, alone) == 0
+    updates = [Reference().advance(ground, make_vectors(ground, 3), batches, s).updates for s in (steps, alone)]
+    assert (updates[0] - updates[1]).abs().max() > 1e-3  # the term does something
+
+
+def test_momentum_is_that_of_torch() -> None:
+    ground, batches = make_task("mlp"), make_batches(1, places=1, steps=5, ragged=False)
+    (vector,) = make_vectors(ground, 1)
+    module = copy.deepcopy(ground.module)
+    torch.nn.utils.vector_to_parameters(vector.clone(), module.parameters())
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.2, momentum=0.9)
+    for rows in batches[0, 0]:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(ground.inputs[rows]), ground.targets[rows]).backward()
+        optimizer.step()
+    end = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    found = Reference().advance(ground, vector[None], batches, Steps(0.2, momentum=0.9)).updates[0, 0]
+    assert (vector - end - found).abs().max() <= TOLERANCE
+
+
+def test_the_proximal_term_is_the_gradient_of_half_a_squared_distance() -> None:
+    ground, batches = make_task("mlp"), make_batches(1, places=1, steps=4, ragged=False)
+    (vector,) = make_vectors(ground, 1)
+    point = vector.clone()
+    for rows in batches[0, 0]:
+        leaf = point.clone().requires_grad_()
+        named = dict(zip(ground.layout.names, ground.layout.split(leaf), strict=True))
+        logits = torch.func.functional_call(ground.module, named, (ground.inputs[rows],))
+        loss = torch.nn.functional.cross_entropy(logits, ground.targets[rows])
+        (loss + 0.7 / 2 * (leaf - vector).square().sum()).backward()
+        assert leaf.grad is not None
+        point = point - 0.2 * leaf.grad
+    found = Reference().advance(ground, vector[None], batches, Steps(0.2, proximal=0.7)).updates[0, 0]
+    assert (vector - point - found).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
+@both_paths
+def test_terms_of_zero_leave_the_bits(model: str, maker: Engine) -> None:
+    ground, batches = make_task(model, torch.float32), make_batches(2)
+    vectors = make_vectors(ground, 2)
+    zero = torch.zeros(*batches.shape[:2], ground.layout.dimension)
+    plain, drifting = (maker.advance(ground, vectors, batches, steps) for steps in (STEP, Steps(0.2, drift=zero)))
+    assert torch.equal(plain.updates, drifting.updates)
+
+
 def test_which_models_have_a_step_by_hand() -> None:
     by_hand = [model for model, build in MODELS.items() if linear_stack(build())]
     assert by_hand == ["linear", "mlp", "deep mlp"]
@@ -127,16 +207,17 @@ class CountsUnusedSlots:
 
     name: str = "wrong"
 
-    def updates(self, ground: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
-        result = Reference().updates(ground, vectors, batches[:, :, :0], step_size)
+    def advance(self, ground: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        result = Reference().advance(ground, vectors, batches[:, :, :0], steps).updates
         for at in np.ndindex(*batches.shape[:2]):
             vector = vectors[at[0]]
             for batch in batches[at]:
                 share = float((batch >= 0).double().mean())
-                one = Reference().updates(ground, vector[None], batch.view(1, 1, 1, -1), step_size * share)
+                less = Steps(steps.size * share)
+                one = Reference().advance(ground, vector[None], batch.view(1, 1, 1, -1), less).updates
                 vector = vector - one[0, 0]
             result[at] = vectors[at[0]] - vector
-        return result
+        return Outcome(result)
 
 
 @dataclass(frozen=True)
@@ -145,8 +226,8 @@ class ReadsRowZero:
 
     name: str = "wrong"
 
-    def updates(self, ground: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
-        return Reference().updates(ground, vectors, batches.clamp(min=0), step_size)
+    def advance(self, ground: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        return Reference().advance(ground, vectors, batches.clamp(min=0), steps)
 
 
 @pytest.mark.parametrize("wrong", [CountsUnusedSlots(), ReadsRowZero()])
@@ -163,14 +244,16 @@ def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engin
     ground = make_task(model, torch.float32)
     vectors = make_vectors(ground, 2)
     batches = make_batches(2)
-    assert not maker.updates(ground, vectors, batches, STEP)[0, 0].any()
-    without_slots = maker.updates(ground, vectors, batches[..., :0], STEP)
+    assert not maker.advance(ground, vectors, batches, STEP).updates[0, 0].any()
+    without_slots = maker.advance(ground, vectors, batches[..., :0], STEP).updates
     assert without_slots.shape == (2, 3, ground.layout.dimension)
     assert not without_slots.any()
     # an empty step between others is no step
     steps = make_batches(2, ragged=False)
     padded = torch.cat([steps[:, :, :1], torch.full_like(steps[:, :, :1], -1), steps[:, :, 1:]], dim=2)
-    assert torch.equal(maker.updates(ground, vectors, padded, STEP), maker.updates(ground, vectors, steps, STEP))
+    assert torch.equal(
+        maker.advance(ground, vectors, padded, STEP).updates, maker.advance(ground, vectors, steps, STEP).updates
+    )
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
@@ -178,14 +261,14 @@ def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engin
 def test_rows_outside_the_batches_are_not_read(model: str, maker: Engine) -> None:
     ground, batches = make_task(model, torch.float32), make_batches(3)
     vectors = make_vectors(ground, 3)
-    expected = maker.updates(ground, vectors, batches, STEP)
+    expected = maker.advance(ground, vectors, batches, STEP).updates
     ground.inputs[:10] = torch.nan
     ground.targets[:10] = 0
-    found = maker.updates(ground, vectors, batches, STEP)
+    found = maker.advance(ground, vectors, batches, STEP).updates
     assert torch.isfinite(found).all()
     assert torch.equal(found, expected)
     ground.inputs[10:] = torch.nan  # and NaN does show when it is read
-    assert not torch.isfinite(maker.updates(ground, vectors, batches, STEP)).all()
+    assert not torch.isfinite(maker.advance(ground, vectors, batches, STEP).updates).all()
 
 
 @pytest.fixture(scope="module", params=["mlp", "cnn"])
@@ -211,8 +294,8 @@ def test_bits_do_not_depend_on_the_order(together: Together) -> None:
     order = torch.from_numpy(np.random.Generator(np.random.Philox(3)).permutation(len(vectors)))
     assert torch.equal(train(Batched(1), ground, vectors[order], batches[order]), expected[order])
     maker = Batched(1)
-    updates = maker.updates(ground, vectors, batches, STEP)
-    assert torch.equal(maker.updates(ground, vectors, batches.flip(1), STEP), updates.flip(1))
+    updates = maker.advance(ground, vectors, batches, STEP).updates
+    assert torch.equal(maker.advance(ground, vectors, batches.flip(1), STEP).updates, updates.flip(1))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -246,9 +329,9 @@ def test_neither_arguments_nor_global_random_states_change(maker: Engine) -> Non
     vectors = make_vectors(ground, 3)
     before = vectors.clone(), batches.clone(), ground.inputs.clone()
     states = torch.get_rng_state(), repr(np.random.get_state()), random.getstate()
-    updates = maker.updates(ground, vectors, batches, STEP)
+    updates = maker.advance(ground, vectors, batches, STEP).updates
     vectors[0] += 1
-    assert not torch.equal(updates, maker.updates(ground, vectors, batches, STEP))
+    assert not torch.equal(updates, maker.advance(ground, vectors, batches, STEP).updates)
     vectors[0] -= 1
     assert torch.allclose(vectors, before[0])
     assert torch.equal(batches, before[1])
@@ -267,8 +350,8 @@ def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
     data = Dataset(inputs, targets, inputs[20:], targets[20:], CLASSES)
     plans = [Plan.fresh(UniformLaw(4, 3, 3, 4), population, Keyed(bytes([run]) * 32)) for run in range(3)]
     schedule = expand_many(plans)
-    learning = Learning(MODELS["mlp"](), Chain((SizeWeighted(),)), STEP, dtype=torch.float64)
-    start = beginning(learning, np.stack([plan.initial_uniform(learning.layout.dimension) for plan in plans]), CPU)
+    learning = Learning(MODELS["mlp"](), Chain((SizeWeighted(),)), StepSizes(0.2), dtype=torch.float64)
+    start = beginning(learning, plans, CPU)
     ground = task(learning, data, population, CPU)
 
     def final(name: str) -> Tensor:

@@ -11,13 +11,13 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
-from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, enumerate_law, estimate_leaves
+from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, Stream, enumerate_law, estimate_leaves
 from fuaudit.draws.enumerating import paths
 from fuaudit.draws.keyed import Addresses, philox_key
-from fuaudit.draws.philox import block, blocks
+from fuaudit.draws.philox import block, blocks, stream
 from fuaudit.errors import BudgetError, KeyReuseError
 from fuaudit.plans import Plan, Request, Segment, UniformLaw, WeightedLaw
-from fuaudit.plans.plan import occurrences
+from fuaudit.plans.plan import cut, occurrences
 from fuaudit.plans.schedule import Involvement, Stack, expand, expand_many
 from fuaudit.testing import adaptive_exactness, exactness, federation, plans
 from fuaudit.testing.strategies import federations, keys, laws, requests, trials
@@ -168,12 +168,11 @@ class OldKey(FatsUnlearning):
         retained = plan.retained.without(request)
         if first is None:
             return plan.erase(request, fresh, END)
-        kept = tuple(segment for segment in plan.cohorts if segment.start < first)
+        again = Segment(first, 0, 0)
         return replace(
             plan,
             populations=(*plan.populations[:-1], retained),
-            cohorts=(*kept, Segment(first, 0, 0)),
-            batches=(*kept, Segment(first, 0, 0)),
+            streams={**plan.streams, **{s: cut(plan.streams[s], again) for s in (Stream.COHORTS, Stream.BATCHES)}},
         )
 
 
@@ -309,7 +308,7 @@ def test_batches_are_sorted_sets_of_their_client(plan):
         for client, occurrence in occurrences(plan.cohort(round)):
             for step in range(1, plan.law.steps + 1):
                 batch = plan.batch(round, step, client, occurrence)
-                owned = plan.populations[plan.segment_of_batch(round, step).version].samples[client]
+                owned = plan.populations[plan.segment(Stream.BATCHES, (round, step)).version].samples[client]
                 assert batch == tuple(sorted(set(batch)))
                 assert set(batch) <= set(owned)
                 assert len(batch) == min(plan.law.batch_size, len(owned))
@@ -333,13 +332,24 @@ def test_removing_a_client_shifts_no_other_batch(law, members, source, data):
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=6, max_size=6))
 def test_philox_is_that_of_numpy(words):
     counter, key = tuple(words[:4]), tuple(words[4:])
-    stream = np.random.Philox(key=np.array(key, dtype=np.uint64), counter=np.array(counter, dtype=np.uint64))
+    generator = np.random.Philox(key=np.array(key, dtype=np.uint64), counter=np.array(counter, dtype=np.uint64))
     number = sum(word << (64 * place) for place, word in enumerate(counter)) + 1  # numpy counts before it draws
     following = tuple((number >> (64 * place)) % 2**64 for place in range(4))
-    expected = stream.random_raw(4).tolist()
+    expected = generator.random_raw(4).tolist()
     assert list(block(following, key)) == expected
     arrays = [np.array([word], dtype=np.uint64) for word in (*following, *key)]
     assert blocks(tuple(arrays[:4]), tuple(arrays[4:]))[0].tolist() == expected
+    later = tuple(((number + 1) >> (64 * place)) % 2**64 for place in range(4))
+    assert stream(following, key, 7).tolist() == [*expected, *block(later, key)[:3]]
+
+
+def test_many_blocks_are_single_blocks():
+    count = 2 * 4096 + 3  # more than are computed at once
+    arrays = [stream((place, 0, 0, 0), (1, 2), count) for place in range(5)]
+    found = blocks((arrays[0], arrays[1], arrays[2], np.uint64(7)), (arrays[3], arrays[4]))
+    for at in (0, 4095, 4096, count - 1):
+        counter = (*(int(array[at]) for array in arrays[:3]), 7)
+        assert found[at].tolist() == list(block(counter, (int(arrays[3][at]), int(arrays[4][at]))))
 
 
 def test_integers_are_unbiased_where_a_quarter_of_the_words_is_rejected():

@@ -25,7 +25,8 @@ LEVELS = [
 
 SOURCES = sorted(ROOT.glob("fuaudit/**/*.py"))
 PLUGINS = sorted(ROOT.glob("plugins/**/*.py"))
-FOR_PLUGINS = {"errors", "draws", "plans", "unlearning", "training.stages"}
+FOR_PLUGINS = {"errors", "draws", "plans", "unlearning", "training.learner", "training.rounds", "training.solvers"}
+FOR_PLUGINS |= {"training.stages"}
 
 
 def tree_of(path):

@@ -131,9 +131,7 @@ def test_a_run_unlearns_a_sample_and_replays_bit_for_bit(data, runs):
 
     # by hand, without an audit: the child's model from nothing, the erased rows overwritten
     ready = setup(child.config, None, data)
-    start = beginning(
-        ready.learning, child.plan.initial_uniform(ready.learning.layout.dimension)[None], torch.device("cpu")
-    )
+    start = beginning(ready.learning, [child.plan], torch.device("cpu"))
     retained = child.plan.retained
     ground, plan = ready.ground(retained), expand(child.plan)
     *_, (_, last) = execute(ready.learning, ground, retained, plan, start, engine("reference"))

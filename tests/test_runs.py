@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import SECRET
 
-from fuaudit.draws import Keyed, Position, Recorded
+from fuaudit.draws import Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
@@ -438,7 +438,7 @@ def test_a_request_during_training(small_config, trained, tmp_path, until, quick
         result = verify(child, quick, save=False)
         assert result.verdict == "PASS", (client, result.reason)
         # what comes after the request is drawn from the new key, also where nothing was erased
-        assert all(child.plan.segment_of_cohort(r).source == 1 for r in range(until + 1, 7))
+        assert all(child.plan.segment(Stream.COHORTS, (r, 0)).source == 1 for r in range(until + 1, 7))
     with pytest.raises(UsageError, match="was stopped"):
         unlearn(run, "finetune", Request.of([0]), tmp_path / "edited")
 
@@ -643,14 +643,14 @@ def test_the_written_format(trained, child, target):
     owned = {c: samples[a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
     first = {"clients": {}, "samples": {}}
     for round in range(1, 7):
-        *_, source, version = [s for s in plan["cohorts"] if s[:2] <= [round, 0]][-1]
+        *_, source, version = [s for s in plan["streams"]["cohorts"] if s[:2] <= [round, 0]][-1]
         population = {c: s for c, s in owned.items() if version == 0 or c != target}
         drawn = words(bytes.fromhex(keys["draws"][source]), "cohort", round, 0, -1, 0, version, 2)
         cohort = [sorted(population)[integer(word, len(population))] for word in drawn]
         for place, client in enumerate(cohort):
             first["clients"].setdefault(client, round)
             for step in (1, 2):
-                *_, source, version = [s for s in plan["batches"] if s[:2] <= [round, step]][-1]
+                *_, source, version = [s for s in plan["streams"]["batches"] if s[:2] <= [round, step]][-1]
                 secret, size = bytes.fromhex(keys["draws"][source]), len(owned[client])
                 at = round, step, client, cohort[:place].count(client), version
                 chosen = set()

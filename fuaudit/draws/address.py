@@ -7,6 +7,7 @@ of the address, so that a key used again over a smaller population cannot repeat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -19,9 +20,29 @@ class Purpose(StrEnum):
 
     INIT = "init"
     COHORT = "cohort"
+    AVAILABILITY = "availability"
     BATCH = "batch"
+    PERMUTATION = "permutation"
     PARTITION = "partition"
     AUDIT = "audit"
+
+
+class Stream(StrEnum):
+    """Draws of a plan that an unlearner keeps or draws anew together, each from a position on."""
+
+    INITIAL = "initial"
+    COHORTS = "cohorts"
+    BATCHES = "batches"
+
+
+STREAM_OF: Mapping[Purpose, Stream] = {
+    Purpose.INIT: Stream.INITIAL,
+    Purpose.COHORT: Stream.COHORTS,
+    Purpose.AVAILABILITY: Stream.COHORTS,
+    Purpose.BATCH: Stream.BATCHES,
+    Purpose.PERMUTATION: Stream.BATCHES,
+}
+"""The stream of every purpose that plans use."""
 
 
 class Position(NamedTuple):
@@ -55,3 +76,8 @@ class Address(NamedTuple):
     client: int = NOBODY
     occurrence: int = 0
     version: int = 0
+
+    @property
+    def position(self) -> Position:
+        """When the draw is made."""
+        return Position(self.round, self.step)

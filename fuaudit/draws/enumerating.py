@@ -111,6 +111,12 @@ class _Source:
             self.key, at, ("weighted", members, sizes, count), lambda: _weighted(members, sizes, count)
         )
 
+    def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
+        members = tuple(population)
+        return self.enumeration.draw(
+            self.key, at, ("permutation", members), lambda: _weighted(members, (1,) * len(members), len(members))
+        )
+
     def uniform(self, at: Address, count: int) -> Token:
         return Token(self.key, at)
 

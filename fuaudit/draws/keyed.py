@@ -91,9 +91,25 @@ class Keyed:
                 ticket -= weight
         return tuple(drawn)
 
+    def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`. The order of distinct 64-bit words; equal ones are drawn anew."""
+        return tuple(population[rank] for rank in _order(philox_key(self.secret, at.purpose), at, len(population)))
+
     def uniform(self, at: Address, count: int) -> NDArray[np.float64]:
         """See :class:`~fuaudit.draws.protocol.Draws`; multiples of 2**-53, the same on every platform."""
         return uniform_numbers(philox_key(self.secret, at.purpose), at, count)
+
+
+@lru_cache(maxsize=256)  # a permutation serves all batches of an epoch
+def _order(key: tuple[int, int], at: Address, count: int) -> tuple[int, ...]:
+    attempt = 0
+    while True:
+        words = stream((attempt << 32, *_counter(at)), key, count)
+        order = np.argsort(words, kind="stable")
+        # without equal words every order is equally likely; with them it would depend on the places
+        if (np.diff(words[order]) > 0).all():
+            return tuple(order.tolist())
+        attempt += 1
 
 
 def uniform_numbers(key: tuple[int, int], at: Address, count: int) -> NDArray[np.float64]:

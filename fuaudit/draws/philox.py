@@ -89,6 +89,6 @@ def stream(counter: tuple[int, int, int, int], key: tuple[int, int], count: int)
     """The first ``count`` words of the blocks at ``counter``, ``counter + 1`` and so on, by NumPy's generator."""
     # NumPy counts up before each block
     before = (sum(word << 64 * place for place, word in enumerate(counter)) - 1) % (1 << 256)
-    words = [before >> 64 * place & _MASK for place in range(4)]
-    raw = np.random.Philox(counter=words, key=list(key)).random_raw(count)
-    return np.asarray(raw, dtype=np.uint64)
+    words = np.array([before >> 64 * place & _MASK for place in range(4)], dtype=np.uint64)
+    generator = np.random.Philox(counter=words, key=np.array(key, dtype=np.uint64))
+    return np.asarray(generator.random_raw(count), dtype=np.uint64)

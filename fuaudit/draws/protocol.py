@@ -27,6 +27,10 @@ class Draws(Protocol):
         """``count`` distinct ids in drawn order, each proportional to its integer weight among those left."""
         ...
 
+    def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
+        """All ids of ``population`` in a uniform order."""
+        ...
+
     def uniform(self, at: Address, count: int) -> Any:
         """``count`` numbers in [0, 1), float64 ``(count,)``; a symbolic token where all draws are enumerated."""
         ...

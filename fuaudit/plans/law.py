@@ -16,10 +16,26 @@ from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.population import Population
 
 
+class PlanDraws(Draws, Protocol):
+    """What a law draws from: every draw comes from the key, and over the population, in force at its address.
+
+    The law leaves ``version`` in its addresses at 0; the plan fills it in.
+    """
+
+    def population(self, at: Address) -> Population:
+        """The population in force at an address."""
+        ...
+
+
 class Law(Protocol):
     """How every round of a run is drawn. ``rounds`` is R, ``steps`` is E; positions as in fuaudit.draws.
 
-    ``name`` identifies the family of the law, for rewriters that are exact for some families only.
+    ``slots`` is the most samples that a batch can hold: arrays of batches always have so many places, because bits
+    of products may depend on shapes.
+
+    ``name`` identifies the family of the law, for rewriters that are exact for some families only. A draw that
+    several rounds depend on has an address of its own, at the position where it is first needed, so that it is
+    kept or drawn anew as one.
     """
 
     @property
@@ -27,15 +43,15 @@ class Law(Protocol):
     @property
     def steps(self) -> int: ...
     @property
+    def slots(self) -> int: ...
+    @property
     def name(self) -> str: ...
 
-    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """The clients of a round, in drawn order, with repetitions."""
         ...
 
-    def batch(
-        self, draws: Draws, population: Population, round: int, step: int, client: int, occurrence: int, version: int
-    ) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step: a set, sorted."""
         ...
 
@@ -45,6 +61,14 @@ def _require_positive(law: object, *names: str) -> None:
         value = getattr(law, name)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
             raise UsageError(f"{name} must be a whole number from 1 to 2**31 - 1, not {value!r}")
+
+
+def samples_of(draws: PlanDraws, at: Address) -> tuple[int, ...]:
+    """The samples of the client of an address, in force there; PluginError when the client is gone by then."""
+    samples = draws.population(at).samples.get(at.client)
+    if samples is None:
+        raise PluginError(f"the plan draws a batch of client {at.client} over a population without it")
+    return samples
 
 
 @dataclass(frozen=True)
@@ -59,14 +83,15 @@ class _BatchesOfFixedSize:
     def __post_init__(self) -> None:
         _require_positive(self, "rounds", "cohort_size", "steps", "batch_size")
 
-    def batch(
-        self, draws: Draws, population: Population, round: int, step: int, client: int, occurrence: int, version: int
-    ) -> tuple[int, ...]:
+    @property
+    def slots(self) -> int:
         """See :class:`Law`."""
-        samples = population.samples.get(client)
-        if samples is None:
-            raise PluginError(f"the plan draws a batch of client {client} over a population without it")
-        at = Address(Purpose.BATCH, round, step, client, occurrence, version)
+        return self.batch_size
+
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`Law`."""
+        at = Address(Purpose.BATCH, round, step, client, occurrence)
+        samples = samples_of(draws, at)
         return draws.subset(at, samples, min(self.batch_size, len(samples)))
 
 
@@ -81,12 +106,13 @@ class UniformLaw(_BatchesOfFixedSize):
         """See :class:`Law`."""
         return "uniform with replacement" if self.replacement else "uniform without replacement"
 
-    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`Law`."""
-        at = Address(Purpose.COHORT, round, version=version)
+        at = Address(Purpose.COHORT, round)
+        clients = draws.population(at).clients
         if self.replacement:
-            return draws.sequence(at, population.clients, self.cohort_size)
-        return draws.subset(at, population.clients, min(self.cohort_size, len(population.clients)))
+            return draws.sequence(at, clients, self.cohort_size)
+        return draws.subset(at, clients, min(self.cohort_size, len(clients)))
 
 
 @dataclass(frozen=True)
@@ -104,13 +130,8 @@ class WeightedLaw(_BatchesOfFixedSize):
         """See :class:`Law`."""
         return "weighted without replacement"
 
-    def cohort(self, draws: Draws, population: Population, round: int, version: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`Law`."""
-        weight = dict(self.weights)
-        clients = population.clients
-        return draws.weighted(
-            Address(Purpose.COHORT, round, version=version),
-            clients,
-            [weight[client] for client in clients],
-            min(self.cohort_size, len(clients)),
-        )
+        at = Address(Purpose.COHORT, round)
+        weight, clients = dict(self.weights), draws.population(at).clients
+        return draws.weighted(at, clients, [weight[c] for c in clients], min(self.cohort_size, len(clients)))

@@ -1,18 +1,19 @@
 """A plan: all draws of a run, as segments of streams rather than as stored numbers.
 
-A stream is a family of draws in the order of positions: the cohorts, and the batches. A segment says from
-which position on a stream is drawn from which source (key) over which population. Rewriting a plan cuts its
-streams and adds segments, so what a run stores grows with the requests, not with the steps.
+A stream is a family of draws in the order of positions: the initial model, the cohorts, the batches. A segment
+says from which position on a stream is drawn from which source (key) over which population. Rewriting a plan
+cuts its streams and adds segments, so what a run stores grows with the requests, not with the steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fuaudit.draws import END, START, Address, Draws, Position, Purpose
+from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Stream
+from fuaudit.draws.address import STREAM_OF
 from fuaudit.plans.law import Law
 from fuaudit.plans.population import Population, Request
 
@@ -26,7 +27,17 @@ class Segment:
     version: int
 
 
-def _cut(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
+Segments = tuple[Segment, ...]
+WHOLE: Mapping[Stream, Segments] = {stream: (Segment(START, 0, 0),) for stream in Stream}
+"""Every stream from one source over one population."""
+
+
+def segment_at(segments: Segments, at: Position) -> Segment:
+    """The segment in force at a position."""
+    return next(s for s in reversed(segments) if s.start <= at)
+
+
+def cut(segments: Segments, new: Segment) -> Segments:
     """The segments before ``new.start``, then ``new``."""
     return (*(s for s in segments if s.start < new.start), new)
 
@@ -53,17 +64,15 @@ class Plan:
         law: how rounds are drawn.
         populations: one per version; the last is the retained one.
         sources: draws under the keys that segments refer to.
-        cohorts, batches: the segments of the two streams, by start; the first starts at ``START``.
-        initial: the segment from which the initial model is drawn.
+        streams: the segments of every stream, by start; the first starts at ``START``. The initial model is
+            one draw at ``START``, so its stream has one segment.
         index: the first involvements that a saved run has recorded; without it they are found by drawing.
     """
 
     law: Law
     populations: tuple[Population, ...]
     sources: tuple[Draws, ...]
-    cohorts: tuple[Segment, ...] = (Segment(START, 0, 0),)
-    batches: tuple[Segment, ...] = (Segment(START, 0, 0),)
-    initial: Segment = Segment(START, 0, 0)
+    streams: Mapping[Stream, Segments] = field(default_factory=lambda: WHOLE)
     index: Index | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -76,32 +85,26 @@ class Plan:
         """The population after the last request."""
         return self.populations[-1]
 
-    def _segment(self, stream: tuple[Segment, ...], at: Position) -> Segment:
-        return next(s for s in reversed(stream) if s.start <= at)
+    def segment(self, stream: Stream, at: Position) -> Segment:
+        """The segment from which a stream is drawn at a position."""
+        return segment_at(self.streams[stream], at)
 
-    def segment_of_cohort(self, round: int) -> Segment:
-        """The segment from which the cohort of a round is drawn."""
-        return self._segment(self.cohorts, Position(round, 0))
-
-    def segment_of_batch(self, round: int, step: int) -> Segment:
-        """The segment from which the batches of one step are drawn."""
-        return self._segment(self.batches, Position(round, step))
+    @property
+    def draws(self) -> Routed:
+        """Every draw by its address, whatever source it comes from."""
+        return Routed(self)
 
     def initial_uniform(self, count: int) -> Any:
         """The numbers in [0, 1) from which the initial model is made, float64 ``(count,)``."""
-        segment = self.initial
-        return self.sources[segment.source].uniform(Address(Purpose.INIT, version=segment.version), count)
+        return self.draws.uniform(Address(Purpose.INIT), count)
 
     def cohort(self, round: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
-        s = self.segment_of_cohort(round)
-        return self.law.cohort(self.sources[s.source], self.populations[s.version], round, s.version)
+        return self.law.cohort(self.draws, round)
 
     def batch(self, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
-        s = self.segment_of_batch(round, step)
-        population = self.populations[s.version]
-        return self.law.batch(self.sources[s.source], population, round, step, client, occurrence, s.version)
+        return self.law.batch(self.draws, round, step, client, occurrence)
 
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.
@@ -130,7 +133,7 @@ class Plan:
         """The plan over the retained population: everything drawn at ``at`` or later comes from ``fresh``.
 
         At step 0 the cohort of the round is drawn anew; inside a round it is kept, and cohorts are drawn anew
-        from the next round on. ``END`` keeps every draw.
+        from the next round on. The initial model is kept. ``END`` keeps every draw.
 
         Raises:
             UsageError: the request does not fit the population.
@@ -141,30 +144,30 @@ class Plan:
             sources=(*self.sources, fresh),
             index=None,
         )
-        if at >= END or at.round > self.law.rounds:
+        if at.round > self.law.rounds:
             return grown
-        source, version = len(self.sources), len(self.populations)
-        next_cohort = at if at.step == 0 else Position(at.round + 1, 0)
-        return replace(
-            grown,
-            cohorts=_cut(self.cohorts, Segment(next_cohort, source, version)),
-            batches=_cut(self.batches, Segment(at, source, version)),
-        )
+        new = Segment(at, len(self.sources), len(self.populations))
+        drawn = {stream: cut(self.streams[stream], new) for stream in (Stream.COHORTS, Stream.BATCHES)}
+        return replace(grown, streams={**self.streams, **drawn})
 
     def restart(self, request: Request, fresh: Draws) -> Plan:
         """The plan that keeps nothing, not even the initial model."""
         erased = self.erase(request, fresh, START)
-        return replace(erased, initial=Segment(START, len(self.sources), len(self.populations)))
+        whole = (Segment(START, len(self.sources), len(self.populations)),)
+        return replace(erased, streams={stream: whole for stream in Stream})
 
     def first_change(self, parent: Plan) -> Position:
-        """The first position at which this plan draws anew, compared with the plan it was rewritten from.
+        """The first position at which this plan draws from elsewhere than the plan it was rewritten from.
 
         ``START`` also where the initial model is drawn anew; ``END`` when nothing changed.
         """
-        if self.initial != parent.initial:
-            return START
-        new = [s.start for s in (*self.cohorts, *self.batches) if s.source >= len(parent.sources)]
-        return min(new, default=END)
+        changed = [
+            at
+            for name, segments in self.streams.items()
+            for at in {s.start for s in (*segments, *parent.streams[name])}
+            if replace(segment_at(segments, at), start=at) != replace(parent.segment(name, at), start=at)
+        ]
+        return min(changed, default=END)
 
     def history(self) -> Hashable:
         """The expanded history: per round the cohort, and the batches of every place in it.
@@ -183,3 +186,46 @@ class Plan:
             )
             for round in range(1, self.law.rounds + 1)
         )
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The draws of a plan as one source: an address is answered by the source in force at it.
+
+    Implements :class:`fuaudit.plans.law.PlanDraws`. Versions in addresses are filled in here.
+    """
+
+    plan: Plan
+
+    def _route(self, at: Address) -> tuple[Draws, Address]:
+        segment = self.plan.segment(STREAM_OF[at.purpose], at.position)
+        return self.plan.sources[segment.source], at._replace(version=segment.version)
+
+    def population(self, at: Address) -> Population:
+        """See :class:`~fuaudit.plans.law.PlanDraws`."""
+        return self.plan.populations[self.plan.segment(STREAM_OF[at.purpose], at.position).version]
+
+    def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.sequence(at, population, count)
+
+    def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.subset(at, population, count)
+
+    def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.weighted(at, population, weights, count)
+
+    def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.permutation(at, population)
+
+    def uniform(self, at: Address, count: int) -> Any:
+        """See :class:`~fuaudit.draws.protocol.Draws`."""
+        source, at = self._route(at)
+        return source.uniform(at, count)

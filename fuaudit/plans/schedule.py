@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.draws import END, Keyed, Position, Purpose
+from fuaudit.draws import END, Keyed, Position, Purpose, Stream
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.plan import Plan, Segment, occurrences
+from fuaudit.plans.plan import Plan, Segments, occurrences, segment_at
 from fuaudit.plans.population import Request
 
 Ids = NDArray[np.int64]
@@ -27,6 +28,27 @@ ABSENT = -1
 
 NONE = -1
 """Padding: no client at this place, no sample in this slot."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of n expanded plans: ``cohorts (n, K)`` of client ids, ``batches (n, K, E, B)`` of sample ids."""
+
+    cohorts: Ids
+    batches: Ids
+
+
+class Rounds(Protocol):
+    """Expanded plans, read round by round."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds, R."""
+        ...
+
+    def round(self, number: int) -> Round:
+        """One round, from 1; unused slots are ``NONE``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,13 +71,54 @@ class Schedule:
         """The number of rounds, R."""
         return int(self.cohorts.shape[1])
 
+    def round(self, number: int) -> Round:
+        """One round, from 1."""
+        return Round(self.cohorts[:, number - 1], self.batches[:, number - 1])
 
-def expand(plan: Plan) -> Schedule:
-    """One plan, read draw by draw."""
-    rounds = []
-    for round in range(1, plan.law.rounds + 1):
+
+class Drawn:
+    """Plans whose rounds ``1`` to ``rounds`` are drawn when they are asked for, some at a time.
+
+    For plans too large to lie in memory as a whole. The numbers are those of :func:`expand_many`.
+    """
+
+    def __init__(self, plans: Sequence[Plan], rounds: int | None = None) -> None:
+        """``rounds`` defaults to those of the law."""
+        self.rounds = plans[0].law.rounds if rounds is None else rounds
+        self._plans = plans
+        self._block: tuple[range, Schedule] | None = None
+        self._length = 1
+
+    def round(self, number: int) -> Round:
+        """See :class:`Rounds`."""
+        if self._block is None or number not in self._block[0]:
+            rounds = range(number, min(number + self._length, self.rounds + 1))
+            drawn = expand_many(self._plans, rounds)
+            # the size of the first round tells how many fit
+            self._length = max(1, len(rounds) * _AT_ONCE // max(1, drawn.batches.size))
+            self._block = rounds, drawn
+        rounds, drawn = self._block
+        round = drawn.round(number - rounds.start + 1)
+        # as many places as this round needs, whichever rounds it was drawn with
+        places = int((round.cohorts != NONE).any(axis=0).sum())
+        return Round(round.cohorts[:, :places], round.batches[:, :places])
+
+
+_AT_ONCE = 4_000_000
+"""Ids drawn at once: 32 MB."""
+
+
+def _all_rounds(plan: Plan) -> range:
+    return range(1, plan.law.rounds + 1)
+
+
+def expand(plan: Plan, rounds: range | None = None) -> Schedule:
+    """One plan, or some of its rounds (counted from 1), read draw by draw."""
+    chosen = _all_rounds(plan) if rounds is None else rounds
+    table = []
+    for round in chosen:
         cohort = plan.cohort(round)
-        rounds.append(
+        table.append(
             (
                 cohort,
                 [
@@ -64,11 +127,10 @@ def expand(plan: Plan) -> Schedule:
                 ],
             )
         )
-    places = max(len(cohort) for cohort, _ in rounds)
-    slots = max((len(b) for _, places_ in rounds for steps in places_ for b in steps), default=0)
-    cohorts = np.full((1, len(rounds), places), NONE, dtype=np.int64)
-    batches = np.full((1, len(rounds), places, plan.law.steps, slots), NONE, dtype=np.int64)
-    for r, (cohort, participations) in enumerate(rounds):
+    places = max(len(cohort) for cohort, _ in table)
+    cohorts = np.full((1, len(table), places), NONE, dtype=np.int64)
+    batches = np.full((1, len(table), places, plan.law.steps, plan.law.slots), NONE, dtype=np.int64)
+    for r, (cohort, participations) in enumerate(table):
         cohorts[0, r, : len(cohort)] = cohort
         for k, steps in enumerate(participations):
             for e, batch in enumerate(steps):
@@ -76,13 +138,12 @@ def expand(plan: Plan) -> Schedule:
     return Schedule(cohorts, batches)
 
 
-def expand_many(plans: Sequence[Plan]) -> Schedule:
+def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
     """Many plans of one law and one history of populations; read at once where the law allows it."""
     if Stack.fits(plans):
-        return Stack(plans).schedule()
-    single = [expand(plan) for plan in plans]
+        return Stack(plans).schedule(rounds)
+    single = [expand(plan, rounds) for plan in plans]
     places = max(s.cohorts.shape[2] for s in single)
-    slots = max(s.batches.shape[4] for s in single)
 
     def pad(array: Ids, *widths: int) -> Ids:
         gaps = [(0, 0)] * (array.ndim - len(widths)) + [
@@ -92,13 +153,13 @@ def expand_many(plans: Sequence[Plan]) -> Schedule:
 
     return Schedule(
         np.concatenate([pad(s.cohorts, places) for s in single]),
-        np.concatenate([pad(s.batches, places, s.batches.shape[3], slots) for s in single]),
+        np.concatenate([pad(s.batches, places, *s.batches.shape[3:]) for s in single]),
     )
 
 
-def _per_position(stream: tuple[Segment, ...], positions: Sequence[Position]) -> tuple[Ids, Ids]:
+def _per_position(segments: Segments, positions: Sequence[Position]) -> tuple[Ids, Ids]:
     """Source and version of every position: two arrays ``(len(positions),)``."""
-    chosen = [next(s for s in reversed(stream) if s.start <= at) for at in positions]
+    chosen = [segment_at(segments, at) for at in positions]
     return np.array([s.source for s in chosen]), np.array([s.version for s in chosen])
 
 
@@ -145,14 +206,14 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
-    def _segments(self, stream: str, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
+    def _segments(self, stream: Stream, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
         """Key words and versions of the plans at some positions: three arrays ``(n, len(positions))``."""
-        cache: dict[tuple[Segment, ...], tuple[Ids, Ids]] = {}
+        cache: dict[Segments, tuple[Ids, Ids]] = {}
         shape = len(self.plans), len(positions)
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions = np.empty(shape, dtype=np.int64)
         for run, plan in enumerate(self.plans):
-            segments = getattr(plan, stream)
+            segments = plan.streams[stream]
             if segments not in cache:
                 cache[segments] = _per_position(segments, positions)
             source, versions[run] = cache[segments]
@@ -160,12 +221,12 @@ class Stack:
             first[run], second[run] = keys[source, 0], keys[source, 1]
         return first, second, versions
 
-    def cohorts(self) -> Ids:
-        """All cohorts, client ids ``(n, R, K)``, padded with ``NONE``."""
+    def cohorts(self, chosen: range | None = None) -> Ids:
+        """The cohorts of all rounds, or of those chosen: client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
-        rounds = np.arange(1, law.rounds + 1)
-        first, second, versions = self._segments("cohorts", Purpose.COHORT, [Position(int(r), 0) for r in rounds])
-        result = np.full((len(self.plans), law.rounds, law.cohort_size), NONE, dtype=np.int64)
+        rounds = np.array(_all_rounds(self.plans[0]) if chosen is None else chosen)
+        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, [Position(int(r), 0) for r in rounds])
+        result = np.full((len(self.plans), len(rounds), law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
             run, column = np.nonzero(versions == version)
             if not len(run):
@@ -190,7 +251,7 @@ class Stack:
         """
         law = self.law
         positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
-        first, second, versions = self._segments("batches", Purpose.BATCH, positions)
+        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions)
         step = np.arange(1, law.steps + 1)
         column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
         row = run[:, None]
@@ -199,7 +260,7 @@ class Stack:
         if (sizes == ABSENT).any():
             raise PluginError("the plan draws a batch of a client that is not in the population of that draw")
         counts = np.minimum(sizes, law.batch_size)
-        result = np.full((*column.shape, max(int(counts.max(initial=0)), 0)), NONE, dtype=np.int64)
+        result = np.full((*column.shape, law.slots), NONE, dtype=np.int64)
         for count in np.unique(counts):
             if count == 0:
                 continue
@@ -217,12 +278,13 @@ class Stack:
             result[m, e, :count] = self._samples[offsets[:, None] + ranks]
         return result
 
-    def schedule(self) -> Schedule:
-        """Everything, as arrays."""
-        cohorts = self.cohorts()
+    def schedule(self, chosen: range | None = None) -> Schedule:
+        """Everything, or the rounds chosen, as arrays."""
+        cohorts = self.cohorts(chosen)
+        first = 1 if chosen is None else chosen.start
         occurrence = occurrence_numbers(cohorts)
         run, column, place = np.nonzero(cohorts != NONE)
-        flat = self.batches_of(run, column + 1, cohorts[run, column, place], occurrence[run, column, place])
+        flat = self.batches_of(run, column + first, cohorts[run, column, place], occurrence[run, column, place])
         batches = np.full((*cohorts.shape, *flat.shape[1:]), NONE, dtype=np.int64)
         batches[run, column, place] = flat
         return Schedule(cohorts, batches)
@@ -272,19 +334,20 @@ class Involvement:
     samples: dict[int, Position]
 
     @classmethod
-    def of(cls, schedule: Schedule) -> Involvement:
+    def of(cls, schedule: Rounds) -> Involvement:
         """The index of the first run of a schedule."""
         clients: dict[int, int] = {}
         samples: dict[int, Position] = {}
-        for r in range(schedule.rounds):
-            for client in schedule.cohorts[0, r]:
+        for number in range(1, schedule.rounds + 1):
+            round = schedule.round(number)
+            for client in round.cohorts[0].tolist():
                 if client != NONE:
-                    clients.setdefault(int(client), r + 1)
+                    clients.setdefault(client, number)
             # steps are the second axis: all places of a step are drawn at one position
-            for e, drawn in enumerate(schedule.batches[0, r].transpose(1, 0, 2)):
+            for e, drawn in enumerate(round.batches[0].transpose(1, 0, 2)):
                 for sample in drawn.reshape(-1).tolist():
                     if sample != NONE:
-                        samples.setdefault(sample, Position(r + 1, e + 1))
+                        samples.setdefault(sample, Position(number, e + 1))
         return cls(clients, samples)
 
     def first(self, request: Request) -> Position | None:

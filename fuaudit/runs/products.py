@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaling_constants
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import Involvement, Schedule
+from fuaudit.plans.schedule import Involvement, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.run import checkpoint_name, involvement_tensors
+from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
-from fuaudit.training.stages import State
 
 CHUNK = 250
 """Test rows measured at once. Bits of sums depend on it, so it never changes."""
@@ -34,7 +34,7 @@ def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
     return tensor_bytes({"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}})
 
 
-def products(ready: Setup, population: Population, schedule: Schedule, stored: Checkpoints) -> dict[str, bytes]:
+def products(ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints) -> dict[str, bytes]:
     """Path -> content of every file that follows from the plan and the stored models."""
     layout = ready.learning.layout
     final, _ = stored[max(stored)]

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fuaudit.draws import Address, Purpose
+from fuaudit.draws import Address, Recording, Stream
+from fuaudit.draws.address import NOBODY
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Segment
-from fuaudit.plans.plan import occurrences
+from fuaudit.plans.plan import Segments
 from fuaudit.runs.files import (
     TEMPORARY,
     pretty_json,
@@ -105,19 +106,12 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
 
 
 def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
-    """All draws of a plan that were made over earlier populations than the last one."""
-    last = len(plan.populations) - 1
+    """All draws of a plan that were made over earlier populations than the last one, but those of erased clients."""
     answers: dict[Address, tuple[int, ...]] = {}
-    for round in range(1, plan.law.rounds + 1):
-        cohort = plan.cohort(round)
-        if plan.segment_of_cohort(round).version < last:
-            answers[Address(Purpose.COHORT, round)] = cohort
-        for client, occurrence in occurrences(cohort):
-            for step in range(1, plan.law.steps + 1):
-                if plan.segment_of_batch(round, step).version < last:
-                    answer = plan.batch(round, step, client, occurrence)
-                    answers[Address(Purpose.BATCH, round, step, client, occurrence)] = answer
-    return answers
+    last = len(plan.populations) - 1
+    replace(plan, sources=tuple(Recording(source, answers, last) for source in plan.sources)).history()
+    kept = {NOBODY, *plan.retained.clients}
+    return {at: answer for at, answer in answers.items() if at.client in kept}
 
 
 def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
@@ -232,7 +226,7 @@ def _rewrite(run: Run) -> Run:
 
 def _initial(run: Run) -> dict[str, Any] | None:
     """The key of the initial draw alone, where the key that made it is to be destroyed."""
-    segment = run.plan.initial
+    (segment,) = run.plan.streams[Stream.INITIAL]
     secret = run.keys["draws"][segment.source]
     if segment.source == len(run.plan.sources) - 1:
         return None
@@ -262,11 +256,10 @@ def _key_digests(run: Run) -> list[str]:
 def _with_recorded(plan: Plan, last: int) -> Plan:
     """The same segments, every one over the retained population."""
 
-    def moved(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    def moved(segments: Segments) -> Segments:
         return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
 
-    initial = plan.initial if plan.initial.version == last else Segment(plan.initial.start, 0, last)
-    return replace(plan, cohorts=moved(plan.cohorts), batches=moved(plan.batches), initial=initial)
+    return replace(plan, streams={name: moved(segments) for name, segments in plan.streams.items()})
 
 
 def _tombstone(run: Run) -> Tombstone:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.config import Config, resolve
-from fuaudit.draws import Draws, Keyed, Position, Recorded
+from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
 from fuaudit.draws.address import Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population, Request, Segment
@@ -32,6 +32,8 @@ FORMAT = "fuaudit run 1"
 MANIFEST = "manifest.json"
 RECORDED = "recorded.safetensors"
 _FIRST_FILES = {"config.toml", "partition.safetensors", RECORDED, "plan.json", "keys.json", LEDGER, "run.json"}
+_RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION)
+"""Purposes as numbers in the file of recorded draws; new ones are added at the end."""
 _CHECKPOINT = re.compile(r"checkpoints/\d{6}\.safetensors")
 
 
@@ -302,12 +304,10 @@ def segment_rows(segments: tuple[Segment, ...]) -> list[list[int]]:
 
 def recorded_tensors(answers: dict[Address, tuple[int, ...]]) -> dict[str, Tensor]:
     """Recorded draws as int64 tensors: one row of addresses a draw, where its ids end, ids."""
-    purposes = [Purpose.COHORT, Purpose.BATCH]
     items = sorted(answers.items())
+    rows = [[_RECORDABLE.index(at.purpose), at.round, at.step, at.client, at.occurrence] for at, _ in items]
     return {
-        "addresses": torch.tensor(
-            [[purposes.index(a.purpose), a.round, a.step, a.client, a.occurrence] for a, _ in items], dtype=torch.int64
-        ).reshape(-1, 5),
+        "addresses": torch.tensor(rows, dtype=torch.int64).reshape(-1, 5),
         "ends": torch.tensor([len(ids) for _, ids in items], dtype=torch.int64).cumsum(0),
         "ids": torch.tensor([i for _, ids in items for i in ids], dtype=torch.int64),
     }
@@ -316,7 +316,6 @@ def recorded_tensors(answers: dict[Address, tuple[int, ...]]) -> dict[str, Tenso
 def read_recorded(path: Path, initial: dict[str, Any] | None) -> Recorded:
     """The inverse of :func:`recorded_tensors`; ``initial`` is what ``keys.json`` keeps of the initial draw."""
     tensors = read_tensors(path)
-    purposes = [Purpose.COHORT, Purpose.BATCH]
     addresses, ends, ids = (
         _integers(tensors, "addresses", 2),
         _integers(tensors, "ends", 1),
@@ -324,7 +323,7 @@ def read_recorded(path: Path, initial: dict[str, Any] | None) -> Recorded:
     )
     return Recorded(
         {
-            Address(purposes[p], r, e, c, o): tuple(ids[a:b])
+            Address(_RECORDABLE[p], r, e, c, o): tuple(ids[a:b])
             for (p, r, e, c, o), a, b in zip(addresses, [0, *ends][:-1], ends, strict=True)
         },
         _initial(initial),
@@ -353,14 +352,14 @@ def read_plan(run: Run) -> Plan:
     recorded = read_recorded(run.path / RECORDED, run.keys.get("initial")) if None in secrets else None
     sources: list[Draws] = [Keyed(bytes.fromhex(secret)) if secret else recorded for secret in secrets]  # type: ignore[misc]
     counts = len(sources), len(populations)
-    (initial,) = _segments([[0, 0, *table["initial"][2:]]], *counts)
+    streams = table["streams"]
+    if set(streams) != set(Stream) or len(streams[Stream.INITIAL]) != 1:
+        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
     return Plan(
         run.learner.law,
         tuple(populations),
         tuple(sources),
-        _segments(table["cohorts"], *counts),
-        _segments(table["batches"], *counts),
-        initial,
+        {stream: _segments(streams[stream], *counts) for stream in Stream},
         index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
     )
 

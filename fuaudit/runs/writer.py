@@ -36,7 +36,7 @@ from fuaudit.runs.run import (
     population_tensors,
     segment_rows,
 )
-from fuaudit.training.stages import State
+from fuaudit.training.rounds import State
 
 
 def versions(device: str = "cpu") -> dict[str, str]:
@@ -86,16 +86,13 @@ def commitment_of(keys: RunKeys, config: Config, original: Population) -> str:
 
 
 def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, Any]) -> dict[str, Any]:
-    """``plan.json``: segments as rows (round, step, source, version), and the requests behind the versions.
+    """``plan.json``: streams as rows of segments (round, step, source, version), and the requests behind versions.
 
     ``pruned`` is what a prune left of earlier populations (see :attr:`Run.pruned_table`); empty without one.
     """
-    s = plan.initial
     return {
         **pruned,
-        "cohorts": segment_rows(plan.cohorts),
-        "batches": segment_rows(plan.batches),
-        "initial": [*s.start, s.source, s.version],
+        "streams": {str(name): segment_rows(segments) for name, segments in plan.streams.items()},
         "requests": [asdict(request) for request in requests],
     }
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from fuaudit.draws import Address, Purpose
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of
-from fuaudit.training.stages import Chain, Cohort, State, server_step
+from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape
+from fuaudit.training.stages import Chain, server_step
 
 DIMENSION, ROUNDS, RUNS = 5, 3, 3
 CPU = torch.device("cpu")
@@ -36,6 +37,9 @@ def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
     """
     problems = Problems(stage)
     problems.require(isinstance(getattr(stage, "stackable", None), bool), "it must declare stackable as True or False")
+    if not isinstance(getattr(stage, "client_rows", None), frozenset):
+        problems.require(False, "it must declare client_rows, the names in its state with one row a client")
+        problems.conclude()
     for dtype in (torch.float32, torch.float64):
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
@@ -49,25 +53,47 @@ def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
     problems.conclude()
 
 
+def _shape(dtype: torch.dtype) -> StateShape:
+    return StateShape(DIMENSION, len(SIZES), dtype, CPU)
+
+
 def _updates(number: int, count: int, dtype: torch.dtype) -> Tensor:
     """Rows in [-1, 1)."""
     uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
     return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
 
 
-def _cohort(clients: list[int]) -> Cohort:
-    present = torch.tensor([client >= 0 for client in clients])
+def _context(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
+    ids = torch.tensor(clients)
     sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
-    return Cohort(torch.tensor(clients), sizes, present, len(SIZES), sum(SIZES))
+    steps = 2 * (sizes > 0)
+    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
+    return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
 
 
-def _clients(round: int, count: int) -> list[int]:
-    """A cohort of ``count`` places; client 0 is named twice where there is room, and the emptied one takes part."""
-    return [(0, 0, 1, 2, 3, 4, 5)[(place + round) % 7] for place in range(count)]
+def _stacked(contexts: list[RoundContext]) -> RoundContext:
+    """Contexts of one round side by side."""
+    cohorts = [context.cohort for context in contexts]
+    arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
+    joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
+    first = contexts[0]
+    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
 
 
-def _apply(stage: Any, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
-    result = stage.apply(updates, cohort, state)
+ARRAYS = ("clients", "rows", "sizes", "steps", "present")
+
+
+def _clients(stage: Any, round: int, count: int) -> list[int]:
+    """A cohort of ``count`` places; the emptied client takes part.
+
+    Client 0 is named twice where there is room, unless the stage keeps one row a client.
+    """
+    everybody = tuple(range(len(SIZES))) if stage.client_rows else (0, *range(len(SIZES)))
+    return [everybody[(place + round) % len(everybody)] for place in range(count)]
+
+
+def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+    result = stage.apply(updates, context, state)
     if (
         not isinstance(result, tuple)
         or len(result) != 2
@@ -87,17 +113,17 @@ def _same(a: State, b: State) -> bool:
 
 
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    state = stage.init(DIMENSION, dtype, CPU)
+    state = stage.init(_shape(dtype))
     shape = _described(state)
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
     for round in range(ROUNDS + len(extremes)):
         updates = _updates(round, count, dtype)
         if round >= ROUNDS:
             updates = updates * extremes[round - ROUNDS]
-        cohort = _cohort(_clients(round, count))
+        context = _context(_clients(stage, round, count), dtype, round + 1)
         given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
-        rows, new = _apply(stage, given, cohort, state)
-        repeated, _ = _apply(stage, given, cohort, state)
+        rows, new = _apply(stage, given, context, state)
+        repeated, _ = _apply(stage, given, context, state)
         problems.require(
             rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)"
         )
@@ -115,21 +141,14 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
 
 def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """The bits of a run do not depend on the runs beside it."""
-    state = stage.init(DIMENSION, dtype, CPU)
+    state = stage.init(_shape(dtype))
     alone = [state] * RUNS
     together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
     for round in range(ROUNDS):
         updates = torch.stack([_updates(10 * run + round, count, dtype) for run in range(RUNS)])
-        cohorts = [_cohort(_clients(round + run, count)) for run in range(RUNS)]
-        joint = Cohort(
-            torch.stack([c.clients for c in cohorts]),
-            torch.stack([c.sizes for c in cohorts]),
-            torch.stack([c.present for c in cohorts]),
-            len(SIZES),
-            sum(SIZES),
-        )
-        rows, together = _apply(stage, updates, joint, together)
-        results = [_apply(stage, updates[run], cohorts[run], alone[run]) for run in range(RUNS)]
+        contexts = [_context(_clients(stage, round + run, count), dtype, round + 1) for run in range(RUNS)]
+        rows, together = _apply(stage, updates, _stacked(contexts), together)
+        results = [_apply(stage, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
         alone = [own for _, own in results]
         equal = torch.equal(rows, torch.stack([row for row, _ in results])) and all(
             _same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
@@ -140,7 +159,7 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: unused places do not count, and the order of places does not matter."""
     chain = Chain((stage,))
-    clients = _clients(0, count)
+    clients = _clients(stage, 0, count)
     states: dict[str, State] = {}
     results: dict[str, Tensor] = {}
     for round in range(ROUNDS):
@@ -154,8 +173,8 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
             "reversed": (updates.flip(0), clients[::-1]),
         }
         for form, (matrix, ids) in forms.items():
-            state = states.get(form) or chain.init(DIMENSION, dtype, CPU)
-            rows, states[form] = chain.apply(matrix, _cohort(ids), state)
+            state = states.get(form) or chain.init(_shape(dtype))
+            rows, states[form] = chain.apply(matrix, _context(ids, dtype, round + 1), state)
             if rows.shape[0] != 1:
                 return  # a stage that keeps many rows: the aggregator behind it answers for places
             results[form] = rows
@@ -167,8 +186,7 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(close["padded"], "unused places of a cohort (present is False) change its result")
         problems.require(close["padded with noise"], "it reads the rows of unused places (present is False)")
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
-    together = {name: tensor[None] for name, tensor in chain.init(DIMENSION, dtype, CPU).items()}
-    cohort = _cohort(clients)
-    one = Cohort(cohort.clients[None], cohort.sizes[None], cohort.present[None], cohort.members, cohort.total)
+    together = {name: tensor[None] for name, tensor in chain.init(_shape(dtype)).items()}
+    one = _stacked([_context(clients, dtype)])
     row, _ = server_step(chain, _updates(0, count, dtype)[None], one, together)
     problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

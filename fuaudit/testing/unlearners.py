@@ -188,7 +188,7 @@ def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
     source = key_of(1)
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset.targets.numpy(), source)
     plan = Plan.fresh(ready.learner.law, members, source)
-    start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+    start = beginning(ready.learning, [plan], ready.device)
     models = {0: start.vectors[0]}
     ground = ready.ground(members)
     for round, moment in execute(ready.learning, ground, members, expand_many([plan]), start, ready.engine):

@@ -6,8 +6,8 @@ hundreds of runs side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,10 +16,27 @@ from torch import Tensor, nn
 from fuaudit.data.dataset import Dataset, scaling_constants
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
-from fuaudit.plans import Population
-from fuaudit.plans.schedule import NONE, Schedule
+from fuaudit.plans import Plan, Population
+from fuaudit.plans.schedule import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import Engine, Task
-from fuaudit.training.stages import Chain, Cohort, State, server_step, stacked_init
+from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
+from fuaudit.training.solvers import Sgd, Solver
+from fuaudit.training.stages import Chain, server_step
+
+SOLVER, SERVER = "solver.", "server."
+"""Prefixes in the state of a moment."""
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """The clients' step sizes: ``first * decay ** (round - 1)``."""
+
+    first: float
+    decay: float = 1.0
+
+    def at(self, round: int) -> float:
+        """The step size of a round, from 1."""
+        return self.first * self.decay ** (round - 1)
 
 
 @dataclass(frozen=True)
@@ -29,14 +46,16 @@ class Learning:
     Attributes:
         module: the model as a template.
         chain: the server's stages.
-        step_size: of the clients' plain SGD.
+        step_sizes: of the clients' steps.
+        solver: how clients take them.
         scaling: see :data:`fuaudit.data.dataset.SCALINGS`.
         dtype: of models and inputs.
     """
 
     module: nn.Module
     chain: Chain
-    step_size: float
+    step_sizes: StepSizes
+    solver: Solver = field(default_factory=Sgd)
     scaling: str = "none"
     dtype: torch.dtype = torch.float32
 
@@ -45,13 +64,52 @@ class Learning:
         """How vectors map to the module."""
         return Layout.of(self.module)
 
+    @property
+    def client_rows(self) -> frozenset[str]:
+        """The names in a state under which one row a client is kept."""
+        solver = {SOLVER + name for name in self.solver.client_rows}
+        return frozenset(solver | {SERVER + name for name in self.chain.client_rows})
+
+    def initial_state(self, clients: int, device: torch.device) -> State:
+        """The state of one run before the first round, over so many clients."""
+        shape = StateShape(self.layout.dimension, clients, self.dtype, device)
+        return under(SOLVER, self.solver.init(shape)) | under(SERVER, self.chain.init(shape))
+
 
 @dataclass(frozen=True)
 class Moment:
-    """All that crosses a round boundary, hence all there is to forget: models ``(n, d)`` and server state."""
+    """All that crosses a round boundary, hence all there is to forget: models ``(n, d)`` and state.
+
+    Tensors of the state have a leading axis of the n runs.
+    """
 
     vectors: Tensor
     state: State
+
+    @classmethod
+    def of_run(cls, vector: Tensor, state: State, device: torch.device) -> Moment:
+        """One run's model ``(d,)`` and state, as they are stored."""
+        return cls(vector[None].to(device), {name: tensor[None].to(device) for name, tensor in state.items()})
+
+    def of(self, run: int) -> tuple[Tensor, State]:
+        """The model ``(d,)`` and state of one run, on the CPU: what is stored."""
+        return self.vectors[run].cpu(), {name: tensor[run].cpu() for name, tensor in self.state.items()}
+
+    def __getitem__(self, runs: slice | list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Moment:
+        return Moment(self.vectors[runs], {name: tensor[runs] for name, tensor in self.state.items()})
+
+    def without(self, learning: Learning, before: Population, after: Population) -> Moment:
+        """The moment over fewer clients: the rows that the state keeps for erased clients are gone."""
+        return replace(self, state=state_without(learning, self.state, before, after))
+
+
+def state_without(learning: Learning, state: State, before: Population, after: Population) -> State:
+    """A state over a population without the rows of clients that left it."""
+    if before.clients == after.clients:
+        return state
+    kept = [place for place, client in enumerate(before.clients) if client in after.samples]
+    device = next((tensor.device for tensor in state.values()), torch.device("cpu"))
+    return inherited(state, learning.client_rows, torch.tensor(kept, dtype=torch.int64, device=device))
 
 
 def task(learning: Learning, dataset: Dataset, population: Population, device: torch.device) -> Task:
@@ -62,25 +120,29 @@ def task(learning: Learning, dataset: Dataset, population: Population, device: t
     return Task(module, learning.layout, inputs.to(device), dataset.targets.to(device))
 
 
-def beginning(
-    learning: Learning, initial: np.ndarray[tuple[int, int], np.dtype[np.float64]], device: torch.device
-) -> Moment:
-    """The moment before the first round, from numbers in [0, 1) of shape ``(n, d)``."""
-    layout = learning.layout
-    vectors = layout.initial(initial, learning.dtype).to(device)
-    return Moment(vectors, stacked_init(learning.chain, len(vectors), layout.dimension, learning.dtype, device))
+def beginning(learning: Learning, plans: Sequence[Plan], device: torch.device) -> Moment:
+    """The moment before the first round of plans over one retained population."""
+    initial = np.stack([plan.initial_uniform(learning.layout.dimension) for plan in plans])
+    vectors = learning.layout.initial(initial, learning.dtype).to(device)
+    state = learning.initial_state(len(plans[0].retained.clients), device)
+    return Moment(vectors, {name: tensor.expand(len(plans), *tensor.shape).clone() for name, tensor in state.items()})
 
 
-def cohorts_of(schedule: Schedule, round: int, population: Population, device: torch.device) -> Cohort:
-    """The cohorts of one round (from 1) with the sizes that the retained population gives them."""
-    clients = schedule.cohorts[:, round - 1]
-    sizes = np.array([len(population.samples.get(int(c), ())) for c in clients.reshape(-1)]).reshape(clients.shape)
+def cohorts_of(round: Round, population: Population, device: torch.device) -> Cohort:
+    """The cohorts of one round with the sizes that the retained population gives them."""
+    clients = round.cohorts
+    place_of = {client: place for place, client in enumerate(population.clients)}
+    known = {client: (place, len(population.samples[client])) for client, place in place_of.items()}
+    looked_up = np.array([known.get(client, (0, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
+    rows, sizes = looked_up.reshape(*clients.shape, 2).transpose(2, 0, 1)
     return Cohort(
-        torch.from_numpy(clients).to(device),
-        torch.from_numpy(sizes).to(device),
-        torch.from_numpy(clients != NONE).to(device),
-        len(population.clients),
-        population.size,
+        clients=torch.from_numpy(clients).to(device),
+        rows=torch.from_numpy(rows.copy()).to(device),
+        sizes=torch.from_numpy(sizes.copy()).to(device),
+        steps=torch.from_numpy((round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
+        present=torch.from_numpy(clients != NONE).to(device),
+        members=len(population.clients),
+        total=population.size,
     )
 
 
@@ -88,7 +150,7 @@ def execute(
     learning: Learning,
     ground: Task,
     population: Population,
-    schedule: Schedule,
+    schedule: Rounds,
     start: Moment,
     engine: Engine,
     first: int = 1,
@@ -105,16 +167,19 @@ def execute(
 
     Raises:
         PluginError: the chain of stages does not leave one row.
-        UsageError: a model became infinite or NaN, because the step size is too large.
     """
     moment = start
-    for round in range(first, schedule.rounds + 1):
-        batches = torch.from_numpy(schedule.batches[:, round - 1])
-        updates = engine.updates(ground, moment.vectors, batches, learning.step_size)
-        cohort = cohorts_of(schedule, round, population, moment.vectors.device)
-        row, state = server_step(learning.chain, updates, cohort, moment.state)
-        moment = Moment(moment.vectors - row, state)
-        yield round, moment
+    for number in range(first, schedule.rounds + 1):
+        round = schedule.round(number)
+        cohort = cohorts_of(round, population, moment.vectors.device)
+        context = RoundContext(number, cohort, moment.vectors, learning.step_sizes.at(number))
+        memory = part(moment.state, SOLVER)
+        steps = learning.solver.before(context, memory)
+        outcome = engine.advance(ground, moment.vectors, torch.from_numpy(round.batches), steps)
+        uploads, memory = learning.solver.after(outcome, context, memory)
+        row, state = server_step(learning.chain, uploads, context, part(moment.state, SERVER))
+        moment = Moment(moment.vectors - row, under(SOLVER, memory) | under(SERVER, state))
+        yield number, moment
 
 
 def require_finite(moment: Moment, round: int) -> None:

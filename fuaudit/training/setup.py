@@ -17,7 +17,7 @@ from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.plans import Population
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import Task
-from fuaudit.training.execute import Learning, task
+from fuaudit.training.execute import Learning, StepSizes, task
 from fuaudit.training.stages import Chain
 
 
@@ -102,7 +102,9 @@ def setup(config: Config, root: Path | None, dataset: Dataset | None = None) -> 
     module = build_module(config, data)
     learner = registry.build("learners", config.learner)
     chain = Chain(tuple(build_stage(stage) for stage in config.server))
-    learning = Learning(module, chain, learner.step_size, config.scaling, getattr(torch, config.run.dtype))
+    solver = registry.build("solvers", config.solver)
+    step_sizes = StepSizes(learner.step_size, learner.decay)
+    learning = Learning(module, chain, step_sizes, solver, config.scaling, getattr(torch, config.run.dtype))
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, data, learner, learning, engine(name), device)

@@ -14,30 +14,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.errors import PluginError, UsageError
-
-State = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Cohort:
-    """Who took part in a round. All arrays are int64 or bool, ``(*s, n)``; ``s`` counts stacked runs.
-
-    Attributes:
-        clients: client ids, -1 at unused places.
-        sizes: how many samples each of them has, over the retained data.
-        present: which places are used.
-        members: how many clients the retained population has.
-        total: how many samples they have together.
-    """
-
-    clients: Tensor
-    sizes: Tensor
-    present: Tensor
-    members: int
-    total: int
-
-    def __getitem__(self, run: int) -> Cohort:
-        return Cohort(self.clients[run], self.sizes[run], self.present[run], self.members, self.total)
+from fuaudit.training.rounds import RoundContext, State, StateShape, part, under
 
 
 class Stage(Protocol):
@@ -45,15 +22,17 @@ class Stage(Protocol):
 
     ``stackable`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
     them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
+    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
     """
 
     stackable: ClassVar[bool]
+    client_rows: ClassVar[frozenset[str]]
 
-    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+    def init(self, shape: StateShape) -> State:
         """The state before the first round; every tensor has the shape it keeps."""
         ...
 
-    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """Map the rows of a round, and the state."""
         ...
 
@@ -62,8 +41,9 @@ class Stateless:
     """For stages without memory."""
 
     stackable: ClassVar[bool] = True
+    client_rows: ClassVar[frozenset[str]] = frozenset()
 
-    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+    def init(self, shape: StateShape) -> State:
         """No state."""
         return {}
 
@@ -83,10 +63,11 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
 class Mean(Stateless):
     """The mean over places: 1 / K with multiplicity, as FATS needs it (a client drawn twice counts twice)."""
 
-    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
-        places = cohort.present.sum(dim=-1, keepdim=True)
-        return weighted_sum(updates, cohort.present.to(updates.dtype) / places.to(updates.dtype)), state
+        present = context.cohort.present
+        places = present.sum(dim=-1, keepdim=True)
+        return weighted_sum(updates, present.to(updates.dtype) / places.to(updates.dtype)), state
 
 
 @dataclass(frozen=True)
@@ -100,8 +81,9 @@ class SizeWeighted(Stateless):
 
     by: Literal["cohort", "total"] = "cohort"
 
-    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
+        cohort = context.cohort
         sizes = torch.where(cohort.present, cohort.sizes, 0).to(torch.float64)
         if self.by == "cohort":
             weights = sizes / sizes.sum(dim=-1, keepdim=True).clamp(min=1)
@@ -121,16 +103,17 @@ class Momentum:
 
     beta: float = 0.9
     stackable: ClassVar[bool] = True
+    client_rows: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1:
             raise UsageError(f"beta must be in [0, 1), not {self.beta}")
 
-    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
+    def init(self, shape: StateShape) -> State:
         """``velocity (1, d)``, zero."""
-        return {"velocity": torch.zeros(1, dimension, dtype=dtype, device=device)}
+        return {"velocity": shape.zeros(1, shape.dimension)}
 
-    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`; works on every row it gets, and is meant for one."""
         velocity = state["velocity"] * self.beta + updates
         return velocity, {"velocity": velocity}
@@ -147,42 +130,39 @@ class Chain:
         """Whether all stages are."""
         return all(getattr(stage, "stackable", False) for stage in self.stages)
 
-    def init(self, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
-        """See :class:`Stage`."""
-        return {
-            f"{place}.{name}": tensor
-            for place, stage in enumerate(self.stages)
-            for name, tensor in stage.init(dimension, dtype, device).items()
-        }
+    @property
+    def client_rows(self) -> frozenset[str]:
+        """Those of all stages."""
+        return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.client_rows)
 
-    def apply(self, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+    def init(self, shape: StateShape) -> State:
+        """See :class:`Stage`."""
+        state: State = {}
+        for place, stage in enumerate(self.stages):
+            state |= under(f"{place}.", stage.init(shape))
+        return state
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
         new: State = {}
         for place, stage in enumerate(self.stages):
             prefix = f"{place}."
-            own = {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}
-            updates, own = stage.apply(updates, cohort, own)
-            new |= {prefix + name: tensor for name, tensor in own.items()}
+            updates, own = stage.apply(updates, context, part(state, prefix))
+            new |= under(prefix, own)
         return updates, new
 
 
-def stacked_init(chain: Chain, runs: int, dimension: int, dtype: torch.dtype, device: torch.device) -> State:
-    """The initial state of ``runs`` runs: every tensor gets a leading axis ``(runs, ...)``."""
-    state = chain.init(dimension, dtype, device)
-    return {name: tensor.expand(runs, *tensor.shape).clone() for name, tensor in state.items()}
-
-
-def server_step(chain: Chain, updates: Tensor, cohort: Cohort, state: State) -> tuple[Tensor, State]:
+def server_step(chain: Chain, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
     """The one row that the chain leaves for every run: ``(r, n, d) -> (r, d)``, and the new state.
 
     Raises:
         PluginError: the chain leaves more than one row, or rows of another length.
     """
     if chain.stackable:
-        rows, new = chain.apply(updates, cohort, state)
+        rows, new = chain.apply(updates, context, state)
     else:
         results = [
-            chain.apply(updates[run], cohort[run], {name: tensor[run] for name, tensor in state.items()})
+            chain.apply(updates[run], context[run], {name: tensor[run] for name, tensor in state.items()})
             for run in range(updates.shape[0])
         ]
         rows = torch.stack([row for row, _ in results])

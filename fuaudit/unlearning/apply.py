@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -16,9 +14,9 @@ from fuaudit.data.dataset import retained_rows
 from fuaudit.draws import Draws, Position
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.schedule import Drawn
 from fuaudit.registry import Entry
-from fuaudit.training.execute import beginning, execute, require_finite, task
+from fuaudit.training.execute import Moment, execute, require_finite, task
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message, is_editor
 
@@ -87,15 +85,14 @@ def edited(
         spent = sum(trained)
         trained.append(rounds)
         plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
-        whole = expand_many([plan])
-        schedule = Schedule(whole.cohorts[:, spent:], whole.batches[:, spent:])
-        begin = beginning(ready.learning, _zeros(ready), ready.device)
-        start = moment = replace(begin, vectors=vector[None].to(ready.device))
-        for round, moment in execute(ready.learning, ready.ground(retained), retained, schedule, start, ready.engine):
+        schedule, ground = Drawn([plan]), ready.ground(retained)
+        state = ready.learning.initial_state(len(retained.clients), ready.device)
+        start = moment = Moment.of_run(vector, state, ready.device)
+        down = []
+        for round, moment in execute(ready.learning, ground, retained, schedule, start, ready.engine, spent + 1):
             require_finite(moment, round)
-        down = [
-            Message("server", f"client {c}", bytes_of_model) for c in schedule.cohorts.reshape(-1).tolist() if c >= 0
-        ]
+            asked = schedule.round(round).cohorts[0].tolist()
+            down += [Message("server", f"client {c}", bytes_of_model) for c in asked if c >= 0]
         return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
 
     def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
@@ -128,10 +125,6 @@ def edited(
     if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
         raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
     return vector.to(model.dtype).cpu(), context.messages
-
-
-def _zeros(ready: Setup) -> NDArray[np.float64]:
-    return np.zeros((1, ready.learning.layout.dimension))
 
 
 def _last_request(old: Plan, new: Plan) -> Request:

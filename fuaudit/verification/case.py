@@ -12,13 +12,13 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import versions
-from fuaudit.training.execute import Moment, beginning, execute
+from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.executor import HERE, Executor
@@ -133,32 +133,26 @@ class Case:
         return all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform", "processor"))
 
     @cached_property
-    def schedule(self) -> Schedule:
-        """The run's plan, expanded, up to its last executed round."""
-        whole = expand_many([self.run.plan])
-        return Schedule(whole.cohorts[:, : self.run.executed], whole.batches[:, : self.run.executed])
+    def schedule(self) -> Rounds:
+        """The run's plan, up to its last executed round."""
+        return Drawn([self.run.plan], self.run.executed)
 
     @cached_property
     def replayed(self) -> Checkpoints:
         """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
         ready, plan = self.ready, self.run.plan
         retained = plan.retained
-        start = self._beginning()
-        stored = {0: (start.vectors[0].cpu(), {k: v[0].cpu() for k, v in start.state.items()})}
+        # from the key of the initial draw, never from a model that the run holds
+        start = beginning(ready.learning, [plan], ready.device)
+        stored = {0: start.of(0)}
         wanted = set(range(0, self.run.executed + 1, self.run.config.run.checkpoint_every)) | {self.run.executed}
         for round, moment in execute(
             ready.learning, ready.ground(retained), retained, self.schedule, start, ready.engine
         ):
             if round in wanted:
-                stored[round] = (moment.vectors[0].cpu(), {k: v[0].cpu() for k, v in moment.state.items()})
+                stored[round] = moment.of(0)
             self.progress("replaying rounds", round, self.run.executed)
         return stored
-
-    def _beginning(self) -> Moment:
-        """The initial moment, from the key of the initial draw; never from a model that the run holds."""
-        ready = self.ready
-        initial = self.run.plan.initial_uniform(ready.learning.layout.dimension)
-        return beginning(ready.learning, initial[None], ready.device)
 
     @cached_property
     def regenerated(self) -> dict[str, bytes]:

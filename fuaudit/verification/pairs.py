@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
-from fuaudit.draws import END, Keyed
+from fuaudit.draws import END, Keyed, Stream
 from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Plan
 from fuaudit.plans.schedule import Schedule, expand_many
@@ -169,15 +169,10 @@ def _source(case: Case, arm: str, number: int) -> Keyed:
     return Keyed(derive(case.key.secret, "parameters", arm, str(number)))
 
 
-def _beginning(ready: Setup, plans: Sequence[Plan]) -> Moment:
-    dimension = ready.learning.layout.dimension
-    return beginning(ready.learning, np.stack([plan.initial_uniform(dimension) for plan in plans]), ready.device)
-
-
 def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = True) -> list[Moment]:
     """The moments after rounds 0 to R of many runs over one population; only the last one unless ``keep``."""
     population = plans[0].retained
-    moments = [_beginning(ready, plans)]
+    moments = [beginning(ready.learning, plans, ready.device)]
     schedule = expand_many(plans)
     for _, moment in execute(ready.learning, ready.ground(population), population, schedule, moments[0], maker):
         moments = [*moments, moment] if keep else [moment]
@@ -197,7 +192,8 @@ def _subjects(
     # runs of one history of populations are stacked by making the populations the same object
     shared = plans[0].populations
     plans = [replace(plan, populations=shared) for plan in plans]
-    return _resume(case.ready, plans, originals, history, maker)
+    inherited = [moment.without(case.ready.learning, case.before, plans[0].retained) for moment in history]
+    return _resume(case.ready, plans, originals, inherited, maker)
 
 
 def _edits(
@@ -221,11 +217,12 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
     """Final models ``(n, d)``: every run goes on from the start of its first changed round, on the retained data."""
     rounds = plans[0].law.rounds
     firsts = np.array([min(max(p.first_change(o).round, 1), rounds + 1) for p, o in zip(plans, originals, strict=True)])
-    redrawn = [place for place, (p, o) in enumerate(zip(plans, originals, strict=True)) if p.initial != o.initial]
+    initial = [[p.streams[Stream.INITIAL] for p in pair] for pair in zip(plans, originals, strict=True)]
+    redrawn = [place for place, (new, old) in enumerate(initial) if new != old]
     vectors = history[-1].vectors.clone()
     state = {k: v.clone() for k, v in history[-1].state.items()}
     if redrawn:
-        begin = _beginning(ready, [plans[place] for place in redrawn])
+        begin = beginning(ready.learning, [plans[place] for place in redrawn], ready.device)
     schedule, population = expand_many(plans), plans[0].retained
     ground = ready.ground(population)
     for round in range(1, rounds + 1):

@@ -6,19 +6,19 @@ Every link of the lineage is checked, up to the training run: what an ancestor s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch
 
 from fuaudit import registry
 from fuaudit.data.partition import partition
-from fuaudit.draws import END, Keyed, Position
+from fuaudit.draws import END, Keyed, Position, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
 from fuaudit.runs.keys import RunKeys, digest_of_key
 from fuaudit.runs.prune import Tombstone
-from fuaudit.runs.run import Run, segment_rows
+from fuaudit.runs.run import Run
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan
@@ -184,9 +184,7 @@ def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
     same = (
         child.config == parent.config
         and child.info["first_change"] == list(expected.first_change(parent.plan))
-        and segment_rows(expected.cohorts) == segment_rows(child.plan.cohorts)
-        and segment_rows(expected.batches) == segment_rows(child.plan.batches)
-        and expected.initial == child.plan.initial
+        and expected.streams == child.plan.streams
     )
     if not child.pruned:
         same = same and child.keys["draws"][:-1] == parent.keys["draws"]
@@ -258,7 +256,8 @@ def key_reuse(plan: Plan) -> Answer:
     if len(set(keys)) != len(keys):
         return Answer(Verdict.FAIL, "One key appears as two sources: a draw would be used twice.")
     versions: dict[object, set[int]] = {}
-    for segment in (*plan.cohorts, *plan.batches):
+    drawn = (plan.streams[stream] for stream in (Stream.COHORTS, Stream.BATCHES))
+    for segment in chain.from_iterable(drawn):
         source = plan.sources[segment.source]
         if isinstance(source, Keyed):
             versions.setdefault(source, set()).add(segment.version)
@@ -270,7 +269,7 @@ def key_reuse(plan: Plan) -> Answer:
 def initial_draw(case: Case) -> Answer:
     """Where a prune kept only the key of the initial draw, it is the one that was committed to."""
     kept = case.run.keys.get("initial")
-    if kept is None or isinstance(case.run.plan.sources[case.run.plan.initial.source], Keyed):
+    if kept is None or isinstance(case.run.plan.sources[case.run.plan.streams[Stream.INITIAL][0].source], Keyed):
         return Answer(Verdict.PASS, "The initial model is drawn from a key of the run.")
     oldest_first = (case.run, *case.ancestors)[::-1]
     maker = oldest_first[kept["source"]] if case.complete_lineage and kept["source"] < len(oldest_first) else None

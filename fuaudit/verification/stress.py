@@ -14,7 +14,7 @@ import torch
 
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Plan, Request
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.schedule import Drawn
 from fuaudit.runs.keys import derive
 from fuaudit.training.engines.protocol import Task
 from fuaudit.training.execute import beginning, execute
@@ -107,14 +107,14 @@ class Stress:
         Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
         """
         ready = case.ready
-        whole = expand_many([plan])
-        schedule = Schedule(whole.cohorts[:, :kept], whole.batches[:, :kept])
-        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
+        schedule = Drawn([plan], kept)
+        start = beginning(ready.learning, [plan], ready.device)
         sides = [
             execute(ready.learning, ground, population, schedule, start, ready.engine)
             for ground, population in zip(grounds, (case.before, case.run.plan.retained), strict=True)
         ]
-        for (round, full), (_, retained) in zip(*sides, strict=True):
+        for (round, everything), (_, retained) in zip(*sides, strict=True):
+            full = everything.without(ready.learning, case.before, case.run.plan.retained)
             pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
             if not all(torch.equal(a, b) for a, b in pairs):
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]

@@ -13,9 +13,9 @@ from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import MANIFEST, Run, checkpoint_name, read_checkpoint, read_config_of, read_info
 from fuaudit.runs.writer import RunWriter
-from fuaudit.training.execute import beginning
+from fuaudit.training.execute import Moment, beginning
 from fuaudit.training.setup import setup
-from fuaudit.workflow.train import finish, stacked
+from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 
 
@@ -60,8 +60,8 @@ def resume(
         return carry_out(writer, ready, above, unfinished.plan, unlearner, recorded["use"], progress)
     plan = unfinished.plan
     if stored:
-        start = stacked(*read_checkpoint(folder, done), ready.device)
+        start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
     else:
-        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
-        writer.checkpoint(0, start.vectors[0], {name: tensor[0] for name, tensor in start.state.items()})
+        start = beginning(ready.learning, [plan], ready.device)
+        writer.checkpoint(0, *start.of(0))
     return finish(writer, ready, plan, start, done, executed, progress)

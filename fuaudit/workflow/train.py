@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
@@ -15,7 +14,7 @@ from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.registry import build
 from fuaudit.runs.files import write_bytes
@@ -77,7 +76,6 @@ def train(
     executed = plan.law.rounds if until is None else until
     if not 1 <= executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
-    layout = ready.learning.layout
     require_space(out, size_of_run(ready, population))
     promise = commitment_of(keys, ready.config, population)
     if announce:
@@ -97,15 +95,15 @@ def train(
         {"draws": [keys.draws.hex()], "children": keys.children.hex()},
         promise,
     )
-    start = beginning(ready.learning, plan.initial_uniform(layout.dimension)[None], ready.device)
-    writer.checkpoint(0, start.vectors[0], _single(start).state)
+    start = beginning(ready.learning, [plan], ready.device)
+    writer.checkpoint(0, *start.of(0))
     return finish(writer, ready, plan, start, 0, executed, progress)
 
 
 def size_of_run(ready: Setup, population: Population) -> int:
     """About how many bytes a run with this setup takes."""
     layout, run = ready.learning.layout, ready.config.run
-    state = ready.learning.chain.init(layout.dimension, ready.learning.dtype, torch.device("cpu"))
+    state = ready.learning.initial_state(len(population.clients), torch.device("cpu"))
     element = torch.empty(0, dtype=ready.learning.dtype).element_size()
     numel = sum(t.numel() for t in state.values())
     return estimated_size(
@@ -113,22 +111,12 @@ def size_of_run(ready: Setup, population: Population) -> int:
     )
 
 
-def _single(moment: Moment) -> Moment:
-    """A stacked moment of one run without its leading axis in the state."""
-    return Moment(moment.vectors, {name: tensor[0] for name, tensor in moment.state.items()})
-
-
-def stacked(vector: Tensor, state: dict[str, Tensor], device: torch.device) -> Moment:
-    """A stored checkpoint as a moment of one run."""
-    return Moment(vector[None].to(device), {name: tensor[None].to(device) for name, tensor in state.items()})
-
-
 def finish(
     writer: RunWriter, ready: Setup, plan: Plan, start: Moment, done: int, executed: int, progress: Progress
 ) -> Run:
     """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
     population = plan.retained
-    schedule = until_round(expand_many([plan]), executed)
+    schedule = Drawn([plan], executed)
     every = ready.config.run.checkpoint_every
     ground = ready.ground(population)
     moment = start
@@ -136,12 +124,12 @@ def finish(
         require_finite(moment, round)
         writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
         if round % every == 0 or round == executed:
-            writer.checkpoint(round, moment.vectors[0], _single(moment).state)
+            writer.checkpoint(round, *moment.of(0))
         progress("rounds", round, executed)
     return seal(writer, ready, population, schedule)
 
 
-def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Schedule) -> Run:
+def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Rounds) -> Run:
     """Write all that follows from the stored models, and close the run."""
     rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
     stored = {round: read_checkpoint(writer.path, round) for round in rounds}
@@ -150,8 +138,3 @@ def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Sche
             write_bytes(writer.path / name, content)
     writer.close("sealed")
     return load_run(writer.path)
-
-
-def until_round(schedule: Schedule, rounds: int) -> Schedule:
-    """The first ``rounds`` rounds of a schedule."""
-    return Schedule(schedule.cohorts[:, :rounds], schedule.batches[:, :rounds])

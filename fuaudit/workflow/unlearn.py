@@ -14,16 +14,16 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, START, Keyed, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.schedule import Drawn
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import read_bytes, write_bytes
+from fuaudit.runs.files import read_bytes
 from fuaudit.runs.run import RECORDED, Run, checkpoint_name, load_run, read_checkpoint
 from fuaudit.runs.writer import RunWriter, commitment_of, plan_table, require_new, require_space, versions
-from fuaudit.training.execute import beginning
+from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.workflow.train import finish, seal, size_of_run, stacked
+from fuaudit.workflow.train import finish, seal, size_of_run
 
 
 def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int, int], ...] = ()) -> Request:
@@ -145,17 +145,19 @@ def carry_out(
     # only those that training on would have stored: the round after which training was stopped is no such round
     every, last = ready.config.run.checkpoint_every, plan.law.rounds
     stored = [round for round in parent.checkpoints if round < first and (round % every == 0 or round == last)]
+    before, after = parent.plan.retained, plan.retained
     for round in stored if change.first_change != START else []:
         if not (writer.path / checkpoint_name(round)).exists():
-            write_bytes(writer.path / checkpoint_name(round), read_bytes(parent.path / checkpoint_name(round)))
+            vector, state = parent.checkpoint(round)
+            writer.checkpoint(round, vector, state_without(ready.learning, state, before, after))
     have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
     if have:
         done = have[-1]
-        start = stacked(*read_checkpoint(writer.path, done), ready.device)
+        start = Moment.of_run(*read_checkpoint(writer.path, done), ready.device)
     else:
         done = 0
-        start = beginning(ready.learning, plan.initial_uniform(ready.learning.layout.dimension)[None], ready.device)
-        writer.checkpoint(0, start.vectors[0], {k: v[0] for k, v in start.state.items()})
+        start = beginning(ready.learning, [plan], ready.device)
+        writer.checkpoint(0, *start.of(0))
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
     return finish(writer, ready, plan, start, done, plan.law.rounds, progress)
@@ -169,7 +171,7 @@ def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: A
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
     writer.write_json("edit.json", {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
-    return seal(writer, ready, plan.retained, expand_many([plan]))
+    return seal(writer, ready, plan.retained, Drawn([plan]))
 
 
 def stored_models(run: Run) -> dict[int, Tensor]:

@@ -27,7 +27,7 @@ class ReusedKey(FatsUnlearning):
         def old(segments):
             return tuple(replace(s, source=0) if s.source == last else s for s in segments)
 
-        return replace(right, cohorts=old(right.cohorts), batches=old(right.batches))
+        return replace(right, streams={name: old(segments) for name, segments in right.streams.items()})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2, prod
 
 import torch
@@ -21,6 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.protocol import Task, single_threaded
+from fuaudit.training.engines.reference import empty_outcome
+from fuaudit.training.solvers import Outcome, Steps
 
 
 class Buffers:
@@ -67,12 +69,42 @@ class Reads:
         return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates.to(task.inputs.device))
 
 
-Steps = Callable[[list[Tensor], Reads, Buffers], None]
-"""Takes the E steps of a chunk, in place, on parameters ``(c, *shape)``."""
+@dataclass(frozen=True)
+class Pulls:
+    """The terms of a direction that are no gradient, times the step size: one tensor ``(c, *shape)`` a parameter.
+
+    ``active (E, c)`` is 0 where a batch is empty, and the step none.
+    """
+
+    steps: Steps
+    sent: list[Tensor]
+    drift: list[Tensor] | None
+    active: Tensor
+
+    def at(self, step: int, parameters: list[Tensor]) -> list[Tensor]:
+        """The pulls of one step, on parameters as they are before it."""
+        active = self.active[step]
+        pulls = []
+        for at, (parameter, sent) in enumerate(zip(parameters, self.sent, strict=True)):
+            pull = self.steps.proximal * (parameter - sent)
+            if self.drift is not None:
+                pull += self.drift[at]
+            pulls.append(pull.mul_(self.steps.size * active.view(-1, *[1] * (parameter.dim() - 1))))
+        return pulls
 
 
-def _linear_steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> None:
-    """The steps of linear layers with ReLU between them, by hand, in operations of one pass: see :data:`Steps`."""
+Walk = Callable[[list[Tensor], Reads, Pulls | None, list[Tensor] | None, Buffers], None]
+"""Takes the E steps of a chunk, in place, on parameters ``(c, *shape)``, and on velocities where there is momentum."""
+
+
+def _linear_walk(
+    parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
+) -> None:
+    """The steps of linear layers with ReLU between them, by hand, in operations of one pass; see :data:`Walk`.
+
+    Without momentum: gradients are added to weights as they come, and never lie in memory.
+    """
+    assert velocities is None
     weights, biases = parameters[::2], [bias.unsqueeze(1) for bias in parameters[1::2]]
     rates = reads.rates.unsqueeze(3)
     tall, classes = rates.shape[1:3], weights[-1].shape[1]
@@ -83,7 +115,9 @@ def _linear_steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> N
     errors.append(outputs[-1])
     forward, backward = [w.mT for w in weights], [error.mT for error in errors]
     last = len(weights) - 1
-    for inputs, rate, target in zip(reads.inputs.flatten(3).unbind(), rates.unbind(), wanted.unbind(), strict=True):
+    for step, inputs in enumerate(reads.inputs.flatten(3).unbind()):
+        rate, target = rates[step], wanted[step]
+        pulled = pulls.at(step, parameters) if pulls else []
         below = [inputs, *outputs]
         for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
             torch.baddbmm(bias, below[at], weight, out=output)
@@ -100,10 +134,12 @@ def _linear_steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> N
             biases[at].sub_(errors[at].sum(dim=1, keepdim=True))
             if at:
                 errors[at - 1].mul_(below[at].sign_())  # ReLU passes errors on where its output is positive
+        for parameter, pull in zip(parameters, pulled, strict=False):
+            parameter.sub_(pull)
 
 
-def _general_steps(task: Task) -> Steps:
-    """The steps of any module through torch.func: see :data:`Steps`."""
+def _general_walk(task: Task, steps: Steps) -> Walk:
+    """The steps of any module through torch.func; see :data:`Walk`."""
     # functional_call exchanges the parameters of the module for a while, so every worker needs one of its own
     module = copy.deepcopy(task.module)
 
@@ -113,13 +149,26 @@ def _general_steps(task: Task) -> Steps:
 
     gradients = vmap(grad(loss))
 
-    def steps(parameters: list[Tensor], reads: Reads, buffers: Buffers) -> None:
+    def walk(
+        parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
+    ) -> None:
         named = dict(zip(task.layout.names, parameters, strict=True))
-        for step in zip(reads.inputs, reads.targets, reads.rates, strict=True):
-            for name, move in gradients(named, *step).items():
-                named[name].sub_(move)
+        used = (reads.rates > 0).any(dim=2)
+        for step, read in enumerate(zip(reads.inputs, reads.targets, reads.rates, strict=True)):
+            moves = list(gradients(named, *read).values())  # gradients times the step size
+            for move, pull in zip(moves, pulls.at(step, parameters) if pulls else [], strict=False):
+                move.add_(pull)
+            for at, (parameter, move) in enumerate(zip(parameters, moves, strict=True)):
+                if velocities is None:
+                    parameter.sub_(move)
+                    continue
+                # velocities are kept times the step size
+                velocity, active = velocities[at], used[step].view(-1, *[1] * (parameter.dim() - 1))
+                faster = steps.momentum * velocity + (1 - steps.dampening) * move
+                velocity.copy_(torch.where(active, faster, velocity))
+                parameter.sub_(torch.where(active, velocity, torch.zeros_like(velocity)))
 
-    return steps
+    return walk
 
 
 def suitable_lanes(task: Task) -> int:
@@ -147,7 +196,7 @@ class Batched:
     name: str = "batched"
     _idle: list[Buffers] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
@@ -155,8 +204,10 @@ class Batched:
         surplus = -runs % width
         if surplus:
             batches = torch.cat([batches, batches.new_full((surplus, *batches.shape[1:]), -1)])
-            vectors = torch.cat([vectors, vectors[-1:].expand(surplus, -1)])
-        result = vectors.new_empty(runs + surplus, places, vectors.shape[1])
+            vectors = _longer(vectors, surplus)
+            drift, velocity = (None if t is None else _longer(t, surplus) for t in (steps.drift, steps.velocity))
+            steps = replace(steps, drift=drift, velocity=velocity)
+        result = empty_outcome(task, vectors, batches, steps)
 
         def work(first: int) -> None:
             try:
@@ -164,7 +215,7 @@ class Batched:
             except IndexError:
                 buffers = Buffers()
             chunk = slice(first, first + width)
-            _advance(task, vectors[chunk], batches[chunk], step_size, result[chunk], buffers)
+            _advance(task, vectors[chunk], batches[chunk], steps[chunk], result[chunk], buffers)
             self._idle.append(buffers)
 
         if vectors.device.type == "cpu" and self.workers > 1 and len(vectors) > width:
@@ -176,17 +227,35 @@ class Batched:
         return result[:runs]
 
 
-def _advance(task: Task, vectors: Tensor, batches: Tensor, step_size: float, updates: Tensor, buffers: Buffers) -> None:
-    """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to ``updates (g, K, d)``."""
+def _longer(rows: Tensor, surplus: int) -> Tensor:
+    """The rows with the last one repeated so many times."""
+    return torch.cat([rows, rows[-1:].expand(surplus, *rows.shape[1:])])
+
+
+def _advance(task: Task, vectors: Tensor, batches: Tensor, steps: Steps, into: Outcome, buffers: Buffers) -> None:
+    """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to an outcome ``(g, K, d)``."""
     places = batches.shape[:2]
-    reads = Reads.gather(task, batches.flatten(0, 1), step_size, buffers)
+    reads = Reads.gather(task, batches.flatten(0, 1), steps.size, buffers)
     starts = [start.unsqueeze(1) for start in task.layout.split(vectors)]
     parameters = []
     for name, start in zip(task.layout.names, starts, strict=True):
         parameter = buffers.take(f"parameter {name}", vectors, (prod(places), *start.shape[2:]))
         parameter.unflatten(0, places).copy_(start)
         parameters.append(parameter)
-    steps = _linear_steps if linear_stack(task.module) else _general_steps(task)
-    steps(parameters, reads, buffers)
-    for start, end, update in zip(starts, parameters, task.layout.split(updates), strict=True):
+    pulls = velocities = None
+    if steps.proximal or steps.drift is not None:
+        sent = [start.expand(*places, *start.shape[2:]).flatten(0, 1) for start in starts]
+        drift = None if steps.drift is None else [rows.flatten(0, 1) for rows in task.layout.split(steps.drift)]
+        active = (batches.flatten(0, 1) >= 0).any(dim=2).T.to(vectors)
+        pulls = Pulls(steps, sent, drift, active)
+    if steps.momentum:
+        at_start = vectors.new_zeros(*places, vectors.shape[1]) if steps.velocity is None else steps.velocity
+        velocities = [rows.flatten(0, 1) * steps.size for rows in task.layout.split(at_start)]
+    fast = linear_stack(task.module) and velocities is None
+    walk = _linear_walk if fast else _general_walk(task, steps)
+    walk(parameters, reads, pulls, velocities, buffers)
+    for start, end, update in zip(starts, parameters, task.layout.split(into.updates), strict=True):
         torch.sub(start, end.unflatten(0, places), out=update)
+    if into.velocity is not None and velocities is not None:
+        for velocity, rows in zip(velocities, task.layout.split(into.velocity), strict=True):
+            rows.copy_(velocity.unflatten(0, places) / steps.size)

@@ -1,4 +1,4 @@
-"""What an engine is: local SGD of every participation of a round, for one run or many."""
+"""What an engine is: local steps of every participation of a round, for one run or many."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fuaudit.models.layout import Layout
+from fuaudit.training.solvers import Outcome, Steps
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Task:
 
 
 class Engine(Protocol):
-    """Runs local SGD on cross-entropy, plain, without momentum or decay.
+    """Takes local steps on cross-entropy, as :class:`~fuaudit.training.solvers.Steps` says.
 
-    A participation starts from the vector of its run, takes one step for every batch, and returns what it
-    moved: start minus end. A step with an empty batch leaves the model as it is.
+    A participation starts from the vector of its run and takes one step for every batch. A step with an empty
+    batch leaves model and velocity as they are.
     """
 
     @property
@@ -36,14 +37,14 @@ class Engine(Protocol):
         """How a run records the engine."""
         ...
 
-    def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
-        """The updates ``(n, K, d)`` of all participations of one round.
+    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        """What all participations of one round end with, ``(n, K, d)``.
 
         Args:
             task: what all clients share.
             vectors: models sent out, ``(n, d)``, one a run.
             batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
-            step_size: of this round.
+            steps: of this round.
         """
         ...
 

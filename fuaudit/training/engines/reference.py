@@ -8,38 +8,63 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fuaudit.models.layout import Layout
 from fuaudit.training.engines.protocol import Task, single_threaded
+from fuaudit.training.solvers import Outcome, Steps
 
 
-def local_sgd(
-    module: nn.Module,
-    layout: Layout,
-    inputs: Tensor,
-    targets: Tensor,
-    vector: Tensor,
-    batches: Tensor,
-    step_size: float,
-) -> Tensor:
-    """One participation: the model ``(d,)`` after a step for each of the batches ``(E, B)``.
+def local_steps(module: nn.Module, task: Task, vector: Tensor, batches: Tensor, steps: Steps) -> tuple[Tensor, Tensor]:
+    """One participation: model and velocity ``(d,)`` after a step for each of the batches ``(E, B)``.
 
-    The module is used as a workspace: its parameters are overwritten, each in memory of its own (views of one
-    vector could share memory between workers).
+    ``steps`` are those of this participation: its drift and velocity are vectors ``(d,)``. The module is used as
+    a workspace: its parameters are overwritten, each in memory of its own (views of one vector could share
+    memory between workers).
     """
     parameters = list(module.parameters())
+    layout = task.layout
+    sent = [value.view_as(p) for p, value in zip(parameters, layout.split(vector), strict=True)]
+    drift = None if steps.drift is None else layout.split(steps.drift)
+    start = torch.zeros_like(vector) if steps.velocity is None else steps.velocity.clone()
+    velocity = [value.view_as(p) for p, value in zip(parameters, layout.split(start), strict=True)]
     with torch.no_grad():
-        for parameter, value in zip(parameters, layout.split(vector), strict=True):
-            parameter.copy_(value.view_as(parameter))
+        for parameter, value in zip(parameters, sent, strict=True):
+            parameter.copy_(value)
     for batch in batches:
-        rows = batch[batch >= 0].to(inputs.device)
+        rows = batch[batch >= 0].to(task.inputs.device)
         if not len(rows):
             continue
-        loss = cross_entropy(module(inputs[rows]), targets[rows])
+        loss = cross_entropy(module(task.inputs[rows]), task.targets[rows])
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.add_(gradient, alpha=-step_size)
-    return layout.join([parameter.detach() for parameter in parameters])
+            for at, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+                direction = gradient
+                if steps.proximal:
+                    direction = direction + steps.proximal * (parameter - sent[at])
+                if drift is not None:
+                    direction = direction + drift[at].view_as(parameter)
+                if steps.momentum:
+                    direction = velocity[at].mul_(steps.momentum).add_(direction, alpha=1 - steps.dampening)
+                parameter.add_(direction, alpha=-steps.size)
+    return layout.join([parameter.detach() for parameter in parameters]), layout.join(velocity)
+
+
+def participate(
+    module: nn.Module, task: Task, vectors: Tensor, batches: Tensor, steps: Steps, at: tuple[int, int], into: Outcome
+) -> None:
+    """The participation ``at`` (run, place), written into its rows of an outcome."""
+    drift = None if steps.drift is None else steps.drift[at]
+    velocity = None if steps.velocity is None else steps.velocity[at]
+    own = Steps(steps.size, steps.proximal, drift, steps.momentum, steps.dampening, velocity)
+    vector = vectors[at[0]]
+    end, speed = local_steps(module, task, vector, batches[at], own)
+    into.updates[at] = vector - end
+    if into.velocity is not None:
+        into.velocity[at] = speed
+
+
+def empty_outcome(task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    """Room for what the participations of a round end with."""
+    updates = vectors.new_empty(*batches.shape[:2], task.layout.dimension)
+    return Outcome(updates, torch.empty_like(updates) if steps.momentum else None)
 
 
 @dataclass(frozen=True)
@@ -48,14 +73,11 @@ class Reference:
 
     name: str = "reference"
 
-    def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
-        result = torch.empty(*batches.shape[:2], task.layout.dimension, dtype=vectors.dtype, device=vectors.device)
-        for run, vector in enumerate(vectors):
+        result = empty_outcome(task, vectors, batches, steps)
+        for run in range(len(vectors)):
             for place in range(batches.shape[1]):
-                end = local_sgd(
-                    task.module, task.layout, task.inputs, task.targets, vector, batches[run, place], step_size
-                )
-                result[run, place] = vector - end
+                participate(task.module, task, vectors, batches, steps, (run, place), result)
         return result

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 from queue import SimpleQueue
 
-import torch
 from torch import Tensor, nn
 
 from fuaudit.training.engines.protocol import Task, single_threaded
-from fuaudit.training.engines.reference import local_sgd
+from fuaudit.training.engines.reference import empty_outcome, participate
+from fuaudit.training.solvers import Outcome, Steps
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,23 @@ class Threads:
     workers: int
     name: str = "threads"
 
-    def updates(self, task: Task, vectors: Tensor, batches: Tensor, step_size: float) -> Tensor:
+    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
-        result = torch.empty(*batches.shape[:2], task.layout.dimension, dtype=vectors.dtype, device=vectors.device)
+        result = empty_outcome(task, vectors, batches, steps)
         workspaces: SimpleQueue[nn.Module] = SimpleQueue()
         for _ in range(self.workers):
             workspaces.put(copy.deepcopy(task.module))
 
-        def participate(run: int, place: int) -> None:
+        def work(run: int, place: int) -> None:
             module = workspaces.get()
             try:
-                vector = vectors[run]
-                end = local_sgd(module, task.layout, task.inputs, task.targets, vector, batches[run, place], step_size)
-                result[run, place] = vector - end
+                participate(module, task, vectors, batches, steps, (run, place), result)
             finally:
                 workspaces.put(module)
 
         with ThreadPoolExecutor(self.workers, initializer=single_threaded) as pool:
-            jobs = [pool.submit(participate, *at) for at in product(range(len(vectors)), range(batches.shape[1]))]
+            jobs = [pool.submit(work, *at) for at in product(range(len(vectors)), range(batches.shape[1]))]
             for job in jobs:
                 job.result()
         return result

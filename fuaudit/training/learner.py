@@ -1,0 +1,45 @@
+"""What a learner declares: who takes part, with which step sizes, and the solver and stages it is meant for."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+from fuaudit.errors import UsageError
+from fuaudit.plans import Law
+
+
+class Learner(Protocol):
+    """A registered learner (group ``learners``): a frozen dataclass whose fields are its options.
+
+    Attributes:
+        law: how cohorts and batches are drawn.
+        step_size, decay: clients' steps of round t have the size ``step_size * decay ** (t - 1)``.
+        solver: the table of its solver, where a config names none.
+        server: the tables of its chain of stages, where a config names none.
+        guarantee: one line: what the method claims, and where it is proved.
+        cite: the paper.
+    """
+
+    solver: ClassVar[dict[str, Any]]
+    server: ClassVar[tuple[dict[str, Any], ...]]
+    guarantee: ClassVar[str]
+    cite: ClassVar[str]
+
+    @property
+    def law(self) -> Law: ...
+    @property
+    def step_size(self) -> float: ...
+    @property
+    def decay(self) -> float: ...
+
+
+PLAIN: dict[str, Any] = {"use": "sgd"}
+"""The table of plain SGD."""
+
+
+def require_step_sizes(step_size: float, decay: float) -> None:
+    """Raises UsageError unless the step size is above 0 and its decay in (0, 1]."""
+    if not step_size > 0:
+        raise UsageError(f"step_size must be above 0, not {step_size}")
+    if not 0 < decay <= 1:
+        raise UsageError(f"decay must be above 0 and at most 1, not {decay}")

@@ -1,0 +1,128 @@
+"""What a round is, to a solver and to a stage: who takes part, from which model, with which step size.
+
+State is explicit: a mapping of named tensors goes in, another comes out, and it is recorded with the round. A
+tensor that keeps one row a client (an error feedback, a control variate) has its clients in the order of their
+ids on its first axis, and its owner names it in ``client_rows``: when a client is erased, its row goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fuaudit.errors import UsageError
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class StateShape:
+    """What the shapes of a state may depend on: the model's ``dimension``, and the number of retained ``clients``."""
+
+    dimension: int
+    clients: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Zeros of the model's type."""
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who takes part in a round. Arrays are int64 or bool, ``(*s, n)``; ``s`` counts stacked runs.
+
+    Attributes:
+        clients: client ids, -1 at unused places.
+        rows: the place of each client among the retained ones, in the order of ids; 0 at unused places.
+        sizes: how many samples each of them has, over the retained data.
+        steps: how many steps each of them takes: its batches that are not empty.
+        present: which places are used.
+        members: how many clients the retained population has.
+        total: how many samples they have together.
+    """
+
+    clients: Tensor
+    rows: Tensor
+    sizes: Tensor
+    steps: Tensor
+    present: Tensor
+    members: int
+    total: int
+
+    def __getitem__(self, run: int) -> Cohort:
+        return Cohort(
+            self.clients[run],
+            self.rows[run],
+            self.sizes[run],
+            self.steps[run],
+            self.present[run],
+            self.members,
+            self.total,
+        )
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """One round, as a solver or a stage sees it.
+
+    Attributes:
+        number: of the round, from 1.
+        cohort: who takes part.
+        vectors: the models sent out, ``(*s, d)``.
+        step_size: of the clients' steps in this round.
+    """
+
+    number: int
+    cohort: Cohort
+    vectors: Tensor
+    step_size: float
+
+    def __getitem__(self, run: int) -> RoundContext:
+        return RoundContext(self.number, self.cohort[run], self.vectors[run], self.step_size)
+
+
+def rows_of(table: Tensor, cohort: Cohort) -> Tensor:
+    """The rows of a cohort's clients in a table of all clients: ``(*s, M, d)`` to ``(*s, n, d)``."""
+    index = cohort.rows.unsqueeze(-1).expand(*cohort.rows.shape, table.shape[-1])
+    return table.gather(-2, index)
+
+
+def with_rows(table: Tensor, cohort: Cohort, rows: Tensor) -> Tensor:
+    """A copy of a table ``(*s, M, d)`` in which a cohort's clients have new rows ``(*s, n, d)``.
+
+    Raises:
+        UsageError: a client takes part twice in the round, so that two rows compete for its place.
+    """
+    members = table.shape[-2]
+    present = cohort.present.reshape(-1, cohort.present.shape[-1])
+    runs = torch.arange(len(present), device=present.device).unsqueeze(1)
+    places = (cohort.rows.reshape(present.shape) + members * runs)[present]
+    if len(places.unique()) != len(places):
+        raise UsageError(
+            "a client takes part twice in one round, but keeps one memory",
+            "Use a law that draws clients without replacement.",
+        )
+    result = table.clone(memory_format=torch.contiguous_format)
+    result.view(-1, table.shape[-1])[places] = rows.reshape(-1, table.shape[-1])[present.reshape(-1)]
+    return result
+
+
+def part(state: State, prefix: str) -> State:
+    """The tensors under a prefix, by the names that their owner gave them."""
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+
+
+def under(prefix: str, state: State) -> State:
+    """The inverse of :func:`part`."""
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+def inherited(state: State, client_rows: Iterable[str], kept: Tensor) -> State:
+    """A state over fewer clients: of tensors with a row a client, ``(*s, M, d)``, only the rows ``kept (M',)``."""
+    fewer = frozenset(client_rows)
+    return {name: tensor.index_select(-2, kept) if name in fewer else tensor for name, tensor in state.items()}

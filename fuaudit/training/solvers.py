@@ -1,0 +1,104 @@
+"""Local solvers: how a client turns the model it was sent into what it uploads.
+
+Engines know one family of steps, :class:`Steps`; a solver chooses its terms before the round and may transform
+the updates after it. Its memory, for all clients or one row a client, is part of the recorded state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from fuaudit.errors import UsageError
+from fuaudit.training.rounds import RoundContext, State, StateShape
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How the participations of a round take their steps, one for every batch that is not empty:
+
+        direction = gradient + proximal * (w - w_sent) + drift
+        velocity  = momentum * velocity + (1 - dampening) * direction
+        w         = w - size * velocity
+
+    Without momentum the direction is the velocity. ``drift`` and ``velocity`` (at the start of the round; zero
+    when None) have a row for every participation, ``(*s, n, d)``.
+    """
+
+    size: float
+    proximal: float = 0.0
+    drift: Tensor | None = None
+    momentum: float = 0.0
+    dampening: float = 0.0
+    velocity: Tensor | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the direction is the gradient alone, and no momentum is kept."""
+        return not self.proximal and self.drift is None and not self.momentum
+
+    def __getitem__(self, runs: slice) -> Steps:
+        drift = None if self.drift is None else self.drift[runs]
+        velocity = None if self.velocity is None else self.velocity[runs]
+        return Steps(self.size, self.proximal, drift, self.momentum, self.dampening, velocity)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the participations of a round end with: updates, sent minus final model, and velocities; ``(*s, n, d)``.
+
+    ``velocity`` is None without momentum.
+    """
+
+    updates: Tensor
+    velocity: Tensor | None = None
+
+    def __getitem__(self, runs: slice) -> Outcome:
+        return Outcome(self.updates[runs], None if self.velocity is None else self.velocity[runs])
+
+
+class Solver(Protocol):
+    """A registered solver (group ``solvers``): a frozen dataclass that treats leading axes of runs elementwise.
+
+    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
+    """
+
+    client_rows: ClassVar[frozenset[str]]
+
+    def init(self, shape: StateShape) -> State:
+        """The state before the first round, of one run; every tensor has the shape it keeps."""
+        ...
+
+    def before(self, context: RoundContext, state: State) -> Steps:
+        """The terms of this round's steps."""
+        ...
+
+    def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """What is uploaded, ``(*s, n, d)``, and the new state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent, plain or with momentum that starts from zero in every round."""
+
+    momentum: float = 0.0
+    client_rows: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum must be in [0, 1), not {self.momentum}")
+
+    def init(self, shape: StateShape) -> State:
+        """No state."""
+        return {}
+
+    def before(self, context: RoundContext, state: State) -> Steps:
+        """See :class:`Solver`."""
+        return Steps(context.step_size, momentum=self.momentum)
+
+    def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """The updates as they are."""
+        return outcome.updates, state
