@@ -107,7 +107,7 @@ class Pairs:
         case, ready = self.case, self.case.ready
         name = case.run.info["unlearner"]["use"]
         model = registry.find("models", ready.config.model["use"]).load()
-        plugins = (ready.learner, *ready.learning.chain.stages, case.unlearner)
+        plugins = (ready.learner, ready.learning.solver, *ready.learning.chain.stages, case.unlearner)
         facts = {
             "work": "pairs",
             "run": self.run_digest,

@@ -136,7 +136,8 @@ def _wealths(payoffs: Floats) -> Floats:
 
 def shift_wealth(z: Floats) -> Floats:
     """Log wealth ``(..., n, s)`` of the bets on a shift, averaged over the stakes, from :func:`differences`."""
-    payoffs = [STAKE * np.tanh(stake * z) for stake in SHIFT_STAKES]
+    with np.errstate(over="ignore"):  # tanh of infinity is 1
+        payoffs = [STAKE * np.tanh(stake * z) for stake in SHIFT_STAKES]
     return _average([_wealths(sign * payoff) for payoff in payoffs for sign in (1, -1)])
 
 
