@@ -3,14 +3,15 @@
 Under the null hypothesis that both arms have one law, every pair is exchangeable, so all ``2**n`` ways to swap
 pairs are equally likely given the unordered pairs. A row of numbers is computed for the data as they are and for
 ``B`` random ways to swap them; the rank of the first row among all ``B + 1`` is a p-value that is valid for every n
-and B, ``(1 + number of rows at least as large) / (B + 1)``. Several numbers are combined by the smallest of their
-p-values, ranked in its turn among those of all rows, which is exact too: every row is treated as the first one is.
+and B, ``(1 + number of rows at least as large) / (B + 1)``. Several numbers are combined by the sum of the inverses
+of their p-values (as in Wilson's harmonic mean, PNAS 2019), ranked in its turn among those of all rows. That is exact
+too, whatever the numbers' dependence: every row is treated as the first one is.
 
 Four tests run over the statistics, ``s`` of them, which are replaced by the normal scores of their pooled ranks (these
 know nothing of which arm is which, have no units, and give a place to values that are not finite):
 
 - *MMD* (Gretton et al., JMLR 2012, unbiased), Gaussian and Laplace kernels, five bandwidths each, aggregated as in
-  Schrab et al., JMLR 2023, but by the smallest p-value;
+  Schrab et al., JMLR 2023, but by ranked p-values;
 - *energy distance* (Szekely and Rizzo 2013), which is the same form with minus the distance as kernel;
 - *KS*: the Kolmogorov-Smirnov distance of every statistic;
 - *C2ST* (Lopez-Paz and Oquab, ICLR 2017): a linear classifier, fitted on the first half of the pairs, must tell the
@@ -148,9 +149,12 @@ def ranked(values: Floats) -> Floats:
     return (len(values) - np.stack(places, axis=1)) / len(values)
 
 
-def smallest(p_values: Floats) -> Floats:
-    """The combined p-value of every row ``(b, 1)``: the rank of its smallest among those of all rows."""
-    return ranked(-p_values.min(axis=1, keepdims=True))
+def combined(p_values: Floats) -> Floats:
+    """The combined p-value of every row ``(b, 1)``: the rank of its sum of 1/p among those of all rows.
+
+    The sum is ruled by the smallest p-values, and unlike their minimum it is rarely tied at the top.
+    """
+    return ranked((1 / p_values).sum(axis=1, keepdims=True))
 
 
 def swaps(count: int, pairs: int, uniform: Uniform) -> Signs:
@@ -163,8 +167,8 @@ def batch_test(x: ArrayLike, y: ArrayLike, alpha: float, uniform: Uniform) -> Ba
     """Test whether the runs of two arms, ``(n, s)`` each, have one law; false alarms at most ``alpha``.
 
     Args:
-        uniform: gives that many independent numbers, uniform in [0, 1); called once. ``B`` is the least number
-            of swaps at which a p-value can be below ``alpha``, and at least 999.
+        uniform: gives that many independent numbers, uniform in [0, 1); called once. ``B`` is 2 / alpha,
+            so that a p-value can be below ``alpha`` with a rank to spare, and at least 999.
 
     Raises:
         UsageError: arms of different shapes, no statistics, fewer than 4 pairs, or an ``alpha`` outside (0, 1).
@@ -173,12 +177,12 @@ def batch_test(x: ArrayLike, y: ArrayLike, alpha: float, uniform: Uniform) -> Ba
     x, y = as_arms(x, y)
     if x.ndim != 2 or len(x) < 4:
         raise UsageError(f"a batch test takes arms (n, s) with n >= 4, these have shape {x.shape}")
-    resamples = max(999, ceil(1 / alpha))
+    resamples = max(999, ceil(2 / alpha))
     signs = swaps(resamples, len(x), uniform)
     x, y = normal_scores(x, y)
     classified, accuracy = classifier_values(x, y, signs)
     families = (mmd_values(x, y, signs), energy_values(x, y, signs), ks_values(x, y, signs), classified)
-    each = np.concatenate([smallest(ranked(values)) for values in families], axis=1)
-    combined = smallest(each)
+    each = np.concatenate([combined(ranked(values)) for values in families], axis=1)
+    total = combined(each)
     parts = dict(zip(TESTS, each[0].tolist(), strict=True))
-    return BatchTest(float(combined[0, 0]), parts, accuracy, resamples, alpha)
+    return BatchTest(float(total[0, 0]), parts, accuracy, resamples, alpha)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from fuaudit.errors import UsageError
-from fuaudit.verification.twosample.arrays import Floats, as_arms, dense_ranks, require_alpha
+from fuaudit.verification.twosample.arrays import Floats, Ranks, as_arms, dense_ranks, require_alpha
 from fuaudit.verification.twosample.betting import rank_payoffs
 
 
@@ -68,6 +68,14 @@ class Thresholds:
     width: float
 
 
+def _distribution(ranks: Ranks, count: int) -> Floats:
+    """The empirical distribution functions ``(s, count)`` of ranks ``(s, n)`` below ``count``, at every rank."""
+    hits = np.zeros((len(ranks), count))
+    np.add.at(hits, (np.arange(len(ranks))[:, None], ranks), 1.0)
+    share: Floats = np.cumsum(hits, axis=1) / ranks.shape[1]
+    return share
+
+
 def threshold_bounds(x: ArrayLike, y: ArrayLike, alpha: float) -> Thresholds:
     """Bounds on the Kolmogorov-Smirnov distances of arms ``(n, s)``, simultaneous over all ``s`` statistics.
 
@@ -83,10 +91,8 @@ def threshold_bounds(x: ArrayLike, y: ArrayLike, alpha: float) -> Thresholds:
     if x.ndim != 2 or not len(x):
         raise UsageError(f"bounds take arms (n, s) with n >= 1, these have shape {x.shape}")
     n, s = x.shape
-    grid = np.arange(2 * n)
     ranks_x, ranks_y = dense_ranks(x, y)
-    gaps = (ranks_x[..., None] <= grid).mean(axis=1) - (ranks_y[..., None] <= grid).mean(axis=1)
-    largest = float(np.abs(gaps).max())
+    largest = float(np.abs(_distribution(ranks_x, 2 * n) - _distribution(ranks_y, 2 * n)).max())
     width = float(2 * np.sqrt(np.log(4 * s / alpha) / (2 * n)))
     return Thresholds(largest, max(0.0, largest - width), min(1.0, largest + width), width)
 
@@ -104,15 +110,18 @@ class Epsilon:
     runs: int
 
 
-def _at_most(errors: float, runs: int, alpha: float) -> float:
-    """The Clopper-Pearson upper limit of a rate, one-sided at ``1 - alpha``, after so many errors."""
-    return 1.0 if errors >= runs else float(betaincinv(errors + 1, runs - errors, 1 - alpha))
+def _at_most(errors: ArrayLike, runs: int, alpha: float) -> Floats:
+    """The Clopper-Pearson upper limits of rates, one-sided at ``1 - alpha``, after so many errors in ``runs``."""
+    counted = np.asarray(errors, dtype=np.float64)
+    limits: Floats = np.where(counted < runs, betaincinv(counted + 1, np.maximum(runs - counted, 0.5), 1 - alpha), 1.0)
+    return limits
 
 
-def _epsilon(false_alarms: float, misses: float, delta: float) -> float:
-    """The least epsilon at which a test with these two error rates is possible; 0 where they are large."""
-    ratios = [(1 - delta - false_alarms) / misses, (1 - delta - misses) / false_alarms]
-    return float(max(0.0, np.log(max(*ratios, 1.0))))
+def _epsilon(false_alarms: ArrayLike, misses: ArrayLike, delta: float) -> Floats:
+    """The least epsilon at which tests with these two error rates, above 0, are possible; 0 where they are large."""
+    a, b = np.asarray(false_alarms, dtype=np.float64), np.asarray(misses, dtype=np.float64)
+    least: Floats = np.log(np.maximum(np.maximum((1 - delta - a) / b, (1 - delta - b) / a), 1.0))
+    return least
 
 
 def epsilon_bound(x: ArrayLike, y: ArrayLike, delta: float, alpha: float) -> Epsilon:
@@ -135,29 +144,18 @@ def epsilon_bound(x: ArrayLike, y: ArrayLike, delta: float, alpha: float) -> Eps
     runs = len(x) - half
     ranks_x, ranks_y = dense_ranks(x, y)  # the order of values alone, so that held-out ones choose nothing
     grid = np.unique(np.concatenate([ranks_x[:, :half], ranks_y[:, :half]]))
-    below_x = (ranks_x[:, :half, None] <= grid).mean(axis=1)
-    below_y = (ranks_y[:, :half, None] <= grid).mean(axis=1)
-    best: tuple[float, int, int, bool] = (-1.0, 0, 0, True)
-    # the limits, not the raw rates, so that a threshold that seems perfect by luck does not always win
-    for column, place in np.ndindex(below_x.shape):
-        for low in (True, False):
-            hit, alarm = below_x[column, place], below_y[column, place]
-            hit, alarm = (hit, alarm) if low else (1 - hit, 1 - alarm)
-            if hit <= alarm:
-                continue
-            value = _epsilon(
-                _at_most(round(alarm * half), half, alpha / 2),
-                _at_most(round((1 - hit) * half), half, alpha / 2),
-                delta,
-            )
-            best = max(best, (value + 1e-6 * float(hit - alarm), column, place, low))
-    _, column, place, low = best
-    caught = [(ranks[column, half:] <= grid[place]) == low for ranks in (ranks_x, ranks_y)]
-    misses, alarms = int((~caught[0]).sum()), int(caught[1].sum())
+    low_x, low_y = (np.rint(half * _distribution(ranks[:, :half], 2 * len(x))[:, grid]) for ranks in (ranks_x, ranks_y))
+    # a run counts as one of the first arm at or below the threshold, or above it
+    missed, alarmed = np.stack([half - low_x, low_x]), np.stack([low_y, half - low_y])
+    promise = _epsilon(_at_most(alarmed, half, alpha / 2), _at_most(missed, half, alpha / 2), delta)
+    promise += 1e-6 * (half - missed - alarmed) / half  # where nothing is promised, the best of what there is
+    way, column, place = np.unravel_index(int(promise.argmax()), promise.shape)
+    taken = [(ranks[column, half:] <= grid[place]) == (way == 0) for ranks in (ranks_x, ranks_y)]
+    misses, alarms = int((~taken[0]).sum()), int(taken[1].sum())
     perfect = _at_most(0, runs, alpha / 2)
     return Epsilon(
-        _epsilon(_at_most(alarms, runs, alpha / 2), _at_most(misses, runs, alpha / 2), delta),
-        _epsilon(perfect, perfect, delta),
-        column,
+        float(_epsilon(_at_most(alarms, runs, alpha / 2), _at_most(misses, runs, alpha / 2), delta)),
+        float(_epsilon(perfect, perfect, delta)),
+        int(column),
         runs,
     )
