@@ -167,6 +167,9 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert found.statistic["batch_p_value"] is None
     assert found.statistic["alpha_batch"] is None
     assert seen == [("pairs of runs", 32, 1000)]
+    # what a report says about how to repeat it gives the same finding
+    assert found.statistic["until"] == "decided"
+    assert audit(run, asked, until_decided=True, budget=found.statistic["runs"]) == found
 
 
 def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):

@@ -96,7 +96,10 @@ def naive_bound(x, y, delta, alpha):
 
 
 def test_equal_laws_have_no_epsilon_and_the_best_threshold_claims_one():
-    """300 audits of 40 pairs (24 of the wrong version), 10 statistics, alpha .1; at its level it fails with probability 1e-3."""
+    """300 audits of 40 pairs (24 of the wrong version), 10 statistics, alpha .1.
+
+    At exactly its level the right version would fail with probability 1e-3.
+    """
     rng, wrong, naive = generator(5), 0, 0
     for number in range(300):
         x, y = rng.normal(size=(2, 40, 10))

@@ -16,8 +16,11 @@ def commands(contents: Contents) -> list[str]:
     run = shlex.quote(f"./{name}" if name.startswith("-") else name)
     findings = shlex.quote(f"./{name}.audit/findings.json" if name.startswith("-") else f"{name}.audit/findings.json")
     check = contents.of("parameters")
-    pairs = check.statistic.get("pairs") if check is not None else None
-    budget = f" --budget {pairs * RUNS_A_PAIR}" if isinstance(pairs, int) else ""
+    figures = check.statistic if check is not None else {}
+    pairs = figures.get("pairs")
+    runs = figures.get("runs", pairs * RUNS_A_PAIR if isinstance(pairs, int) else None)
+    budget = f" --budget {runs}" if isinstance(runs, int) else ""
+    budget += " --until decided" if figures.get("until") == "decided" else ""
     spec = contents.spec.partition("/")[0]
     spec = spec if re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"
     key = contents.key if re.fullmatch(r"[0-9a-f]{64}", contents.key) else "KEY"

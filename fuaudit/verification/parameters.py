@@ -185,7 +185,14 @@ class Parameters:
             verdict,
             shows,
             SHOWS_NOT,
-            {"pairs": count, "runs": count * cost, "alpha": self.alpha, "pairs_needed": needed, **statistic},
+            {
+                "pairs": count,
+                "runs": count * cost,
+                "until": "decided" if case.until_decided else "fixed",
+                "alpha": self.alpha,
+                "pairs_needed": needed,
+                **statistic,
+            },
             interval=bounds,
             detectable=detectable,
             controls=tuple(
