@@ -262,7 +262,7 @@ def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_
     kept, out = tmp_path / "kept", child.path.with_name(child.path.name + ".audit")
     command = [sys.executable, "-c", "from fuaudit.cli import main; main()", "verify", child.path, "--quiet"]
     command += ["--spec", tmp_path / "spec.toml", "--key", KEY.hex(), "--keep", kept, "--workers"]
-    for workers, enough in ((2, 1), (1, 3), (2, 4)):
+    for workers, enough in ((2, 1), (1, 3)):
         process = subprocess.Popen([*map(str, command), str(workers)])
         while len(list(kept.glob("*.safetensors"))) < enough and process.poll() is None:
             time.sleep(0.002)

