@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -201,6 +202,7 @@ _own: list[Work] = []
 def _begin(work: Work) -> None:
     """Set up a worker process."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _own.append(work)
 
