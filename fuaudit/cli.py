@@ -150,6 +150,17 @@ def unlearn(
     "--spot", type=click.IntRange(1), help="Replay only so many stretches between stored models, drawn by the key."
 )
 @click.option("--key", help="Key of the audit's own draws, 64 hex digits; default: fresh from the operating system.")
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes for repeated sampling."
+)
+@click.option("--keep", "kept", type=Folder, help="Keep finished sampling here, to go on after a kill; needs --key.")
+@click.option(
+    "--until",
+    type=click.Choice(["fixed", "decided"]),
+    default="fixed",
+    show_default=True,
+    help="Sample the pairs of the spec; or stop on a rejection, and go on up to --budget for want of power.",
+)
 @output_options
 def verify(
     run: Path,
@@ -163,6 +174,9 @@ def verify(
     budget: int | None,
     spot: int | None,
     key: str | None,
+    workers: int,
+    kept: Path | None,
+    until: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -190,6 +204,9 @@ def verify(
             expected,
             budget=budget,
             key=_hex(key, "--key"),
+            workers=workers,
+            kept=kept,
+            until_decided=until == "decided",
             progress=progress,
             spot=spot,
             estimate=None if silent else lambda text: click.echo(text, err=True),

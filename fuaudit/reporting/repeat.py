@@ -16,11 +16,14 @@ def commands(contents: Contents) -> list[str]:
     run = shlex.quote(f"./{name}" if name.startswith("-") else name)
     findings = shlex.quote(f"./{name}.audit/findings.json" if name.startswith("-") else f"{name}.audit/findings.json")
     check = contents.of("parameters")
-    pairs = check.statistic.get("pairs") if check is not None else None
-    budget = f" --budget {pairs * RUNS_A_PAIR}" if isinstance(pairs, int) else ""
+    figures = check.statistic if check is not None else {}
+    pairs = figures.get("pairs")
+    runs = figures.get("runs", pairs * RUNS_A_PAIR if isinstance(pairs, int) else None)
+    budget = f" --budget {runs}" if isinstance(runs, int) else ""
+    budget += " --until decided" if figures.get("until") == "decided" else ""
     replayed = contents.of("replay")
-    figures = replayed.statistic if replayed is not None else {}
-    stretches = figures.get("stretches_replayed") if figures.get("chosen_by") == "the auditor" else None
+    seen = replayed.statistic if replayed is not None else {}
+    stretches = seen.get("stretches_replayed") if seen.get("chosen_by") == "the auditor" else None
     spot = f" --spot {stretches}" if isinstance(stretches, int) else ""
     spec = contents.spec.partition("/")[0]
     spec = spec if re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"

@@ -120,22 +120,81 @@ GLOSSARY = {
     },
     ("parameters", "pairs"): (
         "Pairs of runs",
-        "fixed before the runs; each pair trains one original and two retrained runs, all with fresh keys",
+        "each pair trains one original and two retrained runs, all with fresh keys; an editor's pairs one run more",
+    ),
+    ("parameters", "runs"): ("Training runs", "counted over all arms"),
+    ("parameters", "until"): (
+        "The number of pairs was",
+        "fixed in advance, or left to a decision; the test by betting allows either",
     ),
     ("parameters", "alpha"): (
         "Error rate alpha",
-        "set in the spec; bounds the chance that the test rejects equal laws",
+        "set in the spec; bounds the chance that all tests of the subject together reject equal laws",
+    ),
+    ("parameters", "alpha_betting"): ("Part of alpha for the test by betting", "fixed in advance"),
+    ("parameters", "alpha_batch"): (
+        "Part of alpha for the batch tests",
+        "fixed in advance; none where the pairs were not of a fixed number, so that no batch test was made",
     ),
     ("parameters", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
-    ("parameters", "rejected_at"): ("Subject rejected at pair", "first pair at which the wealth reaches 1/alpha"),
+    ("parameters", "rejected_at"): (
+        "Subject rejected at pair",
+        "first pair at which the wealth reaches one over its part of alpha",
+    ),
+    ("parameters", "batch_p_value"): (
+        "p-value of the batch tests of the subject",
+        "MMD, energy distance, Kolmogorov-Smirnov and a classifier, combined; pairs swapped at random",
+    ),
     ("parameters", "untouched_rejected_at"): (
         "Untouched models rejected at pair",
-        "first pair at which the wealth reaches 1/alpha",
+        "first pair at which the wealth reaches one over its part of alpha",
+    ),
+    ("parameters", "untouched_batch_p_value"): (
+        "p-value of the batch tests of untouched models",
+        "as that of the subject; this control should be rejected",
     ),
     ("parameters", "detectable_rate"): (
         "Smallest detectable rate",
         "simulated: the share of planted untouched models from which on the power goal is met; the replications "
         "resample the same runs, so it is an estimate",
+    ),
+    ("parameters", "pairs_needed"): (
+        "Pairs that would show the effect of the spec",
+        "extrapolated: log wealth is taken to grow with the square of the rate of untouched models",
+    ),
+    ("parameters", "total_variation_at_least"): (
+        "Total variation of the models' laws, at least",
+        "an anytime-valid lower bound at confidence 1 - alpha; there is no upper bound",
+    ),
+    ("parameters", "thresholds_at_most"): (
+        "Advantage of a threshold on one statistic, at most",
+        "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha; no bound on other "
+        "adversaries",
+    ),
+    ("parameters", "thresholds_ceiling"): (
+        "The least such bound that so many pairs allow",
+        "the width of the bands: what would be stated if no difference were observed at all",
+    ),
+    ("parameters", "epsilon_at_least"): (
+        "Epsilon of unlearning, at least",
+        "at delta 1e-5, in the statistics; threshold chosen on half of the pairs, Clopper-Pearson limits on the other, "
+        "confidence 1 - alpha",
+    ),
+    ("parameters", "epsilon_ceiling"): (
+        "The largest such bound that so many pairs allow",
+        "what would be stated if every run of the held-out half were told rightly",
+    ),
+    ("parameters", "untouched_epsilon_at_least"): (
+        "Epsilon of leaving the model untouched, at least",
+        "as that of the subject, for the untouched control",
+    ),
+    ("parameters", "without_p_value"): (
+        "p-value against the same editor on runs that never had the target",
+        "one over the largest wealth reached; beside the comparison with retraining, it decides nothing",
+    ),
+    ("parameters", "without_rejected_at"): (
+        "Told from the same editor without the target at pair",
+        "first pair at which that wealth reaches one over its part of alpha",
     ),
 }
 """Statistics of the audits that ship with fuaudit: their names in words, and how each was obtained."""

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fuaudit.data.dataset import retained_rows
 from fuaudit.draws import Draws, Position, Recorded
 from fuaudit.errors import FuauditError, PluginError, UsageError
-from fuaudit.plans import Plan, Request
+from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.schedule import Drawn
 from fuaudit.registry import Entry
 from fuaudit.training.execute import Moment, execute, require_finite, task
@@ -60,17 +60,25 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
 
 
 def edited(
-    ready: Setup, old: Plan, new: Plan, unlearner: Any, name: str, model: Tensor, round_models: Mapping[int, Tensor]
+    ready: Setup,
+    old: Plan,
+    new: Plan,
+    unlearner: Any,
+    name: str,
+    model: Tensor,
+    round_models: Mapping[int, Tensor],
+    target: tuple[Request, Population] | None = None,
 ) -> tuple[Tensor, list[Message]]:
     """The model that an editor makes from ``model``, and the messages it cost.
 
     ``old`` is the plan of the run it edits, ``new`` the same draws over the retained population, whose last
-    source makes the editor's own draws.
+    source makes the editor's own draws. ``target`` is the request, with a population that holds what it names;
+    by default what ``old`` has and ``new`` has not. An audit gives it for a run that never had the target.
 
     Raises:
         PluginError: the editor raised, touched what it had not declared, or returned no model.
     """
-    request = _last_request(old, new)
+    request, whole = target or (_last_request(old, new), old.retained)
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
 
@@ -92,7 +100,7 @@ def edited(
         return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
 
     def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
-        return _target_gradient(ready, old, request, vector), [
+        return _target_gradient(ready, whole, request, vector), [
             Message("server", "target", bytes_of_model),
             Message("target", "server", bytes_of_model),
         ]
@@ -130,12 +138,12 @@ def _last_request(old: Plan, new: Plan) -> Request:
     return Request.of(clients, samples)
 
 
-def _target_gradient(ready: Setup, old: Plan, request: Request, vector: Tensor) -> Tensor:
+def _target_gradient(ready: Setup, whole: Population, request: Request, vector: Tensor) -> Tensor:
     """The gradient of the mean loss on the erased rows; UsageError when they are no longer at hand."""
-    rows = sorted({*request.samples, *(s for c in request.clients for s in old.retained.samples[c])})
+    rows = sorted({*request.samples, *(s for c in request.clients for s in whole.samples[c])})
     if ready.dataset.absent.intersection(rows):
         raise UsageError("the erased data is not at hand, so the target cannot take part")
-    ground = task(ready.learning, retained_rows(ready.dataset, old.retained), old.retained, ready.device)
+    ground = task(ready.learning, retained_rows(ready.dataset, whole), whole, ready.device)
     leaf = vector.to(ready.device).requires_grad_()
     parameters = dict(zip(ready.learning.layout.names, ready.learning.layout.split(leaf), strict=True))
     loss = cross_entropy(

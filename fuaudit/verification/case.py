@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
@@ -21,6 +22,7 @@ from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.counterfactual import LeftIn, left_in
+from fuaudit.verification.executor import HERE, Executor
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Case:
         expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
         spot: how many stretches of rounds to replay instead of all; None for what the spec says.
+        executor: what computes repeated sampling.
+        kept: the folder in which finished parts of it are kept, if any.
+        until_decided: whether repeated sampling stops, or goes on, as its own result asks.
     """
 
     run: Run
@@ -47,6 +52,9 @@ class Case:
     budget: int | None = None
     progress: Progress = silent
     spot: int | None = None
+    executor: Executor = HERE
+    kept: Path | None = None
+    until_decided: bool = False
 
     @property
     def request(self) -> Request | None:

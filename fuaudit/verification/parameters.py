@@ -1,67 +1,67 @@
-"""Level 6: repeated unlearning against repeated retraining, by a sequential test with controls.
+"""Level 6: repeated unlearning against repeated retraining, by a sequential test, batch tests, and controls.
 
 Every pair is a fresh original run that is unlearned, and a fresh retrained run; fixing one original would
-wrongly fail exact methods. The statistics are fixed before the runs: eight scalars of the final model. The
-test bets on each of them and averages the wealth. Controls run beside the subject: a second retrained arm
+wrongly fail exact methods. The statistics are fixed before the runs. The test by betting divides its money over
+them; batch tests look once, at the fixed number of pairs. Controls run beside the subject: a second retrained arm
 that must not be rejected, and the untouched originals, which must be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.func import functional_call, vmap
-from torch.nn.functional import cross_entropy
 
-from fuaudit.data.dataset import scaled, scaling_constants
-from fuaudit.draws import END, Address, Keyed, Purpose, Stream
+from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import UsageError
-from fuaudit.models.layout import linear_stack
-from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.runs.keys import derive
-from fuaudit.training.engines import Engine, engine, suggested
-from fuaudit.training.execute import Moment, beginning, execute
-from fuaudit.training.setup import Setup
-from fuaudit.unlearning.apply import edited, rewritten
-from fuaudit.verification.betting import Detectable, SequentialTest, detectable_rate, two_sample
 from fuaudit.verification.case import Case
+from fuaudit.verification.executor import Arrays, Kept, Work
 from fuaudit.verification.finding import Control, Finding, Subject, Verdict
+from fuaudit.verification.measure import PRIMARY, STATISTICS
+from fuaudit.verification.pairs import WITHOUT, Pairs, runs_a_pair
+from fuaudit.verification.sequential import SequentialTest
+from fuaudit.verification.twosample.batch import BatchTest, batch_test
+from fuaudit.verification.twosample.betting import two_sample
+from fuaudit.verification.twosample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
+from fuaudit.verification.twosample.power import Detectable, detectable_rate
 
 Floats = NDArray[np.float64]
-STATISTICS = (
-    "loss on the erased data",
-    "the same minus test loss",
-    "test loss",
-    "weight norm",
-    "projection 1",
-    "projection 2",
-    "probe logit 1",
-    "probe logit 2",
-)
-"""Pre-registered; all are read off the final model of a run."""
+
+SHARES = tuple(0.5 if at == PRIMARY else 0.5 / (len(STATISTICS) - 1) for at in range(len(STATISTICS)))
+"""How the test by betting divides its money over the statistics."""
+
+BETTING = 0.8
+"""The part of alpha for the test by betting; the batch tests have the rest."""
+
+LEAST_BATCH = 16
+"""Pairs below which no batch test is made: it could not reject."""
+
+DELTA = 1e-5
+"""Of the lower bound on epsilon."""
+
+COMPARED = ("subject", "second", "untouched")
+"""The arms that are tested against retraining."""
 
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
 )
-ARMS = 4
-"""Training runs for each pair: an original, its unlearned model, and two retrained ones."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The sequential two-sample test.
+    """The comparison of repeated unlearning with repeated retraining.
 
     Attributes:
         pairs: fixed in advance.
-        alpha: false alarms of the subject's test.
+        alpha: false alarms of all tests of the subject together.
         effect: the largest detectable rate of untouched models at which silence still counts as support.
-        test_rows: at most so many test rows enter the statistics.
+        test_rows: at most so many retained rows, and so many test rows, enter the statistics.
     """
 
     pairs: int = 256
@@ -75,280 +75,263 @@ class Parameters:
 
     def examine(self, case: Case) -> Finding:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
-        name = "parameters"
         if case.request is None:
-            return Finding(
-                name, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT
-            )
+            return _unsampled(Verdict.NOT_APPLICABLE, "The run carries out no request.")
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
         if missing or case.run.pruned:
-            verdict = Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE
-            return Finding(
-                name,
-                Subject.ALGORITHM,
-                verdict,
+            return _unsampled(
+                Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE,
                 "The erased data is not at hand, so originals cannot be trained.",
-                SHOWS_NOT,
-                details=("Give --data ROOT, and --erased ROOT where the erased rows lie apart.",),
+                "Give --data ROOT, and --erased ROOT where the erased rows lie apart.",
             )
-        pairs = self.pairs if case.budget is None else min(self.pairs, case.budget // ARMS)
-        if pairs < 2:
-            return Finding(
-                name,
-                Subject.ALGORITHM,
+        limit, cost = self.limit(case), runs_a_pair(case.is_editor)
+        if limit < 2:
+            return _unsampled(
                 Verdict.INCONCLUSIVE,
-                f"A budget of {case.budget} runs allows no test: {ARMS} runs a pair, {self.pairs} pairs planned.",
-                SHOWS_NOT,
+                f"A budget of {case.budget} runs allows no test: {cost} runs a pair, {self.pairs} pairs planned.",
             )
-        arms = Arms.of(case, pairs, self.test_rows)
-        tests = {
-            arm: two_sample(getattr(arms, arm), arms.retrained, self.alpha)
-            for arm in ("subject", "second", "untouched")
-        }
-        probe = Keyed(derive(case.key.secret, "parameters", "power"))
-        power = detectable_rate(
-            arms.untouched, arms.retrained, arms.second, self.alpha, lambda n: probe.uniform(Address(Purpose.AUDIT), n)
-        )
-        return self._finding(case, pairs, tests, power)
+        return self._finding(case, self._sampled(case, limit))
 
-    def _finding(self, case: Case, pairs: int, tests: dict[str, SequentialTest], power: Detectable) -> Finding:
-        rejected = {arm: test.rejected_at is not None for arm, test in tests.items()}
-        controls = (
-            Control(
-                "retrained against retrained", "not rejected", "rejected" if rejected["second"] else "not rejected"
+    def limit(self, case: Case) -> int:
+        """The most pairs that are run: the spec's, or what the budget allows; beyond the spec's until decided."""
+        if case.budget is None:
+            return self.pairs
+        allowed = case.budget // runs_a_pair(case.is_editor)
+        return allowed if case.until_decided else min(self.pairs, allowed)
+
+    def _sampled(self, case: Case, limit: int) -> Sampled:
+        """Pairs, part by part in a fixed order, up to the limit; when a decision stops them, after a whole part."""
+        pairs = Pairs.of(case, self.test_rows)
+        work: Work = Kept(pairs, case.kept) if case.kept else pairs
+        parts, found = pairs.parts(limit), list[Arrays]()
+        with closing(case.executor.map(work, parts)) as results:
+            for (first, count), result in zip(parts, results, strict=True):
+                found.append(result)
+                case.progress("pairs of runs", first + count, limit)
+                if case.until_decided and self._decided(case, found):
+                    break
+        return self._judged(case, found)
+
+    def _decided(self, case: Case, found: list[Arrays]) -> bool:
+        """Whether no more pairs are needed: a rejection by betting, or support at the spec's pairs or beyond."""
+        arms = _stacked(found)
+        if self._bet(arms["subject"], arms).rejected_at is not None:
+            return True
+        return len(arms["subject"]) >= self.pairs and self._judged(case, found).verdict(self) is Verdict.PASS
+
+    def _bet(self, arm: Floats, arms: Mapping[str, Floats], reference: str = "retrained") -> SequentialTest:
+        return two_sample(arm, arms[reference], BETTING * self.alpha, SHARES)
+
+    def _judged(self, case: Case, found: list[Arrays]) -> Sampled:
+        arms = _stacked(found)
+        count = len(arms["subject"])
+        fixed = min(self.pairs, count)
+        # where a decision may stop the pairs, batch tests are of the spec's pairs or not at all
+        batch = fixed >= LEAST_BATCH and (fixed == self.pairs or not case.until_decided)
+        level = (1 - BETTING) * self.alpha
+        return Sampled(
+            arms,
+            {arm: self._bet(arms[arm], arms) for arm in COMPARED},
+            self._bet(arms["subject"], arms, WITHOUT) if WITHOUT in arms else None,
+            {a: batch_test(arms[a][:fixed], arms["retrained"][:fixed], level, _uniform(case, a)) for a in COMPARED}
+            if batch
+            else {},
+            detectable_rate(
+                arms["untouched"],
+                arms["retrained"],
+                arms["second"],
+                BETTING * self.alpha,
+                _uniform(case, "power"),
+                shares=SHARES,
             ),
-            Control("untouched against retrained", "rejected", "rejected" if rejected["untouched"] else "not rejected"),
         )
-        rate = power.rate
+
+    def _finding(self, case: Case, sampled: Sampled) -> Finding:
+        verdict = sampled.verdict(self)
+        rejected, rate, count = sampled.rejected, sampled.power.rate, sampled.pairs
         detectable = (
             f"a method that leaves the model untouched in {rate:.0%} of runs"
             if rate is not None
             else "none within this budget"
         )
-        subject = tests["subject"]
-        statistic = {
-            "pairs": pairs,
-            "alpha": self.alpha,
-            "p_value": subject.p_value,
-            "rejected_at": subject.rejected_at,
-            "untouched_rejected_at": tests["untouched"].rejected_at,
-            "detectable_rate": rate,
-        }
+        bets = sampled.bets["subject"]
+        needed = None if verdict is not Verdict.INCONCLUSIVE else sampled.pairs_needed(self.effect)
+        cost = runs_a_pair(case.is_editor)
+        details = [f"statistic {i}: {text}" for i, text in enumerate(STATISTICS, 1)]
         if rejected["second"]:
-            verdict, shows = (
-                Verdict.INCONCLUSIVE,
-                "The test rejects retraining itself: a false alarm, or the test is wrong.",
-            )
+            shows = "The test rejects retraining itself: a false alarm, or the test is wrong."
         elif rejected["subject"]:
-            verdict = Verdict.FAIL
-            shows = (
-                f"Unlearned models are told from retrained ones after {subject.rejected_at} pairs (alpha {self.alpha})."
-            )
-        elif pairs < self.pairs:
-            verdict = Verdict.INCONCLUSIVE
-            shows = f"No difference was found in {pairs} pairs; the spec has fixed {self.pairs}."
-        elif not rejected["untouched"] or rate is None or rate > self.effect:
-            verdict = Verdict.INCONCLUSIVE
+            way = f"after {bets.rejected_at} pairs" if bets.rejected_at else f"by the batch tests on {count} pairs"
+            shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha})."
+        elif count < self.pairs:
+            shows = f"No difference was found in {count} pairs; the spec has fixed {self.pairs}."
+        elif verdict is Verdict.INCONCLUSIVE:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
-            verdict = Verdict.PASS
-            shows = f"No difference in {pairs} pairs; {detectable} would have been found with power {power.goal.power}."
+            power = sampled.power.goal.power
+            shows = f"No difference in {count} pairs; {detectable} would have been found with power {power}."
+        if needed is not None:
+            details.append(
+                f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
+                "runs) would be needed: an extrapolation, by which log wealth grows with the square of the rate"
+            )
+        if case.is_editor:
+            sentence = _beside(sampled, rejected["subject"])
+            details.append(sentence)
+            shows += f" {sentence}" if rejected["subject"] else ""
+        statistic, bounds = self._figures(sampled)
         return Finding(
             "parameters",
             Subject.ALGORITHM,
             verdict,
             shows,
             SHOWS_NOT,
-            statistic,
+            {
+                "pairs": count,
+                "runs": count * cost,
+                "until": "decided" if case.until_decided else "fixed",
+                "alpha": self.alpha,
+                "pairs_needed": needed,
+                **statistic,
+            },
+            interval=bounds,
             detectable=detectable,
-            controls=controls,
+            controls=tuple(
+                Control(f"{name} against retrained", expected, "rejected" if rejected[arm] else "not rejected")
+                for name, arm, expected in (
+                    ("retrained", "second", "not rejected"),
+                    ("untouched", "untouched", "rejected"),
+                )
+            ),
             assumptions=(
                 "Requests do not depend on the draws (non-adaptive).",
                 "The detectable rate is an estimate: its replications resample the same runs.",
             ),
-            details=tuple(f"statistic {i}: {text}" for i, text in enumerate(STATISTICS, 1)),
+            details=(*details, *_batch_details(sampled)),
             series={
-                **{f"log wealth, {arm}": [float(v) for v in test.log_wealth] for arm, test in tests.items()},
-                "power, rate": [point.rate for point in power.curve],
-                "power, estimate": [point.estimate for point in power.curve],
+                **{f"log wealth, {arm}": test.log_wealth.tolist() for arm, test in sampled.bets.items()},
+                "power, rate": [point.rate for point in sampled.power.curve],
+                "power, estimate": [point.estimate for point in sampled.power.curve],
             },
         )
 
-
-@dataclass(frozen=True)
-class Arms:
-    """Statistics ``(pairs, 8)`` of four arms; row i of each comes from keys of its own."""
-
-    subject: Floats = field(repr=False)
-    untouched: Floats = field(repr=False)
-    retrained: Floats = field(repr=False)
-    second: Floats = field(repr=False)
-
-    @classmethod
-    def of(cls, case: Case, pairs: int, test_rows: int) -> Arms:
-        """Train, unlearn and retrain ``pairs`` times, and measure."""
-        ready, plan = case.ready, case.run.plan
-        maker = engine(suggested(ready.learning.module, ready.device, many=True))
-        measure = Measure.of(case, test_rows)
-        # originals keep every round, so that each can go on from its own
-        chunk = max(1, min(pairs, 40_000_000 // (ready.learning.layout.dimension * (plan.law.rounds + 1))))
-        rows: dict[str, list[Floats]] = {"subject": [], "untouched": [], "retrained": [], "second": []}
-        for first in range(0, pairs, chunk):
-            numbers = range(first, min(first + chunk, pairs))
-            originals = [Plan.fresh(plan.law, case.before, _source(case, "original", i)) for i in numbers]
-            history = _rounds(ready, originals, maker)
-            rows["untouched"].append(measure(history[-1].vectors))
-            rows["subject"].append(measure(_subjects(case, originals, history, maker, numbers)))
-            for arm in ("retrained", "second"):
-                fresh = [Plan.fresh(plan.law, plan.retained, _source(case, arm, i)) for i in numbers]
-                rows[arm].append(measure(_rounds(ready, fresh, maker, keep=False)[-1].vectors))
-            case.progress("pairs of runs", numbers.stop, pairs)
-        return cls(**{arm: np.concatenate(parts) for arm, parts in rows.items()})
-
-
-def _source(case: Case, arm: str, number: int) -> Keyed:
-    return Keyed(derive(case.key.secret, "parameters", arm, str(number)))
-
-
-def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = True) -> list[Moment]:
-    """The moments after rounds 0 to R of many runs over one population; only the last one unless ``keep``."""
-    population = plans[0].retained
-    moments = [beginning(ready.learning, plans, plans[0].retained, ready.device)]
-    schedule = expand_many(plans)
-    for _, moment in execute(ready.learning, ready.ground(population), population, schedule, moments[0], maker):
-        moments = [*moments, moment] if keep else [moment]
-    return moments
-
-
-def _subjects(case: Case, originals: list[Plan], history: list[Moment], maker: Engine, numbers: range) -> Tensor:
-    """The unlearned models ``(n, d)`` of some originals, made as `unlearn` makes them."""
-    assert case.request is not None
-    name = case.run.info["unlearner"]["use"]
-    fresh = [_source(case, "request", i) for i in numbers]
-    if case.is_editor:
-        models = []
-        for place, (plan, source) in enumerate(zip(originals, fresh, strict=True)):
-            stored = {round: moment.vectors[place].cpu() for round, moment in enumerate(history)}
-            after = plan.erase(case.request, source, END)
-            models.append(edited(case.ready, plan, after, case.unlearner, name, stored[max(stored)], stored)[0])
-        return torch.stack(models).to(case.ready.device)
-    plans = [rewritten(case.unlearner, name, p, case.request, s, END) for p, s in zip(originals, fresh, strict=True)]
-    # runs of one history of populations are stacked by making the populations the same object
-    shared = plans[0].populations
-    plans = [_sharing(plan, shared) for plan in plans]
-    inherited = [moment.without(case.ready.learning, case.before, plans[0].retained) for moment in history]
-    return _resume(case.ready, plans, originals, inherited, maker)
-
-
-def _sharing(plan: Plan, populations: tuple[Population, ...]) -> Plan:
-    return replace(plan, populations=populations)
-
-
-def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: list[Moment], maker: Engine) -> Tensor:
-    """Final models ``(n, d)``: every run goes on from the start of its first changed round, on the retained data."""
-    rounds = plans[0].law.rounds
-    firsts = np.array([min(max(p.first_change(o).round, 1), rounds + 1) for p, o in zip(plans, originals, strict=True)])
-    initial = [[p.streams[Stream.INITIAL] for p in pair] for pair in zip(plans, originals, strict=True)]
-    redrawn = [place for place, (new, old) in enumerate(initial) if new != old]
-    vectors = history[-1].vectors.clone()
-    state = {k: v.clone() for k, v in history[-1].state.items()}
-    if redrawn:
-        begin = beginning(ready.learning, [plans[place] for place in redrawn], plans[0].retained, ready.device)
-    schedule, population = expand_many(plans), plans[0].retained
-    ground = ready.ground(population)
-    for round in range(1, rounds + 1):
-        starting = np.flatnonzero(firsts == round)
-        vectors[starting] = history[round - 1].vectors[starting]
-        for key, value in state.items():
-            value[starting] = history[round - 1].state[key][starting]
-        if round == 1 and redrawn:
-            vectors[redrawn] = begin.vectors
-            for key, value in state.items():
-                value[redrawn] = begin.state[key]
-        active = np.flatnonzero(firsts <= round)
-        if not len(active):
-            continue
-        part = Schedule(schedule.cohorts[active, :round], schedule.batches[active, :round])
-        moment = Moment(vectors[active], {k: v[active] for k, v in state.items()})
-        *_, (_, moment) = execute(ready.learning, ground, population, part, moment, maker, first=round)
-        vectors[active] = moment.vectors
-        for key, value in state.items():
-            value[active] = moment.state[key]
-    return vectors
+    def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float]]:
+        """The named figures of the subject, and the interval of its largest Kolmogorov-Smirnov distance."""
+        subject, retrained = sampled.arms["subject"], sampled.arms["retrained"]
+        bets, batch = sampled.bets["subject"], sampled.batches.get("subject")
+        untouched = sampled.batches.get("untouched")
+        thresholds = threshold_bounds(subject, retrained, self.alpha)
+        epsilon = epsilon_bound(subject, retrained, DELTA, self.alpha)
+        control = epsilon_bound(sampled.arms["untouched"], retrained, DELTA, self.alpha)
+        figures = {
+            "alpha_betting": BETTING * self.alpha,
+            "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
+            "p_value": bets.p_value,
+            "rejected_at": bets.rejected_at,
+            "batch_p_value": batch.p_value if batch else None,
+            "untouched_rejected_at": sampled.bets["untouched"].rejected_at,
+            "untouched_batch_p_value": untouched.p_value if untouched else None,
+            "detectable_rate": sampled.power.rate,
+            "total_variation_at_least": float(mean_gap_interval(subject, retrained, self.alpha)[-1]),
+            "thresholds_at_most": thresholds.upper,
+            "thresholds_ceiling": thresholds.width,
+            "epsilon_at_least": epsilon.lower,
+            "epsilon_ceiling": epsilon.ceiling,
+            "untouched_epsilon_at_least": control.lower,
+        }
+        if sampled.without is not None:
+            figures["without_p_value"] = sampled.without.p_value
+            figures["without_rejected_at"] = sampled.without.rejected_at
+        return figures, (thresholds.lower, thresholds.upper)
 
 
 @dataclass(frozen=True)
-class Measure:
-    """The pre-registered statistics of models ``(n, d)`` as ``(n, 8)``, in float64.
+class Sampled:
+    """Statistics ``(n, 10)`` by arm, and the tests of them against retraining.
 
-    Projections are on unit vectors, probes are test rows and classes; both are drawn from the audit's key.
+    ``without`` tests an editor's subject against the same editor on runs that never had the target; ``batches`` is
+    empty where no batch test may be made.
     """
 
-    ready: Setup
-    erased: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
-    directions: Tensor
-    probes: tuple[tuple[int, int], tuple[int, int]]
-    lanes: int
+    arms: dict[str, Floats]
+    bets: dict[str, SequentialTest]
+    without: SequentialTest | None
+    batches: dict[str, BatchTest]
+    power: Detectable
 
-    @classmethod
-    def of(cls, case: Case, test_rows: int) -> Measure:
-        """The statistics of a case; inputs are scaled by the constants of the retained data."""
-        ready, data, population = case.ready, case.ready.dataset, case.run.plan.retained
-        shift, divisor = scaling_constants(data, population, ready.learning.scaling)
-        key = Keyed(derive(case.key.secret, "parameters", "statistics"))
-        count = len(data.test_targets)
-        chosen = list(key.subset(Address(Purpose.AUDIT, 1), range(count), min(count, test_rows)))
-        dimension = ready.learning.layout.dimension
-        directions = torch.from_numpy(key.uniform(Address(Purpose.AUDIT, 2), 2 * dimension) - 0.5).view(2, dimension)
-        rows = key.sequence(Address(Purpose.AUDIT, 3), range(len(chosen)), 2)
-        classes = key.sequence(Address(Purpose.AUDIT, 4), range(data.classes), 2)
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+        return len(self.arms["subject"])
 
-        def read(inputs: Tensor) -> Tensor:
-            return scaled(inputs, shift, divisor, ready.learning.dtype).to(ready.device)
+    @property
+    def rejected(self) -> dict[str, bool]:
+        """Whether an arm is told from retraining, by betting or by the batch tests."""
+        return {
+            arm: test.rejected_at is not None or (arm in self.batches and self.batches[arm].rejected)
+            for arm, test in self.bets.items()
+        }
 
-        gone = sorted(case.erased_rows)
-        return cls(
-            ready,
-            (read(data.inputs[gone]), data.targets[gone].to(ready.device)),
-            (read(data.test_inputs[chosen]), data.test_targets[chosen].to(ready.device)),
-            directions / directions.norm(dim=1, keepdim=True),
-            ((rows[0], classes[0]), (rows[1], classes[1])),
-            32 if linear_stack(ready.learning.module) else 4,
+    def verdict(self, asked: Parameters) -> Verdict:
+        """What follows for the subject."""
+        rate = self.power.rate
+        if self.rejected["second"]:
+            return Verdict.INCONCLUSIVE
+        if self.rejected["subject"]:
+            return Verdict.FAIL
+        seen = self.rejected["untouched"] and rate is not None and rate <= asked.effect
+        return Verdict.PASS if seen and self.pairs >= asked.pairs else Verdict.INCONCLUSIVE
+
+    def pairs_needed(self, effect: float) -> int | None:
+        """About how many pairs would find untouched models in a part ``effect`` of runs; None without any growth.
+
+        The mean growth of the log wealth is taken to fall with the square of the rate, as it does for small shifts.
+        It is read off the smallest rate that was found with the power wanted, else off the untouched control (then
+        for even odds only).
+        """
+        if self.power.rate is not None:
+            return ceil(self.pairs * (self.power.rate / effect) ** 2)
+        whole = self.bets["untouched"].pairs_needed
+        return None if whole is None else ceil(whole / effect**2)
+
+
+def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:
+    return Finding("parameters", Subject.ALGORITHM, verdict, shows, SHOWS_NOT, details=details)
+
+
+def _stacked(found: list[Arrays]) -> dict[str, Floats]:
+    """The parts of every arm that all of them have, ``(n, 10)`` each."""
+    names = [name for name in found[0] if all(name in part for part in found)]
+    return {name: np.concatenate([part[name] for part in found]) for name in sorted(names)}
+
+
+def _uniform(case: Case, name: str) -> Any:
+    source = Keyed(derive(case.key.secret, "parameters", "tests", name))
+    return lambda count: source.uniform(Address(Purpose.AUDIT), count)
+
+
+def _beside(sampled: Sampled, rejected: bool) -> str:
+    """What the comparison with the same editor on runs without the target says."""
+    test = sampled.without
+    if test is None:
+        return "The editor could not be applied to runs that never had the target, so that comparison is missing."
+    if test.rejected_at is not None:
+        return (
+            "They are also told from models that the same editor made of runs that never had the target, after "
+            f"{test.rejected_at} pairs."
         )
+    cause = "; further training alone may then make the difference from retraining" if rejected else ""
+    return (
+        "Against models that the same editor made of runs that never had the target, no difference was found "
+        f"(p-value {test.p_value:.3g}){cause}."
+    )
 
-    @torch.no_grad()
-    def __call__(self, vectors: Tensor) -> Floats:
-        parts = [self._chunk(part) for part in torch.split(vectors, self.lanes)]
-        return np.concatenate(parts)
 
-    def _chunk(self, vectors: Tensor) -> Floats:
-        """A chunk of models, padded to one size, so that bits do not depend on how many there are."""
-        count = len(vectors)
-        padded = torch.cat([vectors, vectors[:1].expand(self.lanes - count, -1)])
-        erased, _ = self._losses(padded, *self.erased)
-        test, logits = self._losses(padded, *self.test)
-        exact = padded.double().cpu()
-        columns = [
-            erased,
-            erased - test,
-            test,
-            exact.norm(dim=1),
-            *((exact * direction).sum(dim=1) for direction in self.directions),
-            *(logits[:, row, label] for row, label in self.probes),
-        ]
-        return torch.stack(columns, dim=1)[:count].numpy()
-
-    def _losses(self, vectors: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean losses ``(c,)`` and logits ``(c, rows, classes)`` in float64 on the CPU."""
-        layout, module = self.ready.learning.layout, self.ready.learning.module
-
-        def forward(vector: Tensor) -> Tensor:
-            parameters = dict(zip(layout.names, layout.split(vector), strict=True))
-            logits = functional_call(module, parameters, (inputs,))
-            assert isinstance(logits, Tensor)
-            return logits
-
-        logits = vmap(forward)(vectors).double().cpu()
-        flat = cross_entropy(logits.flatten(0, 1), targets.cpu().repeat(len(vectors)), reduction="none")
-        return flat.view(len(vectors), -1).mean(dim=1), logits
+def _batch_details(sampled: Sampled) -> list[str]:
+    """A line for every batch test of every arm."""
+    return [
+        f"batch tests, {arm}: combined p-value {test.p_value:.3g}; alone "
+        + ", ".join(f"{name} {value:.3g}" for name, value in test.parts.items())
+        + f"; held-out accuracy of the classifier {test.accuracy:.3f}; {test.resamples} swaps"
+        for arm, test in sampled.batches.items()
+    ]

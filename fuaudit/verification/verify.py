@@ -24,8 +24,9 @@ from fuaudit.runs.writer import versions
 from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
+from fuaudit.verification.executor import executor
 from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
-from fuaudit.verification.parameters import ARMS
+from fuaudit.verification.pairs import runs_a_pair
 from fuaudit.verification.spec import Check, Spec, read_spec
 
 FINDINGS = "findings.json"
@@ -82,6 +83,9 @@ def verify(
     expected: Request | None = None,
     budget: int | None = None,
     key: bytes | None = None,
+    workers: int = 1,
+    kept: Path | None = None,
+    until_decided: bool = False,
     dataset: Dataset | None = None,
     out: Path | None = None,
     save: bool = True,
@@ -100,6 +104,11 @@ def verify(
         expected: the request that should have been carried out; another one is a FAIL.
         budget: the most training runs to execute for repeated sampling.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
+        workers: how many processes share repeated sampling; 1 is this one. It changes no finding.
+        kept: a folder that keeps what repeated sampling has finished, so that the same call goes on from there
+            after a kill. It needs ``key``: results belong to one.
+        until_decided: stop repeated sampling when its test by betting rejects, and go on beyond the pairs of the
+            spec, up to ``budget``, until it has power.
         estimate: called with a sentence about the cost before repeated sampling starts.
         spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
             spec asks for exactness and some stretch was left out. The spec decides by default.
@@ -115,8 +124,23 @@ def verify(
     above = parent_of(opened, parent)
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
     data = dataset or _data(opened, root, erased)
+    if kept is not None and key is None:
+        raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
     chosen = key if key is not None else secrets.token_bytes(32)
-    case = Case(opened, above, data, Keyed(chosen), commitment, expected, budget, progress, spot)
+    case = Case(
+        opened,
+        above,
+        data,
+        Keyed(chosen),
+        commitment,
+        expected,
+        budget,
+        progress,
+        spot=spot,
+        executor=executor(workers),
+        kept=kept,
+        until_decided=until_decided,
+    )
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     threads = torch.get_num_threads()
@@ -285,10 +309,10 @@ def cost(case: Case, spec: Spec) -> str:
     for check in spec.checks:
         if check.audit["use"] == "parameters":
             audit = registry.build("audits", check.audit)
-            pairs = audit.pairs if case.budget is None else min(audit.pairs, case.budget // ARMS)
+            pairs, runs = audit.limit(case), runs_a_pair(case.is_editor)
             law: Any = case.run.plan.law
-            steps = pairs * ARMS * law.rounds * getattr(law, "cohort_size", 1) * law.steps
-            return f"repeated sampling: {pairs} pairs, {pairs * ARMS} training runs, at most {steps:,} client steps"
+            steps = pairs * runs * law.rounds * getattr(law, "cohort_size", 1) * law.steps
+            return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
     return "no repeated sampling"
 
 

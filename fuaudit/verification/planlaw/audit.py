@@ -18,16 +18,16 @@ from fuaudit.plans import UniformLaw
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.betting import SequentialTest
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Control, Finding, Subject, Verdict
 from fuaudit.verification.planlaw import laws
-from fuaudit.verification.planlaw.betting import average, log_wealth, tested
+from fuaudit.verification.planlaw.betting import average, log_wealth
 from fuaudit.verification.planlaw.bounds import RateBound, plans_needed, rate_bound, unseen
 from fuaudit.verification.planlaw.laws import quarters
 from fuaudit.verification.planlaw.simulate import CHUNK, KEPT, Scores, Step, Trial, retrained, simulate
 from fuaudit.verification.planlaw.stability import stream
 from fuaudit.verification.planlaw.statistics import Ids, Statistic, statistics
+from fuaudit.verification.sequential import SequentialTest, tested
 
 NAME = "plan-law"
 SHOWS_NOT = (

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fuaudit.errors import UsageError
-from fuaudit.verification.betting import SequentialTest
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -78,15 +77,3 @@ def average(paths: Iterable[Floats]) -> Floats:
     stacked = np.stack(list(paths))
     mean: Floats = np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))
     return mean
-
-
-def tested(path: Floats, alpha: float) -> SequentialTest:
-    """The test of a wealth: rejected when it first reaches 1 / alpha.
-
-    Raises:
-        UsageError: an ``alpha`` outside (0, 1).
-    """
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha is within (0, 1), not {alpha}")
-    reached = np.flatnonzero(path >= -np.log(alpha))
-    return SequentialTest(path, alpha, int(reached[0]) + 1 if reached.size else None)

@@ -15,18 +15,20 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, binomtest
 
 from fuaudit.errors import UsageError
-from fuaudit.verification.betting import (
-    Detectable,
-    Goal,
-    Power,
-    detectable_rate,
-    log_wealth,
+from fuaudit.verification.twosample.betting import (
+    RANK_SHARE,
+    RANK_STAKES,
+    SHIFT_STAKES,
+    STAKE,
+    differences,
     log_wealth_path,
-    mean_gap_interval,
     rank_payoffs,
-    shift_payoffs,
+    rank_wealth,
+    shift_wealth,
     two_sample,
 )
+from fuaudit.verification.twosample.bounds import mean_gap_interval
+from fuaudit.verification.twosample.power import Detectable, Goal, Power, detectable_rate
 
 INF, NAN = math.inf, math.nan
 # Values that break careless code: ties, both infinities, nan, and sizes whose square or difference overflows.
@@ -49,16 +51,21 @@ def compare(a, b):
     return (key(a) > key(b)) - (key(a) < key(b))
 
 
-def plain_shift(xs, ys):
-    payoffs, past = [], []
+def plain_differences(xs, ys):
+    ratios, past = [], []
     for x, y in zip(xs, ys, strict=True):
         difference = x - y
         scale = math.hypot(*past) / math.sqrt(len(past)) if past else 0.0
         finite = math.isfinite(difference)
-        payoffs.append(math.tanh(difference / scale) if finite and scale > 0 else float(compare(x, y)))
+        if finite and scale > 0:
+            ratios.append(difference / scale)
+        elif compare(x, y) == 0 or (finite and not past and not ratios):
+            ratios.append(0.0)
+        else:
+            ratios.append(compare(x, y) * math.inf)
         if finite:
             past.append(difference)
-    return payoffs
+    return ratios
 
 
 def plain_rank(xs, ys, way, peek=False):
@@ -77,28 +84,32 @@ def plain_rank(xs, ys, way, peek=False):
     return payoffs
 
 
-def plain_wealth(payoffs, low, high, peek=False):
-    """``peek`` bets after seeing the payoff: wrong."""
-    wealth, bet, curvature, path = 1.0, 0.0, 1.0, []
+def plain_wealth(payoffs, peek=False):
+    """``peek`` turns its bet when it would lose: wrong."""
+    wealth, path = 1.0, []
     for payoff in payoffs:
-        slope = payoff / (1 + bet * payoff)
-        curvature += slope**2
-        after = min(max(bet + 2 / (2 - math.log(3)) * slope / curvature, low), high)
-        wealth *= 1 + (after if peek else bet) * payoff
-        bet = after
+        wealth *= 1 + (abs(payoff) if peek else payoff)
         path.append(wealth)
-    return path
+    return np.array(path)
 
 
-def plain_path(x, y, peek_witness=False, peek_bet=False):
+def plain_path(x, y, shares=None, peek_witness=False, peek_bet=False):
     """The averaged wealth, ``(n,)``, not its log."""
     total = np.zeros(len(x))
-    for column in range(len(x[0])):
+    shares = shares or [1] * len(x[0])
+    for column, share in enumerate(shares):
         xs, ys = [float(row[column]) for row in x], [float(row[column]) for row in y]
-        total += np.array(plain_wealth(plain_shift(xs, ys), -0.5, 0.5, peek_bet)) / 2
-        for way in (1, -1):
-            total += np.array(plain_wealth(plain_rank(xs, ys, way, peek_witness), 0.0, 0.5, peek_bet)) / 4
-    return total / len(x[0])
+        part = np.zeros(len(x))
+        for stake in SHIFT_STAKES:
+            for sign in (1, -1):
+                payoffs = [sign * STAKE * math.tanh(stake * ratio) for ratio in plain_differences(xs, ys)]
+                part += (1 - RANK_SHARE) / (2 * len(SHIFT_STAKES)) * plain_wealth(payoffs, peek_bet)
+        for stake in RANK_STAKES:
+            for way in (1, -1):
+                payoffs = [stake * payoff for payoff in plain_rank(xs, ys, way, peek_witness)]
+                part += RANK_SHARE / (2 * len(RANK_STAKES)) * plain_wealth(payoffs, peek_bet)
+        total += part * share / sum(shares)
+    return total
 
 
 def swaps(x, y):
@@ -136,11 +147,21 @@ def test_arrays_equal_plain_loops(kind):
         )
 
 
+def test_shares_divide_the_money():
+    x, y = samples("far", (20, 3))
+    shares = [1.0, 4.0, 0.5]
+    np.testing.assert_allclose(np.exp(log_wealth_path(x, y, shares)), plain_path(x, y, shares), rtol=1e-11)
+    assert not np.allclose(log_wealth_path(x, y, shares), log_wealth_path(x, y))
+    for wrong in ([1, 1], [1, 1, 0], [1, 1, -1], [1, 1, NAN], [1, 1, INF]):
+        with pytest.raises(UsageError, match="shares are 3 positive numbers"):
+            log_wealth_path(x, y, wrong)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_payoffs_equal_plain_loops(kind):
     x, y = samples(kind, (40, 1), seed=6)
     xs, ys = x[:, 0].tolist(), y[:, 0].tolist()
-    np.testing.assert_allclose(shift_payoffs(x, y)[:, 0], plain_shift(xs, ys), rtol=1e-12)
+    np.testing.assert_allclose(differences(x, y)[:, 0], plain_differences(xs, ys), rtol=1e-12)
     for way, payoffs in zip((1, -1), rank_payoffs(x, y), strict=True):
         assert payoffs[:, 0].tolist() == plain_rank(xs, ys, way)
 
@@ -175,11 +196,10 @@ def identity_error(paths):
 def test_the_average_wealth_over_all_swaps_is_one(kind):
     """Validity: under the null all swaps of the observed pairs are equally likely."""
     x, y = swaps(*samples(kind, (10, 3)))
-    first, second = rank_payoffs(x, y)
-    assert identity_error(log_wealth(shift_payoffs(x, y), -0.5, 0.5)) < 1e-12
-    assert identity_error(log_wealth(first, 0.0, 0.5)) < 1e-12
-    assert identity_error(log_wealth(second, 0.0, 0.5)) < 1e-12
+    assert identity_error(shift_wealth(differences(x, y))) < 1e-12
+    assert identity_error(rank_wealth(rank_payoffs(x, y))) < 1e-12
     assert identity_error(log_wealth_path(x, y)) < 1e-12
+    assert identity_error(log_wealth_path(x, y, [5, 1, 2])) < 1e-12
 
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=150)
@@ -225,7 +245,7 @@ def test_wealth_is_finite_and_does_not_know_which_arm_is_which(pair):
 
 def test_payoffs_do_not_depend_on_units():
     x, y = samples("normal", (50, 2))
-    np.testing.assert_allclose(shift_payoffs(1e-9 * x + 1, 1e-9 * y + 1), shift_payoffs(x, y), atol=1e-5)
+    np.testing.assert_allclose(differences(1e-9 * x + 1, 1e-9 * y + 1), differences(x, y), atol=1e-5)
     for one, other in zip(rank_payoffs(np.exp(x), np.exp(y)), rank_payoffs(x, y), strict=True):
         assert np.array_equal(one, other)
 
@@ -238,7 +258,7 @@ def test_an_arm_that_diverges_is_rejected(value):
     y = samples("normal", (40, 4))[1]
     x = np.full_like(y, value)
     assert two_sample(x, y, 1e-3).rejected_at < 30
-    assert np.abs(shift_payoffs(x, y)).min() == 1
+    assert np.isinf(differences(x, y)).all()
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, 3.0])
@@ -315,7 +335,7 @@ def test_a_change_of_variance_is_found_by_ranks_and_not_by_the_shift():
     rng = generator(13)
     x, y = 3 * rng.normal(size=(200, 256, 1)), rng.normal(size=(200, 256, 1))
     assert np.isfinite(stops(log_wealth_path(x, y), 0.01)).mean() >= 0.95
-    shift = log_wealth(shift_payoffs(x, y), -0.5, 0.5)[..., 0]
+    shift = shift_wealth(differences(x, y))[..., 0]
     assert np.isfinite(stops(shift, 0.01)).sum() <= binom.ppf(0.999, 200, 0.01)
 
 
@@ -331,6 +351,17 @@ def test_the_result_agrees_with_its_path():
     assert test.p_value == pytest.approx(np.exp(-test.log_wealth.max()))
     assert two_sample(x[:stop], y[:stop], 0.01).rejected_at == stop
     assert two_sample(x[: stop - 1], y[: stop - 1], 0.01).rejected_at is None
+
+
+def test_the_pairs_needed_follow_the_growth():
+    x, y = samples("far", (60, 2))
+    full = two_sample(x, y, 1e-3)
+    assert full.pairs_needed == full.rejected_at
+    # too short to reject: the growth so far, continued
+    short = two_sample(x[:5], y[:5], 1e-6)
+    assert short.rejected_at is None
+    assert short.pairs_needed == math.ceil(math.log(1e6) / (short.log_wealth[-1] / 5))
+    assert two_sample(x, x, 1e-3).pairs_needed is None
 
 
 def test_no_pairs_show_nothing():

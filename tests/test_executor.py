@@ -1,0 +1,307 @@
+"""Executors: one result whatever the workers, what was kept is found again and checked, kills at several moments.
+
+The works that worker processes compute are defined here; everything is exact, nothing samples.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+from fuaudit.data.sources import Digits
+
+from fuaudit import load_run, unlearn, verify
+from fuaudit.draws import Keyed
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans import Request
+from fuaudit.verification.case import Case
+from fuaudit.verification.executor import Here, Kept, Processes, address, digest_of_code, executor
+from fuaudit.verification.pairs import PAIRS_A_PART, Pairs
+from fuaudit.verification.parameters import Parameters
+from fuaudit.verification.spec import parse_spec
+
+KEY = bytes(range(100, 132))
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Part (i,) gives some numbers, NaN among them; a line in a file tells that it was computed, and where."""
+
+    log: Path
+    digest: str = "powers"
+    slow: bool = False
+
+    def compute(self, part, threads):
+        with open(self.log, "a") as file:
+            file.write(f"{part[0]} {os.getpid()}\n")
+        if self.slow:
+            time.sleep(0.2 * (3 - part[0] % 3))
+        return {"values": np.array([part[0], part[0] ** 0.5, np.nan, -np.inf]), "whole": np.arange(part[0])}
+
+
+@dataclass(frozen=True)
+class Fragile(Powers):
+    """Kills its process at part 2, unless it is the main one."""
+
+    def compute(self, part, threads):
+        if part == (2,) and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().compute(part, threads)
+
+
+@dataclass(frozen=True)
+class Failing(Powers):
+    def compute(self, part, threads):
+        raise PluginError("it cannot be done", "Do something else.")
+
+
+PARTS = [(i,) for i in range(7)]
+
+
+def computed(work):
+    return sorted(int(line.split()[0]) for line in work.log.read_text().splitlines()) if work.log.exists() else []
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        a.keys() == b.keys() and all(np.array_equal(a[k], b[k], equal_nan=a[k].dtype.kind == "f") for k in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+# --- back ends ----------------------------------------------------------------------------------------------------
+
+
+def test_workers_give_the_results_of_this_process_in_the_order_of_the_parts(tmp_path):
+    here = list(Here().map(Powers(tmp_path / "here"), PARTS))
+    assert [int(result["values"][0]) for result in here] == list(range(7))
+    work = Powers(tmp_path / "there", slow=True)  # later parts finish before earlier ones
+    assert same(list(Processes(2).map(work, PARTS)), here)
+    pids = {line.split()[1] for line in work.log.read_text().splitlines()}
+    assert len(pids) == 2
+    assert str(os.getpid()) not in pids
+    assert list(Processes(2).map(work, [])) == []
+
+
+def test_what_a_dead_worker_owed_is_computed_here(tmp_path):
+    found = list(Processes(2).map(Fragile(tmp_path / "log"), PARTS))
+    assert same(found, list(Here().map(Powers(tmp_path / "here"), PARTS)))
+
+
+def test_errors_of_workers_reach_the_caller_whole(tmp_path):
+    with pytest.raises(PluginError) as caught:
+        list(Processes(1).map(Failing(tmp_path / "log"), PARTS))
+    assert str(caught.value) == "it cannot be done\n  Do something else."
+
+
+@pytest.mark.parametrize("back_end", [Here(), Processes(1)])
+def test_closing_gives_up_the_rest(tmp_path, back_end):
+    work = Powers(tmp_path / "log", slow=True)
+    with closing(back_end.map(work, PARTS * 20)) as results:
+        next(results)
+    time.sleep(1)
+    assert len(computed(work)) <= 4  # a pool hands some parts out in advance
+
+
+def test_the_number_of_workers_chooses_the_back_end():
+    assert executor(1) == Here()
+    assert executor(3) == Processes(3)
+    with pytest.raises(UsageError, match="at least one worker"):
+        executor(0)
+
+
+# --- kept results -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_not_computed_again(tmp_path):
+    work = Powers(tmp_path / "log")
+    kept = Kept(work, tmp_path / "kept")
+    first = list(Here().map(kept, PARTS[:4]))
+    assert same(first, list(Here().map(Powers(tmp_path / "other"), PARTS[:4])))
+    assert same(list(Processes(2).map(kept, PARTS))[:4], first)
+    assert computed(work) == list(range(7))
+    names = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert names == {f"{address(work, part)}.safetensors" for part in PARTS}
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "exchange", "rename"])
+def test_damaged_results_are_computed_again(tmp_path, damage):
+    work = Powers(tmp_path / "log")
+    kept = Kept(work, tmp_path / "kept")
+    right = list(Here().map(kept, PARTS[:3]))
+    paths = [tmp_path / "kept" / f"{address(work, part)}.safetensors" for part in PARTS[:3]]
+    content = [path.read_bytes() for path in paths]
+    wrong = {
+        "flip": content[1][:-40] + bytes([content[1][-40] ^ 1]) + content[1][-39:],
+        "cut": content[1][:-1],
+        "empty": b"",
+        "exchange": content[2],  # whole, but the result of another task
+        "rename": content[1].replace(b"values", b"valuez"),
+    }[damage]
+    assert wrong != content[1]
+    paths[1].write_bytes(wrong)
+    assert same(list(Here().map(kept, PARTS[:3])), right)
+    assert computed(work) == [0, 1, 1, 2]
+    assert [path.read_bytes() for path in paths] == content
+
+
+def test_other_work_finds_nothing(tmp_path):
+    work = Powers(tmp_path / "log")
+    list(Here().map(Kept(work, tmp_path / "kept"), PARTS[:2]))
+    list(Here().map(Kept(replace(work, digest="others"), tmp_path / "kept"), PARTS[:2]))
+    assert computed(work) == [0, 0, 1, 1]
+    assert len({address(w, p) for w in (work, replace(work, digest="others")) for p in [(0,), (1,), (0, 1)]}) == 6
+
+
+def test_the_digest_of_code_follows_the_sources(tmp_path, monkeypatch):
+    package = tmp_path / "digested_package"
+    package.mkdir()
+    for name in ("__init__", "inner"):
+        (package / f"{name}.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import digested_package.inner  # noqa: F401
+
+    before = digest_of_code(["digested_package"])
+    assert digest_of_code(["digested_package.inner"]) == before != digest_of_code([])
+    (package / "inner.py").write_text("x = 2\n")
+    assert digest_of_code(["digested_package"]) != before
+
+
+# --- pairs of runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def case(child):
+    return Case(child, None, Digits().load(None), Keyed(KEY))
+
+
+def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
+    pairs = Pairs.of(case, 100)
+    assert Pairs.of(replace(case), 100).digest == pairs.digest
+    data = case.dataset
+    inputs = data.inputs.clone()
+    inputs[5, 0] += 1
+    others = [
+        Pairs.of(case, 101),
+        Pairs.of(replace(case, key=Keyed(KEY[::-1])), 100),
+        Pairs.of(replace(case, dataset=replace(data, inputs=inputs)), 100),
+        Pairs.of(replace(case, dataset=replace(data, test_targets=data.test_targets.flip(0))), 100),
+        Pairs.of(replace(case, dataset=replace(data, absent=frozenset({7}))), 100),
+        Pairs.of(replace(case, run=untouched), 100),
+    ]
+    assert len({pairs.digest, *(other.digest for other in others)}) == 7
+
+
+@pytest.mark.parametrize("name", ["fats", "finetune"])
+def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
+    """Cut otherwise, in another order, with other threads and in other processes: the same bits."""
+    run = unlearn(trained, name, Request.of([target]), tmp_path / name)
+    pairs = Pairs.of(Case(run, None, Digits().load(None), Keyed(KEY)), 100)
+    [whole] = Here().map(pairs, [(0, 6)])
+    pieces = list(Processes(2).map(pairs, [(4, 2), (0, 1), (1, 3)]))
+    assert set(whole) == {"subject", "untouched", "retrained", "second"} | (
+        {"without"} if name == "finetune" else set()
+    )
+    for arm, values in whole.items():
+        assert values.shape == (6, 10)
+        assert np.array_equal(np.concatenate([pieces[at][arm] for at in (1, 2, 0)]), values), arm
+        assert np.array_equal(pairs.compute((0, 6), 1)[arm], values)
+
+
+def test_parts_have_one_size_and_cover_the_pairs(case):
+    pairs = Pairs.of(case, 100)
+    assert pairs.parts(70) == [(0, PAIRS_A_PART), (32, 32), (64, 6)]
+    assert pairs.parts(1000)[:2] == pairs.parts(70)[:2]
+
+
+# --- whole audits -------------------------------------------------------------------------------------------------
+
+TABLE = {
+    "id": "sampling",
+    "asks": "exact",
+    "out_of_scope": ["everything else"],
+    "check": [
+        {"claim": "no difference", "audit": {"use": "parameters", "pairs": 160, "alpha": 0.01, "test_rows": 100}}
+    ],
+}
+
+
+def children_of(pid):
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
+def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_path):
+    """Killed by SIGKILL when so many parts are kept, with one and with two workers, and run again."""
+    (tmp_path / "spec.toml").write_text(tomli_w.dumps(TABLE))
+    spec = parse_spec(TABLE, "spec")
+    expected = {}
+    for workers in (1, 2):
+        verify(child, spec, key=KEY, workers=workers, out=tmp_path / f"by {workers}")
+        expected[workers] = (tmp_path / f"by {workers}" / "findings.json").read_bytes()
+    assert expected[1] == expected[2]
+    kept, out = tmp_path / "kept", child.path.with_name(child.path.name + ".audit")
+    command = [sys.executable, "-c", "from fuaudit.cli import main; main()", "verify", child.path, "--quiet"]
+    command += ["--spec", tmp_path / "spec.toml", "--key", KEY.hex(), "--keep", kept, "--workers"]
+    for workers, enough in ((2, 1), (1, 3)):
+        process = subprocess.Popen([*map(str, command), str(workers)])
+        while len(list(kept.glob("*.safetensors"))) < enough and process.poll() is None:
+            time.sleep(0.002)
+        ours = children_of(process.pid)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 20
+        while any(map(alive, ours)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(alive, ours)), "workers outlive their parent"
+    assert subprocess.run([*map(str, command), "2"], check=False).returncode in (0, 3)
+    assert len(list(kept.glob("*.safetensors"))) == 5
+    assert (out / "findings.json").read_bytes() == expected[1]
+    assert json.loads(expected[1])["checks"][0]["finding"]["statistic"]["pairs"] == 160
+
+
+def test_kept_results_need_a_key(child, tmp_path, quick):
+    with pytest.raises(UsageError, match="belong to a key"):
+        verify(child, quick, kept=tmp_path, save=False)
+
+
+def test_a_run_that_changes_during_its_audit_is_no_evidence(child, untouched, tmp_path):
+    from fuaudit.errors import EvidenceError
+
+    pairs = Pairs.of(Case(load_run(child.path), None, Digits().load(None), Keyed(KEY)), 100)
+    with pytest.raises(EvidenceError, match="has changed during its audit"):
+        replace(pairs, run=untouched.path).compute((0, 1), 1)
+
+
+def test_until_decided_stops_after_the_part_that_decides(untouched, child):
+    """The untouched model is caught early; nothing is caught at the budget for the exact one."""
+    data = Digits().load(None)
+    audit = Parameters(pairs=64, alpha=0.4, test_rows=100)  # a coarse level, so that the tiny federation decides
+    found = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * 640, until_decided=True))
+    pairs = found.statistic["pairs"]
+    assert pairs % PAIRS_A_PART == 0
+    if found.verdict == "FAIL":
+        assert pairs - PAIRS_A_PART < found.statistic["rejected_at"] <= pairs or pairs >= 64
+    fixed = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * pairs))
+    length = min(pairs, 64)
+    key = "log wealth, subject"
+    assert fixed.series[key][:length] == found.series[key][:length]

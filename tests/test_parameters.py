@@ -1,0 +1,197 @@
+"""Level 6 as an audit: its figures, one alpha, editors beside themselves, optional stopping, what it needs.
+
+Keys are fixed in advance and nothing else is random, so a false alarm, of probability alpha, would have shown once.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fuaudit.data.sources import Digits
+from fuaudit_plugins.finetune import Finetune
+
+from fuaudit import unlearn
+from fuaudit.draws import Keyed
+from fuaudit.errors import PluginError
+from fuaudit.plans import Request
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Verdict
+from fuaudit.verification.measure import STATISTICS
+from fuaudit.verification.parameters import BETTING, SHARES, Parameters, Sampled
+from fuaudit.verification.sequential import SequentialTest
+from fuaudit.verification.twosample.batch import BatchTest
+from fuaudit.verification.twosample.betting import two_sample
+from fuaudit.verification.twosample.power import Detectable, Goal, Power
+
+KEY = bytes(range(60, 92))
+DATA = Digits().load(None)
+
+
+def audit(run, asked=None, **options):
+    return (asked or Parameters(pairs=24, alpha=0.01, test_rows=100)).examine(
+        Case(run, None, DATA, Keyed(KEY), **options)
+    )
+
+
+@pytest.fixture(scope="module")
+def edited(trained, target, tmp_path_factory):
+    return unlearn(trained, "finetune", Request.of([target]), tmp_path_factory.mktemp("edited") / "finetune")
+
+
+def test_one_alpha_for_everything(child):
+    found = audit(child)
+    figures = found.statistic
+    assert figures["alpha_betting"] + figures["alpha_batch"] == pytest.approx(figures["alpha"])
+    assert figures["alpha_betting"] == pytest.approx(BETTING * 0.01)
+    assert sum(SHARES) == pytest.approx(1)
+    assert len(SHARES) == len(STATISTICS)
+    wealth = np.array(found.series["log wealth, subject"])
+    assert figures["p_value"] == pytest.approx(min(1, math.exp(-wealth.max())))
+    assert (figures["rejected_at"] is None) == (figures["p_value"] > figures["alpha_betting"])
+    assert (figures["pairs"], figures["runs"]) == (24, 96)
+    assert found.interval[0] <= found.interval[1] == figures["thresholds_at_most"]
+    assert figures["thresholds_ceiling"] <= figures["thresholds_at_most"]
+    assert figures["epsilon_at_least"] <= figures["epsilon_ceiling"]
+    assert sum(line.startswith("batch tests, ") for line in found.details) == 3
+
+
+def sampled(subject=None, second=None, untouched=1, batches=(), rate=0.25, pairs=64):
+    """The tests of an audit, as if they had been made; numbers are the pairs after which betting rejects."""
+    path = np.zeros(pairs)
+    stops = {"subject": subject, "second": second, "untouched": untouched}
+    bets = {arm: SequentialTest(path, 0.01, stop) for arm, stop in stops.items()}
+    tests = {arm: BatchTest(0.001, {}, 0.5, 999, 0.002) for arm in batches}
+    goal = Goal(rates=(0.25, 1.0))
+    hits = {0.25: (60, 60), 1.0: (0, 60), None: (0, 0)}[rate]
+    curve = tuple(Power(r, h, 60) for r, h in zip(goal.rates, hits, strict=True))
+    return Sampled({"subject": np.zeros((pairs, 10))}, bets, None, tests, Detectable(goal, curve))
+
+
+def test_verdicts_follow_from_all_tests_and_controls():
+    asked = Parameters(pairs=64, effect=0.5)
+    assert sampled().verdict(asked) is Verdict.PASS
+    assert sampled(subject=9).verdict(asked) is Verdict.FAIL
+    assert sampled(batches=["subject"]).verdict(asked) is Verdict.FAIL
+    assert sampled(subject=9, second=3).verdict(asked) is Verdict.INCONCLUSIVE
+    assert sampled(subject=9, batches=["second"]).verdict(asked) is Verdict.INCONCLUSIVE
+    assert sampled(untouched=None).verdict(asked) is Verdict.INCONCLUSIVE
+    assert sampled(untouched=None, batches=["untouched"]).verdict(asked) is Verdict.PASS
+    assert sampled(rate=None).verdict(asked) is Verdict.INCONCLUSIVE
+    assert sampled().verdict(replace(asked, effect=0.2)) is Verdict.INCONCLUSIVE
+    assert sampled(pairs=63).verdict(asked) is Verdict.INCONCLUSIVE
+    assert sampled(pairs=63, subject=9).verdict(asked) is Verdict.FAIL
+
+
+def test_the_pairs_needed_are_read_off_what_was_found():
+    assert sampled(rate=0.25).pairs_needed(0.25) == 64
+    assert sampled(rate=0.25).pairs_needed(0.125) == 256
+    assert sampled(rate=None, untouched=30).pairs_needed(0.5) == 120
+    assert sampled(rate=None, untouched=None).pairs_needed(0.5) is None
+
+
+def test_an_inconclusive_finding_says_how_many_pairs_it_would_take(child):
+    found = audit(child)
+    assert found.verdict == "INCONCLUSIVE"
+    needed = found.statistic["pairs_needed"]
+    assert needed is None or f"about {needed} pairs ({4 * needed} training runs)" in " ".join(found.details)
+
+
+# --- editors ------------------------------------------------------------------------------------------------------
+
+
+def test_an_editor_is_also_compared_with_itself(edited, child):
+    found = audit(edited)
+    assert found.statistic["runs"] == 5 * found.statistic["pairs"]
+    assert 0 < found.statistic["without_p_value"] <= 1
+    assert any("the same editor made of runs that never had the target" in line for line in found.details)
+    assert not any("same editor" in line for line in audit(child).details)
+    assert "without_p_value" not in audit(child).statistic
+
+
+def test_further_training_is_told_from_retraining_and_not_from_itself(trained, target, tmp_path):
+    """An editor that trains twice as long: the loss betrays it, the target does not. alpha .01 for each test."""
+    run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
+    found = audit(run, Parameters(pairs=32, alpha=0.01, test_rows=200))
+    assert found.verdict == "FAIL"
+    assert found.statistic["without_rejected_at"] is None
+    assert "further training alone may then make the difference" in found.shows
+
+
+def test_an_editor_that_needs_the_target_can_be_applied_without_it(edited, monkeypatch):
+    """It steps up the gradient of the target's loss: the request is the same, the run never had the target."""
+    requests = []
+
+    def edit(self, context):
+        requests.append(context.request)
+        return context.model + 0.05 * context.target_gradient(context.model)
+
+    monkeypatch.setattr(Finetune, "edit", edit)
+    monkeypatch.setattr(Finetune, "participants", frozenset({"server", "target"}))
+    found = audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+    assert found.statistic["without_p_value"] is not None
+    assert set(requests) == {edited.request}
+    assert len(requests) == 6
+
+
+def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, monkeypatch):
+    def edit(self, context):
+        if target not in context.plan.populations[0].samples:
+            raise ValueError("never heard of it")
+        return context.model
+
+    monkeypatch.setattr(Finetune, "edit", edit)
+    monkeypatch.setattr(Finetune, "needs", frozenset({"model", "plan"}))
+    found = audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+    assert "without_p_value" not in found.statistic
+    assert any("so that comparison is missing" in line for line in found.details)
+
+    def broken(self, context):
+        raise ValueError("never works")
+
+    monkeypatch.setattr(Finetune, "edit", broken)
+    with pytest.raises(PluginError, match="never works"):
+        audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+
+
+# --- optional stopping --------------------------------------------------------------------------------------------
+
+
+def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, target, tmp_path):
+    """The same long editor, far more pairs in the spec: one part is enough."""
+    run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
+    asked = Parameters(pairs=1000, alpha=0.01, test_rows=200)
+    seen = []
+    found = audit(run, asked, until_decided=True, progress=lambda *row: seen.append(row))
+    assert found.verdict == "FAIL"
+    assert found.statistic["pairs"] == 32 >= found.statistic["rejected_at"]
+    assert found.statistic["batch_p_value"] is None
+    assert found.statistic["alpha_batch"] is None
+    assert seen == [("pairs of runs", 32, 1000)]
+    # what a report says about how to repeat it gives the same finding
+    assert found.statistic["until"] == "decided"
+    assert audit(run, asked, until_decided=True, budget=found.statistic["runs"]) == found
+
+
+def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
+    """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
+    asked = Parameters(pairs=20, alpha=0.001, test_rows=50)
+    found = audit(child, asked, budget=4 * 70, until_decided=True)
+    assert found.statistic["pairs"] == 70
+    assert found.statistic["batch_p_value"] is not None  # of the 20 pairs of the spec
+    fixed = audit(child, asked, budget=4 * 70)
+    assert fixed.statistic["pairs"] == 20
+    assert fixed.statistic["batch_p_value"] == found.statistic["batch_p_value"]
+    first = fixed.series["log wealth, subject"]
+    assert found.series["log wealth, subject"][:20] == first
+    assert audit(child, asked, budget=4 * 10).statistic["pairs"] == 10
+
+
+def test_the_shares_are_those_of_the_test(child):
+    """The wealth of the finding is the test's on the arms, with the stated shares."""
+    from fuaudit.verification.pairs import Pairs
+
+    asked = Parameters(pairs=12, alpha=0.01, test_rows=100)
+    arms = Pairs.of(Case(child, None, DATA, Keyed(KEY)), 100).compute((0, 12), 1)
+    path = two_sample(arms["subject"], arms["retrained"], 0.008, SHARES).log_wealth
+    assert audit(child, asked).series["log wealth, subject"] == path.tolist()
