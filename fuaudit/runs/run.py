@@ -160,6 +160,17 @@ class Run:
         gone = self._plan_table.get("erased_owners", {})
         return tuple(sorted((*samples[client], *(int(sample) for sample, owner in gone.items() if owner == client))))
 
+    def sample(self, client: int, index: int) -> int:
+        """The id of a client's sample by its number, from 0, among those it had when training started.
+
+        Raises:
+            UsageError: there is no such client or sample.
+        """
+        owned = self.numbered(client)
+        if not 0 <= index < len(owned):
+            raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
+        return owned[index]
+
     def before(self, rows: int) -> Population:
         """The population before the last request, in a dataset of so many rows.
 

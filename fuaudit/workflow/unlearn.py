@@ -43,13 +43,7 @@ def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int
     Raises:
         UsageError: an unknown client, or an index beyond the client's samples.
     """
-    ids = []
-    for client, index in samples:
-        owned = run.numbered(client)
-        if not 0 <= index < len(owned):
-            raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
-        ids.append(owned[index])
-    request = Request.of(clients, ids)
+    request = Request.of(clients, [run.sample(*place) for place in samples])
     run.plan.retained.without(request)  # says what is unknown
     return request
 

@@ -1,0 +1,82 @@
+"""The command line: parse, call one function, print, exit. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+from fuaudit.cli import audits, methods, runs
+from fuaudit.cli.options import Interrupted
+from fuaudit.errors import FuauditError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fuaudit")
+def cli() -> None:
+    """Show, or refute, that a federated model has forgotten a client or a sample.
+
+    Exit codes: 0 pass, 1 fail, 2 usage, 3 inconclusive, 4 evidence rejected, 5 plugin failed, 70 internal error,
+    130 interrupted.
+    """
+
+
+for _command in (
+    runs.train, runs.unlearn, audits.verify, audits.report, runs.show, runs.prune, runs.resume,
+    methods.plugins, methods.prove, methods.selftest, runs.demo,
+):  # fmt: skip
+    cli.add_command(_command)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    """Ctrl-C while libraries are being imported: nothing was begun, and some of them abort on an exception."""
+    os.write(2, b"\ninterrupted before anything was begun\n")
+    os._exit(130)
+
+
+def main() -> None:
+    """Run the command line; every error ends in its exit code, none in a bare traceback."""
+    usual = signal.signal(signal.SIGINT, _leave)  # until the work begins, see fuaudit.terminal.bars
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\ninterrupted; nothing that was complete is lost", err=True)
+        sys.exit(130)
+    except Interrupted as error:
+        click.echo(f"\n{error}", err=True)
+        sys.exit(error.exit_code)
+    except FuauditError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except ImportError as error:
+        _explain_import(error)
+        sys.exit(70)
+    except Exception as error:
+        if isinstance(error, BrokenPipeError):
+            sys.exit(70)
+        import traceback
+
+        traceback.print_exc()
+        click.echo(
+            f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True
+        )
+        sys.exit(70)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _explain_import(error: ImportError) -> None:
+    click.echo(f"error: a library cannot be imported: {error}", err=True)
+    if "torch" in str(error):
+        click.echo(
+            "  torch and torchvision must be a matching pair: install both anew, in one command, from one index.",
+            err=True,
+        )

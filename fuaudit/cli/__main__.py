@@ -1,0 +1,5 @@
+"""``python -m fuaudit.cli``."""
+
+from fuaudit.cli import main
+
+main()

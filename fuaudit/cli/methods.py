@@ -1,0 +1,173 @@
+"""Commands about methods rather than runs: what is installed, proofs, the self-test."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from fuaudit.cli.options import emit, hexadecimal, output_options
+from fuaudit.errors import PluginError, UsageError
+
+
+@click.command()
+@output_options
+def plugins(as_json: bool, quiet: bool) -> None:
+    """List what is installed: name, kind, paper, guarantee, distribution, version."""
+    from fuaudit.registry import KINDS, entries
+
+    rows, broken = [], []
+    for kind in KINDS:
+        for name, entry in sorted(entries(kind).items()):
+            try:
+                plugin = entry.load()
+            except PluginError as error:
+                broken.append(str(error))
+                continue
+            rows.append(
+                {
+                    "kind": kind[:-1],
+                    "name": name,
+                    "guarantee": getattr(plugin, "guarantee", ""),
+                    "cite": getattr(plugin, "cite", ""),
+                    "distribution": entry.distribution,
+                    "version": entry.version,
+                }
+            )
+    lines = []
+    for row in rows:
+        lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}")
+        if not quiet:
+            lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
+    emit(as_json, {"plugins": rows, "broken": broken}, lines)
+    if broken:
+        raise PluginError("\n".join(broken))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--clients", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--samples", type=click.IntRange(1), default=2, show_default=True, help="Samples of every client.")
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--cohort", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--request", type=click.Choice(["sample", "client", "mixed"]), default="client", show_default=True)
+@click.option("--requests", type=click.IntRange(1), default=1, show_default=True, help="How many, one after another.")
+@click.option("--without-replacement", is_flag=True, help="Cohorts of distinct clients (FedAvg); default: FATS.")
+@click.option("--up-to", type=click.IntRange(1), help="Sweep the federations up to this bound instead.")
+@click.option("--leaves", type=click.IntRange(1), default=200_000, show_default=True, help="Budget of leaves.")
+@output_options
+def prove(
+    name: str,
+    clients: int,
+    samples: int,
+    rounds: int,
+    cohort: int,
+    steps: int,
+    batch: int,
+    request: str,
+    requests: int,
+    without_replacement: bool,
+    up_to: int | None,
+    leaves: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare the law of unlearner NAME with retraining, exactly, on small federations. Exit code 1 if they differ."""
+    from fuaudit.plans import UniformLaw, exactness
+    from fuaudit.registry import build
+    from fuaudit.terminal import bars
+    from fuaudit.unlearning import is_editor
+    from fuaudit.verification.enumeration import federation, requests_of
+
+    unlearner = build("unlearners", name)
+    if is_editor(unlearner):
+        raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
+    if up_to is not None:
+        with bars(quiet or as_json) as progress:
+            _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, progress)
+        return
+    if (request != "sample" and requests >= clients) or (request != "client" and requests >= clients * samples):
+        raise UsageError(
+            f"{requests} {request} requests would leave nothing of {clients} clients with {samples} samples"
+        )
+    population = federation((samples,) * clients)
+    law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
+    asked = requests_of(request, population, requests)
+    result = exactness(unlearner, law, population, asked, leaves=leaves)
+    document: dict[str, Any] = {
+        "unlearner": name,
+        "total_variation": str(result.total_variation),
+        "histories": result.histories,
+        "requests": list(map(str, asked)),
+    }
+    lines = [
+        f"total variation {result.total_variation}",
+        f"{result.histories} histories compared; requests: {'; '.join(map(str, asked))}",
+    ]
+    if result.witness:
+        w = result.witness
+        document["witness"] = {"history": w.history, "unlearned": str(w.unlearned), "retrained": str(w.retrained)}
+        lines += [
+            "smallest witness: " + "; ".join(_history(w.history)),
+            f"  probability {w.unlearned} after unlearning, {w.retrained} after retraining",
+        ]
+    emit(as_json, document, lines)
+    sys.exit(0 if result.exact else 1)
+
+
+def _prove_up_to(
+    unlearner: Any, name: str, bound: int, leaves: int, replacement: bool, as_json: bool, progress: Any
+) -> None:
+    from fuaudit.verification.enumeration import all_toys, sweep
+
+    found = sweep(unlearner, all_toys(bound, replacement), leaves, progress)
+    document: dict[str, Any] = {
+        "unlearner": name,
+        "proved": len(found.proved),
+        "refuted": len(found.refuted),
+        "too_large": found.too_large,
+        "leaves": found.leaves,
+        "budget": leaves,
+    }
+    lines = [f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large"]
+    if found.smallest:
+        toy, result = found.smallest
+        document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
+        lines.append(f"smallest refutation: {toy}: total variation {result.total_variation}")
+    emit(as_json, document, lines)
+    sys.exit(1 if found.refuted else 0 if found.proved else 3)
+
+
+def _history(history: Any) -> list[str]:
+    """A history in words."""
+    return [
+        f"round {number}: clients {list(cohort)}, batches {[[list(batch) for batch in steps] for steps in places]}"
+        for number, (cohort, places) in enumerate(history, 1)
+    ]
+
+
+@click.command()
+@click.option("--with", "name", default="fats", show_default=True, help="A rewriter, whose relatives are spoilt.")
+@click.option("--repetitions", type=click.IntRange(1), default=10, show_default=True, help="Of statistical levels.")
+@click.option("--pairs", type=click.IntRange(2), default=48, show_default=True, help="Of runs in each of those.")
+@click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")
+@output_options
+def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:
+    """Plant ten known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
+    from fuaudit.selftest import selftest as work
+    from fuaudit.terminal import bars
+
+    with bars(quiet or as_json) as progress:
+        result = work(name, hexadecimal(key, "--key") or bytes(32), repetitions, pairs, progress)
+    lines = []
+    for row in result.rows:
+        power = "certain" if row.caught.tries == 1 else f"power {row.caught.power:.2f}"
+        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power}")
+        if not quiet:
+            lines.append(f"{'':<5}{row.caught.evidence}" + (f" ({row.caught.cost})" if row.caught.cost else ""))
+    document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
+    emit(as_json, document, lines)
+    sys.exit(0 if result.held else 1)

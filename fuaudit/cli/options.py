@@ -1,0 +1,88 @@
+"""What the commands share: options, values of options, output, and what to do after a break."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from fuaudit.errors import FuauditError, StorageError, UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Folder = click.Path(path_type=Path)
+
+
+class Interrupted(FuauditError):
+    """The user pressed Ctrl-C."""
+
+    exit_code = 130
+
+
+@contextmanager
+def resumable(folder: Path, parent: Path | None = None) -> Iterator[None]:
+    """Where work in a folder breaks off and can be finished, say by which command."""
+    try:
+        yield
+    except (KeyboardInterrupt, StorageError) as error:
+        command = f"fuaudit resume {shlex.quote(str(folder))}"
+        if parent is not None and parent.resolve().parent != folder.resolve().parent:
+            command += f" --parent {shlex.quote(str(parent))}"
+        begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
+        if isinstance(error, StorageError):
+            error.hint += f"\n  Then finish the run with: {command}" if begun else ""
+            raise
+        hint = f"Finish the run with: {command}" if begun else ""
+        raise Interrupted("interrupted; nothing that was complete is lost", hint) from None
+
+
+def output_options(command: Command) -> Command:
+    """``--json`` prints one document and nothing else; ``--quiet`` draws no progress and prints less."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+    return click.option("-q", "--quiet", is_flag=True, help="No progress bars, only the result.")(command)
+
+
+def data_option(command: Command) -> Command:
+    """The folder of the data."""
+    text = "Folder of the data, for datasets that need one (for MNIST the folder above MNIST/raw)."
+    return click.option("--data", "root", type=Folder, help=text)(command)
+
+
+def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
+    """The result of a command, for programs or for people."""
+    click.echo(json.dumps(document, sort_keys=True, indent=1, default=str) if as_json else "\n".join(lines))
+
+
+def hexadecimal(text: str | None, option: str) -> bytes | None:
+    """32 bytes from 64 hexadecimal digits; UsageError for anything else."""
+    try:
+        value = None if text is None else bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if value is not None and len(value) != 32:
+        raise UsageError(f"{option} takes 64 hexadecimal digits")
+    return value
+
+
+def place(text: str) -> tuple[int, int]:
+    """Client and index of ``--sample CLIENT:INDEX``."""
+    client, _, index = text.partition(":")
+    if not (client.isdecimal() and index.isdecimal()):
+        raise UsageError(f"--sample takes CLIENT:INDEX, such as 3:14, not {text!r}")
+    return int(client), int(index)
+
+
+def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
+    """The table of ``--option NAME=VALUE``, each read as TOML."""
+    table: dict[str, object] = {}
+    for pair in pairs:
+        try:
+            table |= tomllib.loads(pair)
+        except tomllib.TOMLDecodeError:
+            raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
+    return table

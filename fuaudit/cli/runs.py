@@ -1,0 +1,190 @@
+"""Commands that write runs, or show what a run records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuaudit.cli.options import Folder, data_option, emit, hexadecimal, options_of, output_options, place, resumable
+
+
+@click.command()
+@click.argument("config", type=Folder)
+@click.option("--out", type=Folder, help="Folder to write; default runs/<name of the config>.")
+@data_option
+@click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
+@click.option("--until", type=int, help="Stop after this round, as when a request comes in during training.")
+@output_options
+def train(
+    config: Path, out: Path | None, root: Path | None, secret: str | None, until: int | None, as_json: bool, quiet: bool
+) -> None:
+    """Train a federation from CONFIG (TOML) and save the run."""
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.train import train as work
+
+    folder = out or Path("runs") / config.stem
+    with bars(quiet or as_json) as progress, resumable(folder):
+        run = work(
+            config,
+            folder,
+            root,
+            hexadecimal(secret, "--secret"),
+            until,
+            progress=progress,
+            announce=lambda text: click.echo(f"commitment {text}", err=as_json),
+        )
+    describe(run, as_json, f"trained {run.executed} rounds")
+
+
+@click.command()
+@click.argument("run", type=Folder)
+@click.option("--with", "name", required=True, help="The unlearner; `fuaudit plugins` lists them.")
+@click.option("--client", "clients", type=int, multiple=True, help="A client to forget; may be repeated.")
+@click.option("--sample", "samples", multiple=True, help="A sample to forget, as CLIENT:INDEX; may be repeated.")
+@click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
+@click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
+@data_option
+@output_options
+def unlearn(
+    run: Path,
+    name: str,
+    clients: tuple[int, ...],
+    samples: tuple[str, ...],
+    options: tuple[str, ...],
+    out: Path | None,
+    root: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Carry out a request on RUN; the result is a child run beside it."""
+    from fuaudit.runs.run import load_run
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.unlearn import request_of
+    from fuaudit.workflow.unlearn import unlearn as work
+
+    parent = load_run(run)
+    request = request_of(parent, clients, tuple(map(place, samples)))
+    folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
+    with bars(quiet or as_json) as progress, resumable(folder, parent.path):
+        child = work(parent, name, request, folder, options_of(options), root, progress=progress)
+    drawn = parent.plan.first_involvement(request)
+    note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
+    describe(child, as_json, f"forgot {request} with {name}{note}")
+
+
+@click.command()
+@click.argument("run", type=Folder)
+@data_option
+@click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@output_options
+def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
+    """Finish the interrupted training or unlearning in RUN."""
+    from fuaudit.terminal import bars
+    from fuaudit.workflow.resume import resume as work
+
+    with bars(quiet or as_json) as progress, resumable(run, parent):
+        done = work(run, root, parent, progress=progress)
+    describe(done, as_json, "finished")
+
+
+@click.command()
+@click.argument("run", type=Folder)
+@output_options
+def show(run: Path, as_json: bool, quiet: bool) -> None:
+    """Show what RUN records, after checking every byte of it."""
+    from fuaudit.runs.run import load_run
+
+    describe(load_run(run), as_json, "every byte accounted for")
+
+
+@click.command()
+@click.argument("run", type=Folder)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_options
+def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
+    """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
+    from fuaudit.runs.prune import other_holders, recover
+    from fuaudit.runs.prune import prune as work
+    from fuaudit.runs.run import load_run
+
+    opened = load_run(recover(run))
+    others = list(map(str, other_holders(opened)))
+    if not yes:
+        click.confirm(
+            f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
+        )
+    pruned, buried = work(opened)
+    emit(
+        as_json,
+        {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "still_holding_keys": others},
+        [
+            f"pruned {run}, digest {pruned.digest}",
+            *(f"tombstone {path}" for path in buried),
+            *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
+        ],
+    )
+
+
+@click.command()
+@click.option("--out", type=Folder, default=Path("demo-output"), show_default=True, help="Folder to write.")
+@output_options
+def demo(out: Path, as_json: bool, quiet: bool) -> None:
+    """Train on real digits, forget a client with noop and with FATS, verify both, write reports."""
+    from fuaudit.demo import demo as work
+    from fuaudit.terminal import bars
+
+    with bars(quiet or as_json) as progress:
+        result = work(out, progress, None if as_json or quiet else click.echo)
+    emit(
+        as_json,
+        result,
+        [
+            f"report of the untouched model: {result['noop']['report']}",
+            f"report of the FATS model:      {result['fats']['report']}",
+        ],
+    )
+    if not result["as_expected"]:
+        sys.exit(1)
+
+
+def describe(run: Any, as_json: bool, what: str) -> None:
+    """Print what a run records."""
+    last = run.metrics[-1]
+    law = run.plan.law
+    document: dict[str, Any] = {
+        "run": str(run.path),
+        "digest": run.digest,
+        "kind": run.info["kind"],
+        "executed_rounds": run.executed,
+        "commitment": run.ledger.events[0].get("commitment"),
+        "engine": run.info["engine"],
+        "metrics": run.metrics,
+        "requests": list(map(str, run.requests)),
+        "law": law.name,
+        "stability": _stability(run),
+    }
+    lines = [
+        f"{run.path}: {what}",
+        f"  digest        {run.digest}",
+        f"  commitment    {document['commitment']}",
+        f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
+    ]
+    if run.is_child:
+        document |= {
+            "parent": run.info["parent"],
+            "unlearner": run.info["unlearner"],
+            "first_change": run.info["first_change"],
+        }
+        rounds = max(0, min(run.info["first_change"][0], law.rounds + 1) - 1)
+        lines.append(f"  kept          {rounds} of {law.rounds} rounds")
+    lines += [f"  {text}" for text in document["stability"]]
+    emit(as_json, document, lines)
+
+
+def _stability(run: Any) -> list[str]:
+    """How often one more request would make an exact rewriter compute again, where the learner can say it."""
+    describe = getattr(run.learner, "stability", None)
+    return describe(run.plan.retained) if describe else []
