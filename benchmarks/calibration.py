@@ -17,10 +17,10 @@ from pathlib import Path
 
 import click
 import numpy as np
-from fuaudit.data.sources import Digits
 from scipy.stats import binom
 
 from fuaudit import registry, train, unlearn
+from fuaudit.data.images import Digits
 from fuaudit.draws import END, Address, Keyed, Purpose
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.law import UniformLaw

@@ -99,8 +99,9 @@ def claimed(folder: Path) -> Iterator[None]:
     Raises:
         UsageError: another process is writing there.
     """
-    with storage(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        with storage(folder):
+            folder.mkdir(parents=True)
     if sys.platform == "win32":
         yield
         return
