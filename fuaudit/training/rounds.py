@@ -54,7 +54,7 @@ class Cohort:
     members: int
     total: int
 
-    def __getitem__(self, run: int) -> Cohort:
+    def __getitem__(self, run: int | Tensor) -> Cohort:
         return Cohort(
             self.clients[run],
             self.rows[run],
@@ -82,7 +82,7 @@ class RoundContext:
     vectors: Tensor
     step_size: float
 
-    def __getitem__(self, run: int) -> RoundContext:
+    def __getitem__(self, run: int | Tensor) -> RoundContext:
         return RoundContext(self.number, self.cohort[run], self.vectors[run], self.step_size)
 
 
