@@ -26,15 +26,20 @@ part with it. Dropping its row alone is no unlearning; going back to before its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, log, log1p
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from fuaudit.training.dropouts import PAPER, Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
+from fuaudit.training.server_step import ServerStep
 from fuaudit.training.solvers import Outcome, Steps
-from fuaudit.training.stages import weighted_sum
+from fuaudit.training.stages import Stage, weighted_sum
 
 Memory = Literal["free", "scaled"]
 
@@ -98,6 +103,65 @@ class OwnCorrection:
         return rows, {"corrections": new}
 
 
+def step_size_conditions(
+    steps_of_server: Sequence[float],
+    participants: Sequence[int],
+    clients: int,
+    gap: int,
+    local_steps: int,
+    local: float,
+) -> dict[str, Any]:
+    """Whether the conditions of Theorem 2 on step sizes held in rounds 0, ..., T - 1, as far as a run can tell.
+
+    (19)  rho_t = eta_t |S_{t+1}| / (eta_{t+1} |S_t|) > 1
+    (25)  (1 / eta_t) (1 / (2 eta_t) - L / 2) >= (rho_t - nu) phi_K tau_max N / (2 nu |S_t|)
+
+    with phi_K = (((2 + 2 eta_L^2 L^2)^K - 1) / (K (2 eta_L^2 L^2 + 1)) + 1) L^2. The smoothness L of a loss is not
+    known, so (25) is answered by the largest L for which it holds in every round. The positive number nu is free but
+    must stay below every rho_t - 1; half of the least of them is taken. Rounds with nobody in them are passed over.
+    That sums of step sizes diverge and of their squares converge (Corollary 1) no finite run can tell.
+
+    Args:
+        steps_of_server: eta_t, above 0.
+        participants: |S_t|.
+        clients: N.
+        gap: tau_max.
+        local_steps: K.
+        local: eta_L, the largest of the run.
+
+    Returns:
+        ``condition_19``, ``smallest_rho``, and ``log10_of_largest_smoothness``, None where (19) fails or there are
+        fewer than two rounds.
+    """
+    rounds = [(step, count) for step, count in zip(steps_of_server, participants, strict=True) if count]
+    rho = [a * m / (b * n) for (a, n), (b, m) in pairwise(rounds)]
+    least = min(rho, default=None)
+    found = {"condition_19": least is not None and least > 1, "smallest_rho": least and round(least, 9)}
+    if least is None or least <= 1:
+        return found | {"log10_of_largest_smoothness": None}
+    nu = (least - 1) / 2
+
+    def log_of_phi(smoothness: float) -> float:
+        base = 2 + 2 * (local * 10**smoothness) ** 2
+        power = local_steps * log(base)
+        ratio = power + log1p(-exp(-power)) - log(local_steps * (base - 1))
+        return ratio + log1p(exp(-ratio)) + 2 * smoothness * log(10)
+
+    def holds(smoothness: float) -> bool:
+        for (step, count), ratio in zip(rounds, rho, strict=False):
+            room = 1 / (2 * step) - 10**smoothness / 2
+            bound = log((ratio - nu) * gap * clients / (2 * nu * count)) + log_of_phi(smoothness)
+            if room <= 0 or log(room / step) < bound:
+                return False
+        return True
+
+    low, high = -300.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return found | {"log10_of_largest_smoothness": round(low, 3)}
+
+
 @dataclass(frozen=True)
 class Mimic(Dropouts):
     """MimiC among whoever is available."""
@@ -106,11 +170,27 @@ class Mimic(Dropouts):
     guarantee: ClassVar[str] = "converges under bounded or random dropouts, for step sizes as in Theorems 2 and 3"
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 
+    def observed(
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+    ) -> dict[str, Any]:
+        """See :meth:`~fuaudit.training.dropouts.Dropouts.observed`; with the conditions of Theorem 2.
+
+        eta_t is K times the clients' step size, times the factor of a ``server-step``.
+        """
+        found = super().observed(cohorts, clients, stages)
+        participants, steps = found["participants"], self.law.steps
+        eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
+        for stage in stages:
+            if isinstance(stage, ServerStep):
+                factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
+                eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
+        conditions = step_size_conditions(eta, participants, len(clients), found["largest_gap"], steps, self.step_size)
+        return found | {"conditions": conditions}
+
 
 @dataclass(frozen=True)
-class MimicAtClients(Dropouts):
+class MimicAtClients(Mimic):
     """MimiC among whoever is available, with corrections kept by the clients."""
 
-    cite: ClassVar[str] = PAPER
-    guarantee: ClassVar[str] = Mimic.guarantee
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
     solver: ClassVar[dict[str, Any]] = {"use": "mimic-client"}

@@ -12,7 +12,7 @@ only how many clients P N are. All of this is proved by enumeration in tests/tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -357,7 +357,7 @@ CLOSED = tuple(
 """Names of the laws that are closed under conditioning: a draw without the target may be kept."""
 
 
-def gaps(cohorts: list[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
+def gaps(cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
     """The largest number of rounds from one participation of every client to its next: client -> gap.
 
     Counted from the first round and to one round after the last, so that a client that never takes part in R rounds
@@ -366,7 +366,7 @@ def gaps(cohorts: list[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, 
     last = dict.fromkeys(clients, 0)
     longest = dict.fromkeys(clients, 0)
     for round, cohort in enumerate([*cohorts, clients], 1):
-        for client in cohort:
+        for client in longest.keys() & set(cohort):
             longest[client] = max(longest[client], round - last[client])
             last[client] = round
     return longest

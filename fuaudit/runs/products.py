@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaling_constants
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import Involvement, Rounds
+from fuaudit.plans.schedule import NONE, Involvement, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.run import checkpoint_name, involvement_tensors
 from fuaudit.training.rounds import State
@@ -45,12 +45,25 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
+        **_observed(ready, population, schedule),
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         "metrics.json": pretty_json(metrics),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
+
+
+def _observed(ready: Setup, population: Population, schedule: Rounds) -> dict[str, bytes]:
+    """``dropouts.json``, where the learner tells what its plan shows of them."""
+    observed = getattr(ready.learner, "observed", None)
+    if observed is None:
+        return {}
+    cohorts = [
+        tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
+        for number in range(1, schedule.rounds + 1)
+    ]
+    return {"dropouts.json": pretty_json(observed(cohorts, population.clients, ready.learning.chain.stages))}
 
 
 @torch.no_grad()
