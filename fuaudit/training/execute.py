@@ -138,7 +138,7 @@ def cohorts_of(round: Round, population: Population, device: torch.device) -> Co
     clients = round.cohorts
     place_of = {client: place for place, client in enumerate(population.clients)}
     known = {client: (place, len(population.samples[client])) for client, place in place_of.items()}
-    looked_up = np.array([known.get(client, (0, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
+    looked_up = np.array([known.get(client, (-1, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
     rows, sizes = looked_up.reshape(*clients.shape, 2).transpose(2, 0, 1)
     return Cohort(
         clients=torch.from_numpy(clients).to(device),

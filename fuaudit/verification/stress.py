@@ -108,10 +108,13 @@ class Stress:
         """
         ready = case.ready
         schedule = Drawn([plan], kept)
-        start = beginning(ready.learning, [plan], ready.device)
+        start, left = beginning(ready.learning, [plan], ready.device), case.run.plan.retained
         sides = [
-            execute(ready.learning, ground, population, schedule, start, ready.engine)
-            for ground, population in zip(grounds, (case.before, case.run.plan.retained), strict=True)
+            execute(ready.learning, ground, population, schedule, moment, ready.engine)
+            for ground, population, moment in (
+                (grounds[0], case.before, start),
+                (grounds[1], left, start.without(ready.learning, case.before, left)),
+            )
         ]
         for (round, everything), (_, retained) in zip(*sides, strict=True):
             full = everything.without(ready.learning, case.before, case.run.plan.retained)

@@ -1,10 +1,12 @@
-"""Wrong unlearners, installed as a stranger's package would be. Every audit has one that it must catch."""
+"""Wrong plugins, installed as a stranger's package would be. Every audit has one that it must catch."""
 
 from dataclasses import dataclass, replace
 
 from fuaudit_plugins.fats import FatsUnlearning
+from fuaudit_plugins.mifa import LatestUpdates
 
 from fuaudit.draws import END, Position
+from fuaudit.training.stages import weighted_sum
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,16 @@ class Peeks:
 
     def edit(self, context):
         return context.model
+
+
+@dataclass(frozen=True)
+class UnnamedRows(LatestUpdates):
+    """MIFA that finds rows by client id and does not name them, so that an erased client's row stays."""
+
+    stackable = False
+    client_rows = frozenset()
+
+    def apply(self, updates, context, state):
+        table, cohort = state["updates"].clone(), context.cohort
+        table[cohort.clients[cohort.present]] = updates[cohort.present]
+        return weighted_sum(table, table.new_ones(len(table)) / len(table)), {"updates": table}
