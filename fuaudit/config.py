@@ -55,7 +55,11 @@ class Config:
         return plain | {"server": list(plain["server"])}
 
 
-_TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners", "solver": "solvers"}
+TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners", "solver": "solvers"}
+"""The tables of a config that name one plugin, and their kinds."""
+
+STAGE_KINDS = ("aggregators", "stages")
+"""The two groups in which the tables of ``server`` are looked up."""
 
 
 def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
@@ -65,11 +69,11 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         UsageError: all that is wrong with names, options and types, in one message.
     """
     problems: list[str] = []
-    known = {*_TABLES, "server", "scaling", "run"}
+    known = {*TABLES, "server", "scaling", "run"}
     problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     built: dict[str, Any] = {}
     plain = dict(table)
-    for name, kind in _TABLES.items():
+    for name, kind in TABLES.items():
         try:
             if name == "solver" and "learner" in built:
                 plain.setdefault("solver", built["learner"].solver)
@@ -100,7 +104,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         problems.append(f"{origin}: scaling must be a word")
     if problems:
         raise UsageError("\n".join(problems))
-    chosen = {name: _complete(built[name], dict(plain[name])) for name in _TABLES}  # type: ignore[call-overload]
+    chosen = {name: _complete(built[name], dict(plain[name])) for name in TABLES}  # type: ignore[call-overload]
     return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
 
 
@@ -113,7 +117,7 @@ def _complete(plugin: Any, table: Table) -> Table:
 def build_stage(table: object) -> Any:
     """A stage of the server's chain, from either group."""
     name = table.get("use") if isinstance(table, Mapping) else None
-    kinds = [kind for kind in ("aggregators", "stages") if name in registry.entries(kind)]
+    kinds = [kind for kind in STAGE_KINDS if name in registry.entries(kind)]
     if not kinds:
         both = {**registry.entries("aggregators"), **registry.entries("stages")}
         raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))

@@ -15,7 +15,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
 from fuaudit.runs.files import pretty_json
 from fuaudit.runs.ledger import mend_ledger
-from fuaudit.runs.run import MANIFEST
+from fuaudit.runs.manifest import MANIFEST
 from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.train import train

@@ -13,7 +13,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import append, read_ledger
 from fuaudit.runs.prune import prune
-from fuaudit.runs.run import checkpoint_name
+from fuaudit.runs.tables import checkpoint_name
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_two_honest_requests_pass_with_the_first_commitment(tmp_path, lineage):
 def test_a_forged_index_convinces_nobody(lineage):
     """The parent's index of first involvements is a convenience; audits read the draws."""
     from fuaudit.runs.files import tensor_bytes
-    from fuaudit.runs.run import involvement_tensors
+    from fuaudit.runs.tables import involvement_tensors
 
     run, child, _ = lineage
     index = run.plan.index
@@ -132,7 +132,7 @@ def test_a_forged_index_convinces_nobody(lineage):
 def test_a_partition_that_no_key_dealt(tmp_path, lineage):
     """Rows moved to a neighbour before training: the commitment is to another partition, and the key deals another."""
     from fuaudit.runs.files import tensor_bytes
-    from fuaudit.runs.run import population_tensors
+    from fuaudit.runs.tables import population_tensors
 
     run, _, _ = lineage
     samples = dict(run.original.samples)

@@ -9,6 +9,7 @@ import pickle
 import re
 import shutil
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,10 +24,10 @@ from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
-from fuaudit.runs.files import MAX_JSON_BYTES, parse_json, tensor_bytes
+from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.prune import other_holders, prune
-from fuaudit.runs.run import population_tensors
+from fuaudit.runs.tables import population_tensors
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
@@ -674,6 +675,27 @@ def test_the_written_format(trained, child, target):
     assert rounds[6] == hashlib.sha256(final.tobytes()).hexdigest()
     model = safetensors(files["model.safetensors"])
     assert np.array_equal(np.concatenate([model["1.weight"].reshape(-1), model["1.bias"]]), final)
+
+
+def test_two_writers_do_not_share_a_folder(small_config, tmp_path):
+    with claimed(tmp_path / "run"):
+        script = (
+            "import sys, json; from fuaudit.workflow.train import train; "
+            "train(json.loads(sys.argv[1]), sys.argv[2], secret=bytes(32))"
+        )
+        arguments = [sys.executable, "-c", script, json.dumps(small_config()), str(tmp_path / "run")]
+        other = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert "another process is writing" in other.stderr
+        assert not list((tmp_path / "run").iterdir())
+    assert not (tmp_path / "run").exists()  # nothing was begun
+    train(small_config(), tmp_path / "run", secret=SECRET)
+
+
+def test_the_plugins_of_a_run_are_on_record(trained):
+    rows = {row["kind"]: row for row in trained.info["plugins"]}
+    assert set(rows) == {"datasets", "partitions", "models", "learners", "solvers", "aggregators"}
+    assert rows["learners"]["use"] == "fats"
+    assert all(row["distribution"] == "fuaudit" and row["version"] for row in rows.values())
 
 
 def test_the_written_format_names_every_file(family, bytes_of):

@@ -12,7 +12,7 @@ from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample,
 from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.schedule import expand, expand_many
 from fuaudit.registry import build, find
 from fuaudit.runs.files import write_bytes
 from fuaudit.runs.ledger import NAME as LEDGER
@@ -45,6 +45,29 @@ def test_right_unlearners_pass(parent, tmp_path, name, kind):
     child = unlearn(parent, name, request, tmp_path / "child")
     result, found = audits(child)
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+
+
+def test_a_recorded_plan_is_judged_like_any_other(parent, tmp_path):
+    """Rewriters whose plans segments cannot express: a right one, and one with a wrong law."""
+    shutil.copytree(parent.path, tmp_path / "parent")
+    first = parent.plan.index.clients
+    request = Request.of(clients=[min(first, key=lambda client: abs(first[client] - 4))])
+    child = unlearn(tmp_path / "parent", "stranger-places", request, tmp_path / "child")
+    assert "recorded.safetensors" in child.files
+    assert 0 < child.plan.first_change(parent.plan).round < child.plan.law.rounds
+    result, found = audits(child)
+    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+    again = unlearn(child, "fats", Request.of(clients=[child.plan.retained.clients[0]]), tmp_path / "grandchild")
+    result, found = audits(again)
+    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+    wrong = unlearn(tmp_path / "parent", "mutant-favours", request, tmp_path / "favours")
+    result, found = audits(wrong)
+    assert found["enumeration"].verdict == "FAIL"
+    assert found["replay"].verdict == found["plan"].verdict == "PASS"  # only its law is wrong
+    pruned, _ = prune(child)
+    assert np.array_equal(expand(pruned.plan).batches, expand(child.plan).batches)
+    result, found = audits(pruned)
+    assert found["replay"].verdict == found["lineage"].verdict == "PASS"
 
 
 @pytest.mark.parametrize("kind", ["client", "sample"])

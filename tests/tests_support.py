@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fuaudit import load_run, verify
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.run import MANIFEST
+from fuaudit.runs.manifest import MANIFEST
 from fuaudit.runs.writer import RunWriter
 
 AUDIT_KEY = bytes(range(32))

@@ -18,7 +18,7 @@ from fuaudit.data.dataset import digest_of_client, digest_of_test, scaling_const
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import NONE, Involvement, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
-from fuaudit.runs.run import checkpoint_name, involvement_tensors
+from fuaudit.runs.tables import checkpoint_name, involvement_tensors
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
 

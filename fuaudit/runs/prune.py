@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fuaudit.draws import Address, Recording, Stream
+from fuaudit.draws import Address, Recorded, Recording, Stream
 from fuaudit.draws.address import NOBODY
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Segment
@@ -33,7 +34,9 @@ from fuaudit.runs.files import (
 from fuaudit.runs.keys import commitment, digest_of_key, initial_key
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.run import MANIFEST, RECORDED, Run, digest_of_files, load_run, population_tensors, recorded_tensors
+from fuaudit.runs.manifest import MANIFEST, digest_of_files
+from fuaudit.runs.run import RECORDED, Run, load_run
+from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, plan_table
 
 TOMBSTONE = "tombstone.json"
@@ -112,6 +115,13 @@ def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
     replace(plan, sources=tuple(Recording(source, answers, last) for source in plan.sources)).history()
     kept = {NOBODY, *plan.retained.clients}
     return {at: answer for at, answer in answers.items() if at.client in kept}
+
+
+def _own_record(plan: Plan) -> dict[int, Mapping[Address, tuple[int, ...]]]:
+    """The draws that the last rewriter recorded itself, under the number of its source."""
+    last = len(plan.sources) - 1
+    source = plan.sources[last]
+    return {last: source.answers} if isinstance(source, Recorded) else {}
 
 
 def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
@@ -210,7 +220,7 @@ def _rewrite(run: Run) -> Run:
     for name in run.files.keys() - replaced | {LEDGER}:
         write_bytes(staging / name, read_bytes(run.path / name))
     writer = RunWriter(staging, read_ledger(staging))
-    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors(recorded_answers(plan))))
+    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors({0: recorded_answers(plan), **_own_record(plan)})))
     writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
     writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
     keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}

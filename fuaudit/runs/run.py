@@ -13,27 +13,29 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.config import Config, resolve
-from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
-from fuaudit.draws.address import Address, Purpose
+from fuaudit.draws import Draws, Keyed, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans import Plan, Population, Request, Segment
-from fuaudit.plans.schedule import Involvement
-from fuaudit.runs.files import TEMPORARY, canonical_json, pretty_json, read_bytes, read_json, read_tensors, sha256
+from fuaudit.plans import Plan, Population, Request
+from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import NAME as LEDGER
-from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.manifest import FORMAT, MANIFEST, check_files, digest_of_files
+from fuaudit.runs.tables import (
+    read_checkpoint,
+    read_involvement,
+    read_population,
+    read_recorded,
+    read_segments,
+    read_table,
+)
 
-FORMAT = "fuaudit run 1"
-MANIFEST = "manifest.json"
 RECORDED = "recorded.safetensors"
 _FIRST_FILES = {"config.toml", "partition.safetensors", RECORDED, "plan.json", "keys.json", LEDGER, "run.json"}
-_RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION)
-"""Purposes as numbers in the file of recorded draws; new ones are added at the end."""
 _CHECKPOINT = re.compile(r"checkpoints/\d{6}\.safetensors")
 
 
@@ -88,13 +90,13 @@ class Run:
 
     @cached_property
     def _plan_table(self) -> dict[str, Any]:
-        return _table(self.path / "plan.json")
+        return read_table(self.path / "plan.json")
 
     @cached_property
     def keys(self) -> dict[str, Any]:
         """``keys.json``: per source the key of its draws (None when destroyed), and the key of children."""
         path = self.path / "keys.json"
-        table = _table(path)
+        table = read_table(path)
         draws = table.get("draws")
         if (
             not isinstance(draws, list)
@@ -185,14 +187,14 @@ class Run:
     def client_digests(self) -> dict[int, str]:
         """Client -> digest of its retained rows."""
         try:
-            return {int(k): v for k, v in _table(self.path / "data.json")["clients"].items()}
+            return {int(k): v for k, v in read_table(self.path / "data.json")["clients"].items()}
         except (KeyError, ValueError, AttributeError) as error:
             raise EvidenceError(f"{self.path / 'data.json'} holds no digests of clients: {error!r}") from None
 
     @cached_property
     def test_digest(self) -> object:
         """The digest of the test rows that its figures were measured on."""
-        return _table(self.path / "data.json").get("test")
+        return read_table(self.path / "data.json").get("test")
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -223,110 +225,33 @@ def _span(ids: tuple[int, ...]) -> str:
     return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
 
 
-def _table(path: Path) -> dict[str, Any]:
-    table = read_json(path)
-    if not isinstance(table, dict):
-        raise EvidenceError(f"{path} does not hold a table")
-    return table
-
-
-def _is_key(text: object) -> bool:
-    return text is None or (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None)
-
-
-def checkpoint_name(round: int) -> str:
-    """The path of a stored round inside a run."""
-    return f"checkpoints/{round:06d}.safetensors"
-
-
-def read_checkpoint(path: Path, round: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """Model and server state after a stored round of a run that may still be growing."""
-    tensors = read_tensors(path / checkpoint_name(round))
-    if "vector" not in tensors or tensors["vector"].ndim != 1:
-        raise EvidenceError(f"{path / checkpoint_name(round)} holds no model")
-    return tensors["vector"], {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
-
-
-def population_tensors(population: Population) -> dict[str, Tensor]:
-    """A population as three flat int64 tensors: client ids, where each client's samples end, sample ids."""
-    counts = [len(population.samples[c]) for c in population.clients]
-    return {
-        "clients": torch.tensor(population.clients, dtype=torch.int64),
-        "ends": torch.tensor(counts, dtype=torch.int64).cumsum(0),
-        "samples": torch.tensor([s for c in population.clients for s in population.samples[c]], dtype=torch.int64),
-    }
-
-
-def read_population(path: Path) -> Population:
-    """The inverse of :func:`population_tensors`; EvidenceError when it is not one."""
-    tensors = read_tensors(path)
-    try:
-        clients, ends, samples = (_integers(tensors, name, 1) for name in ("clients", "ends", "samples"))
-    except ValueError as error:
-        raise EvidenceError(f"{path} is not a partition: {error}") from None
-    starts = [0, *ends][:-1]
-    if (
-        len(clients) != len(ends)
-        or starts + ends[-1:] != sorted(starts + ends[-1:])
-        or (ends[-1] if ends else 0) != len(samples)
-        or len(set(samples)) != len(samples)
-        or len(set(clients)) != len(clients)
-    ):
-        raise EvidenceError(f"{path} is not a partition: clients, ends and samples do not fit together")
-    return Population({c: tuple(samples[a:b]) for c, a, b in zip(clients, starts, ends, strict=True)})
-
-
-def _integers(tensors: dict[str, Tensor], name: str, axes: int) -> list[Any]:
-    """A tensor of int64 with so many axes as a list; ValueError when it is not one."""
-    tensor = tensors.get(name)
-    if tensor is None or tensor.dtype is not torch.int64 or tensor.ndim != axes:
-        raise ValueError(f"{name} is not a tensor of int64 with {axes} axes")
-    rows: list[Any] = tensor.tolist()
-    return rows
-
-
-def _segments(rows: list[list[int]], sources: int, versions: int) -> tuple[Segment, ...]:
-    if any(type(number) is not int for row in rows for number in row):
-        raise ValueError("segments are rows of whole numbers")
-    segments = tuple(Segment(Position(r, e), source, version) for r, e, source, version in rows)
-    starts = [s.start for s in segments]
-    if not segments or starts != sorted(set(starts)) or starts[0] != Position(0, 0):
-        raise ValueError("segments are not in order from the start")
-    if any(not 0 <= s.source < sources or not 0 <= s.version < versions for s in segments):
-        raise ValueError("a segment names an unknown source or version")
-    return segments
-
-
-def segment_rows(segments: tuple[Segment, ...]) -> list[list[int]]:
-    """Segments as rows (round, step, source, version)."""
-    return [[*s.start, s.source, s.version] for s in segments]
-
-
-def recorded_tensors(answers: dict[Address, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Recorded draws as int64 tensors: one row of addresses a draw, where its ids end, ids."""
-    items = sorted(answers.items())
-    rows = [[_RECORDABLE.index(at.purpose), at.round, at.step, at.client, at.occurrence] for at, _ in items]
-    return {
-        "addresses": torch.tensor(rows, dtype=torch.int64).reshape(-1, 5),
-        "ends": torch.tensor([len(ids) for _, ids in items], dtype=torch.int64).cumsum(0),
-        "ids": torch.tensor([i for _, ids in items for i in ids], dtype=torch.int64),
-    }
-
-
-def read_recorded(path: Path, initial: dict[str, Any] | None) -> Recorded:
-    """The inverse of :func:`recorded_tensors`; ``initial`` is what ``keys.json`` keeps of the initial draw."""
-    tensors = read_tensors(path)
-    addresses, ends, ids = (
-        _integers(tensors, "addresses", 2),
-        _integers(tensors, "ends", 1),
-        _integers(tensors, "ids", 1),
-    )
-    return Recorded(
-        {
-            Address(_RECORDABLE[p], r, e, c, o): tuple(ids[a:b])
-            for (p, r, e, c, o), a, b in zip(addresses, [0, *ends][:-1], ends, strict=True)
-        },
-        _initial(initial),
+def read_plan(run: Run) -> Plan:
+    """The plan of a run: law from the config, populations from partition and requests, sources from keys."""
+    table = run._plan_table
+    populations = [run.original]
+    for number, request in enumerate(run.requests, 1):
+        gone = number <= table.get("pruned", 0)
+        populations.append(populations[-1] if gone else populations[-1].without(request))
+    secrets = run.keys["draws"]
+    if None in secrets and not table.get("pruned"):
+        raise ValueError("a key is missing, and the run was not pruned")
+    recorded = read_recorded(run.path / RECORDED) if (run.path / RECORDED).exists() else {}
+    # what a prune recorded of all destroyed keys lies under number 0; a rewriter's own record under its own number
+    destroyed = Recorded(recorded.get(0, {}), _initial(run.keys.get("initial")))
+    sources: list[Draws] = [
+        destroyed if not secret else Recorded(recorded[number]) if number in recorded else Keyed(bytes.fromhex(secret))
+        for number, secret in enumerate(secrets)
+    ]
+    counts = len(sources), len(populations)
+    streams = table["streams"]
+    if set(streams) != set(Stream) or len(streams[Stream.INITIAL]) != 1:
+        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
+    return Plan(
+        run.learner.law,
+        tuple(populations),
+        tuple(sources),
+        {stream: read_segments(streams[stream], *counts) for stream in Stream},
+        index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
     )
 
 
@@ -339,70 +264,8 @@ def _initial(kept: dict[str, Any] | None) -> tuple[tuple[int, int], int] | None:
     return (int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")), kept["version"]
 
 
-def read_plan(run: Run) -> Plan:
-    """The plan of a run: law from the config, populations from partition and requests, sources from keys."""
-    table = run._plan_table
-    populations = [run.original]
-    for number, request in enumerate(run.requests, 1):
-        gone = number <= table.get("pruned", 0)
-        populations.append(populations[-1] if gone else populations[-1].without(request))
-    secrets = run.keys["draws"]
-    if None in secrets and not table.get("pruned"):
-        raise ValueError("a key is missing, and the run was not pruned")
-    recorded = read_recorded(run.path / RECORDED, run.keys.get("initial")) if None in secrets else None
-    sources: list[Draws] = [Keyed(bytes.fromhex(secret)) if secret else recorded for secret in secrets]  # type: ignore[misc]
-    counts = len(sources), len(populations)
-    streams = table["streams"]
-    if set(streams) != set(Stream) or len(streams[Stream.INITIAL]) != 1:
-        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
-    return Plan(
-        run.learner.law,
-        tuple(populations),
-        tuple(sources),
-        {stream: _segments(streams[stream], *counts) for stream in Stream},
-        index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
-    )
-
-
-def involvement_tensors(involvement: Involvement) -> dict[str, Tensor]:
-    """First involvements as int64 tensors: rows (client, round) and (sample, round, step), sorted."""
-    clients = sorted(involvement.clients.items())
-    samples = sorted((s, at.round, at.step) for s, at in involvement.samples.items())
-    return {
-        "clients": torch.tensor(clients, dtype=torch.int64).reshape(-1, 2),
-        "samples": torch.tensor(samples, dtype=torch.int64).reshape(-1, 3),
-    }
-
-
-def read_involvement(path: Path) -> Involvement:
-    """The inverse of :func:`involvement_tensors`."""
-    tensors = read_tensors(path)
-    return Involvement(
-        dict(_integers(tensors, "clients", 2)), {s: Position(r, e) for s, r, e in _integers(tensors, "samples", 2)}
-    )
-
-
-def digest_of_files(files: dict[str, dict[str, Any]]) -> str:
-    """The identity of a run: SHA-256 of the canonical list of its files."""
-    return sha256(canonical_json(files))
-
-
-def files_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
-    found = {}
-    for item in sorted(path.rglob("*")):
-        if item.is_symlink() or not (item.is_file() or item.is_dir()):
-            raise EvidenceError(f"{item} is a link or a device; a run holds regular files only")
-        name = item.relative_to(path).as_posix()
-        if item.is_file() and name not in (MANIFEST, LEDGER):
-            content = read_bytes(item)
-            found[name] = {"sha256": sha256(content), "size": len(content)}
-    return found
-
-
-def manifest_bytes(digest: str, files: dict[str, dict[str, Any]], head: str) -> bytes:
-    """The manifest: the list of files, its digest, and the last line of the ledger. It has one form only."""
-    return pretty_json({"format": FORMAT, "digest": digest, "files": files, "ledger": head})
+def _is_key(text: object) -> bool:
+    return text is None or (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None)
 
 
 def load_run(path: str | Path) -> Run:
@@ -429,26 +292,11 @@ def load_run(path: str | Path) -> Run:
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
-    manifest = read_json(folder / MANIFEST)
-    if (
-        not isinstance(manifest, dict)
-        or manifest.get("format") != FORMAT
-        or not isinstance(manifest.get("files"), dict)
-    ):
-        raise EvidenceError(f"{folder / MANIFEST} is not a manifest of the format {FORMAT!r}")
-    found = files_of(folder)
-    _compare(folder, manifest["files"], found)
-    digest = digest_of_files(found)
-    ledger = read_ledger(folder)
-    last = ledger.events[-1]
-    if last["event"] not in ("sealed", "pruned") or last.get("digest") != digest:
-        raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
-    if read_bytes(folder / MANIFEST) != manifest_bytes(digest, found, ledger.head):
-        raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
+    found, ledger = check_files(folder)
     strange = [name for name in found if name.startswith("checkpoints/") and not _CHECKPOINT.fullmatch(name)]
     if strange or not any(name.startswith("checkpoints/") for name in found):
         raise EvidenceError(f"{folder} stores no models, or under strange names: {', '.join(strange) or 'none'}")
-    run = Run(folder, digest, read_info(folder), found, ledger, read_config_of(folder))
+    run = Run(folder, digest_of_files(found), read_info(folder), found, ledger, read_config_of(folder))
     if not 1 <= run.executed <= run.learner.law.rounds:
         raise EvidenceError(f"{folder} claims {run.executed} rounds of a learner with {run.learner.law.rounds}")
     return run
@@ -468,25 +316,18 @@ def read_config_of(folder: Path) -> Config:
         raise EvidenceError(f"{path} cannot be read: {error}") from None
 
 
-def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> None:
-    missing, surplus = sorted(listed.keys() - found.keys()), sorted(found.keys() - listed.keys())
-    changed = sorted(name for name in listed.keys() & found.keys() if listed[name] != found[name])
-    problems = [f"missing: {', '.join(missing)}"] if missing else []
-    problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
-    problems += [f"altered: {', '.join(changed)}"] if changed else []
-    if problems:
-        torn = (
-            " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""
-        )
-        raise EvidenceError(f"the files of {folder} do not match its manifest; {'; '.join(problems)}.{torn}")
-
-
 def read_info(folder: Path) -> dict[str, Any]:
     """``run.json``; EvidenceError when a field is missing or of the wrong kind."""
     info = read_json(folder / "run.json")
     if not isinstance(info, dict) or info.get("format") != FORMAT or info.get("kind") not in ("training", "unlearning"):
         raise EvidenceError(f"{folder / 'run.json'} does not describe a run of the format {FORMAT!r}")
-    needed: dict[str, type] = {"executed_rounds": int, "engine": str, "device": str, "versions": dict}
+    needed: dict[str, type] = {
+        "executed_rounds": int,
+        "engine": str,
+        "device": str,
+        "versions": dict,
+        "plugins": list,
+    }
     if info["kind"] == "unlearning":
         needed |= {"parent": dict, "unlearner": dict, "first_change": list}
     wrong = _wrong(info, needed)

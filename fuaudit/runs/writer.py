@@ -18,24 +18,18 @@ import tomli_w
 import torch
 from torch import Tensor
 
-from fuaudit.config import Config
+from fuaudit import registry
+from fuaudit.config import STAGE_KINDS, TABLES, Config
+from fuaudit.draws import Recorded
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.ledger import Ledger, append
+from fuaudit.runs.manifest import FORMAT, MANIFEST, digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.products import checkpoint_bytes
-from fuaudit.runs.run import (
-    FORMAT,
-    MANIFEST,
-    RECORDED,
-    checkpoint_name,
-    digest_of_files,
-    files_of,
-    manifest_bytes,
-    population_tensors,
-    segment_rows,
-)
+from fuaudit.runs.run import RECORDED
+from fuaudit.runs.tables import checkpoint_name, population_tensors, recorded_tensors, segment_rows
 from fuaudit.training.rounds import State
 
 
@@ -49,6 +43,16 @@ def versions(device: str = "cpu") -> dict[str, str]:
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def plugins_of(config: Config) -> list[dict[str, str]]:
+    """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
+    named = [(kind, getattr(config, table)["use"]) for table, kind in TABLES.items()]
+    for stage in config.server:
+        kind = next(kind for kind in STAGE_KINDS if stage["use"] in registry.entries(kind))
+        named.append((kind, stage["use"]))
+    found = [registry.find(kind, name) for kind, name in named]
+    return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 
 
 def require_new(path: Path) -> None:
@@ -97,6 +101,16 @@ def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, A
     }
 
 
+def recorded_bytes(plan: Plan) -> bytes | None:
+    """``recorded.safetensors``: the draws of sources that are no keys; None when there is no such source."""
+    found: dict[int, Recorded] = {}
+    for number, source in enumerate(plan.sources):
+        # after a prune all destroyed keys share one record
+        if isinstance(source, Recorded) and not any(source is other for other in found.values()):
+            found[number] = source
+    return tensor_bytes(recorded_tensors({n: s.answers for n, s in found.items()})) if found else None
+
+
 @dataclass
 class RunWriter:
     """A run being written. Its ledger grows with it."""
@@ -139,7 +153,7 @@ class RunWriter:
             self.write_json("plan.json", plan)
             self.write_keys(keys)
             self.record("commitment", commitment=commitment)
-            self.write_json("run.json", {"format": FORMAT, **info})
+            self.write_json("run.json", {"format": FORMAT, "plugins": plugins_of(config), **info})
         except BaseException:
             if not (self.path / "run.json").exists():
                 shutil.rmtree(self.path, ignore_errors=True)

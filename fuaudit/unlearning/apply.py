@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import retained_rows
-from fuaudit.draws import Draws, Position
+from fuaudit.draws import Draws, Position, Recorded
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Drawn
@@ -50,8 +50,12 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
     if new.law != plan.law or new.retained.samples != plan.retained.without(request).samples:
         raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
-    if new.sources != (*plan.sources, fresh) or len(new.populations) != len(plan.populations) + 1:
-        raise PluginError(f"unlearner {name!r} added or dropped keys or populations", "Use plan.erase or plan.restart.")
+    own = new.sources[-1] == fresh or isinstance(new.sources[-1], Recorded)
+    if new.sources[:-1] != plan.sources or not own or len(new.populations) != len(plan.populations) + 1:
+        raise PluginError(
+            f"unlearner {name!r} added or dropped keys or populations",
+            "Use plan.erase or plan.restart, or put a Recorded in the place of the fresh source.",
+        )
     return new
 
 

@@ -16,7 +16,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run
-from fuaudit.runs.writer import versions
+from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
@@ -119,10 +119,11 @@ class Case:
 
     @property
     def same_platform(self) -> bool:
-        """Whether this machine computes with the same versions as the run, so that bits must agree."""
+        """Whether this machine computes with the same versions and plugins as the run, so that bits must agree."""
         ours = versions(self.run.info["device"])
         recorded = self.run.info["versions"]
-        return all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform", "processor"))
+        same = all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform", "processor"))
+        return same and self.run.info["plugins"] == plugins_of(self.run.config)
 
     @cached_property
     def schedule(self) -> Rounds:

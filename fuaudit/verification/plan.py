@@ -185,6 +185,7 @@ def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
         child.config == parent.config
         and child.info["first_change"] == list(expected.first_change(parent.plan))
         and expected.streams == child.plan.streams
+        and (child.pruned or expected.sources[-1] == child.plan.sources[-1])
     )
     if not child.pruned:
         same = same and child.keys["draws"][:-1] == parent.keys["draws"]

@@ -8,10 +8,12 @@ from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import TEMPORARY, storage
+from fuaudit.runs.files import TEMPORARY, claimed, storage
 from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.manifest import MANIFEST
 from fuaudit.runs.prune import Tombstone, parent_of
-from fuaudit.runs.run import MANIFEST, Run, checkpoint_name, read_checkpoint, read_config_of, read_info
+from fuaudit.runs.run import Run, read_config_of, read_info
+from fuaudit.runs.tables import checkpoint_name, read_checkpoint
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.execute import Moment, beginning
 from fuaudit.training.setup import setup
@@ -37,31 +39,34 @@ def resume(
         raise UsageError(f"the run {folder} is complete: there is nothing to resume")
     if not (folder / "run.json").exists():
         raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
-    with storage(folder):
-        for torn in folder.rglob(f"*{TEMPORARY}"):
-            torn.unlink()
-    info, config = read_info(folder), read_config_of(folder)
-    executed = info["executed_rounds"]
-    stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
-    done = stored[-1] if stored else 0
-    ledger = mend_ledger(folder, done)
-    unfinished = Run(folder, "", info, {}, ledger, config)
-    writer = RunWriter(folder, ledger)
-    ready = setup(config, root, dataset)
-    if info["kind"] == "unlearning":
-        above = parent_of(unfinished, parent)
-        if above is None or isinstance(above, Tombstone):
-            raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
-        recorded = info["unlearner"]
-        unlearner = registry.build("unlearners", {"use": recorded["use"], **recorded["options"]})
-        if not ledger.of_kind("request"):
-            request = unfinished.requests[-1]
-            writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=above.digest)
-        return carry_out(writer, ready, above, unfinished.plan, unlearner, recorded["use"], progress)
-    plan = unfinished.plan
-    if stored:
-        start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
-    else:
-        start = beginning(ready.learning, [plan], ready.device)
-        writer.checkpoint(0, *start.of(0))
-    return finish(writer, ready, plan, start, done, executed, progress)
+    with claimed(folder):
+        with storage(folder):
+            for torn in folder.rglob(f"*{TEMPORARY}"):
+                torn.unlink()
+        info, config = read_info(folder), read_config_of(folder)
+        executed = info["executed_rounds"]
+        stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
+        done = stored[-1] if stored else 0
+        ledger = mend_ledger(folder, done)
+        unfinished = Run(folder, "", info, {}, ledger, config)
+        writer = RunWriter(folder, ledger)
+        ready = setup(config, root, dataset)
+        if info["kind"] == "unlearning":
+            above = parent_of(unfinished, parent)
+            if above is None or isinstance(above, Tombstone):
+                raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
+            recorded = info["unlearner"]
+            unlearner = registry.build("unlearners", {"use": recorded["use"], **recorded["options"]})
+            if not ledger.of_kind("request"):
+                request = unfinished.requests[-1]
+                writer.record(
+                    "request", clients=list(request.clients), samples=list(request.samples), parent=above.digest
+                )
+            return carry_out(writer, ready, above, unfinished.plan, unlearner, recorded["use"], progress)
+        plan = unfinished.plan
+        if stored:
+            start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
+        else:
+            start = beginning(ready.learning, [plan], ready.device)
+            writer.checkpoint(0, *start.of(0))
+        return finish(writer, ready, plan, start, done, executed, progress)

@@ -17,10 +17,11 @@ from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.registry import build
-from fuaudit.runs.files import write_bytes
+from fuaudit.runs.files import claimed, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import products
-from fuaudit.runs.run import Run, load_run, read_checkpoint
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
     commitment_of,
@@ -80,24 +81,25 @@ def train(
     promise = commitment_of(keys, ready.config, population)
     if announce:
         announce(promise)
-    writer = RunWriter(out)
-    writer.begin(
-        ready.config,
-        {
-            "kind": "training",
-            "executed_rounds": executed,
-            "engine": ready.engine.name,
-            "device": ready.device.type,
-            "versions": versions(ready.device.type),
-        },
-        population,
-        plan_table(plan, (), {}),
-        {"draws": [keys.draws.hex()], "children": keys.children.hex()},
-        promise,
-    )
-    start = beginning(ready.learning, [plan], ready.device)
-    writer.checkpoint(0, *start.of(0))
-    return finish(writer, ready, plan, start, 0, executed, progress)
+    with claimed(out):
+        writer = RunWriter(out)
+        writer.begin(
+            ready.config,
+            {
+                "kind": "training",
+                "executed_rounds": executed,
+                "engine": ready.engine.name,
+                "device": ready.device.type,
+                "versions": versions(ready.device.type),
+            },
+            population,
+            plan_table(plan, (), {}),
+            {"draws": [keys.draws.hex()], "children": keys.children.hex()},
+            promise,
+        )
+        start = beginning(ready.learning, [plan], ready.device)
+        writer.checkpoint(0, *start.of(0))
+        return finish(writer, ready, plan, start, 0, executed, progress)
 
 
 def size_of_run(ready: Setup, population: Population) -> int:

@@ -16,9 +16,18 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Drawn
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import read_bytes
-from fuaudit.runs.run import RECORDED, Run, checkpoint_name, load_run, read_checkpoint
-from fuaudit.runs.writer import RunWriter, commitment_of, plan_table, require_new, require_space, versions
+from fuaudit.runs.files import claimed
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.tables import checkpoint_name, read_checkpoint
+from fuaudit.runs.writer import (
+    RunWriter,
+    commitment_of,
+    plan_table,
+    recorded_bytes,
+    require_new,
+    require_space,
+    versions,
+)
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
@@ -116,22 +125,23 @@ def unlearn(
         info["edited_by"] = name
     elif "edited_by" in run.info and change.first_change != START:
         info["edited_by"] = run.info["edited_by"]
-    writer = RunWriter(out)
-    writer.begin(
-        run.config,
-        info,
-        run.original,
-        plan_table(change.plan, (*run.requests, request), run.pruned_table),
-        {
-            **{name: run.keys[name] for name in ("digests", "initial") if name in run.keys},
-            "draws": [*run.keys["draws"], child_keys.draws.hex()],
-            "children": child_keys.children.hex(),
-        },
-        commitment_of(child_keys, run.config, run.original),
-        read_bytes(run.path / RECORDED) if RECORDED in run.files else None,
-    )
-    writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
-    return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
+    with claimed(out):
+        writer = RunWriter(out)
+        writer.begin(
+            run.config,
+            info,
+            run.original,
+            plan_table(change.plan, (*run.requests, request), run.pruned_table),
+            {
+                **{name: run.keys[name] for name in ("digests", "initial") if name in run.keys},
+                "draws": [*run.keys["draws"], child_keys.draws.hex()],
+                "children": child_keys.children.hex(),
+            },
+            commitment_of(child_keys, run.config, run.original),
+            recorded_bytes(change.plan),
+        )
+        writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
+        return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
 
 
 def carry_out(

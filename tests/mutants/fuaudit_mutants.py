@@ -1,11 +1,12 @@
-"""Wrong plugins, installed as a stranger's package would be. Every audit has one that it must catch."""
+"""Plugins installed as a stranger's package would be: wrong ones, for audits to catch, and one right one."""
 
 from dataclasses import dataclass, replace
 
 from fuaudit_plugins.fats import FatsUnlearning
 from fuaudit_plugins.mifa import LatestUpdates
 
-from fuaudit.draws import END, Position
+from fuaudit.draws import END, Address, Position, Purpose, Recorded
+from fuaudit.plans.plan import occurrences
 from fuaudit.training.stages import weighted_sum
 
 
@@ -51,6 +52,45 @@ class Peeks:
 
     def edit(self, context):
         return context.model
+
+
+@dataclass(frozen=True)
+class Places(FatsUnlearning):
+    """Right, and not to be expressed by segments: gives away only the erased client's places in later cohorts.
+
+    With replacement, places are independent and uniform, so the others may stay. The plan it returns is recorded.
+    """
+
+    guarantee = "exact, for uniform cohorts with replacement"
+    exact_for = frozenset({"uniform with replacement"})
+    gives_to_first = False
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        if request.samples or first == END:
+            return super().rewrite(plan, request, fresh, executed)
+        erased, left = plan.erase(request, fresh, first), plan.retained.without(request).clients
+        answers = {}
+        for round in range(first.round, plan.law.rounds + 1):
+            at = Address(Purpose.COHORT, round, version=len(plan.populations))
+            spare = fresh.sequence(at, left, plan.law.cohort_size)
+            if self.gives_to_first:
+                spare = left[:1] * len(spare)
+            pairs = zip(plan.cohort(round), spare, strict=True)
+            cohort = tuple(new if old in request.clients else old for old, new in pairs)
+            answers[Address(Purpose.COHORT, round)] = cohort
+            for client, occurrence in occurrences(cohort):
+                for step in range(1, plan.law.steps + 1):
+                    at = Address(Purpose.BATCH, round, step, client, occurrence)
+                    answers[at] = erased.batch(round, step, client, occurrence)
+        return replace(erased, sources=(*plan.sources, Recorded(answers)))
+
+
+@dataclass(frozen=True)
+class Favours(Places):
+    """Wrong: all given places go to the first client."""
+
+    gives_to_first = True
 
 
 @dataclass(frozen=True)

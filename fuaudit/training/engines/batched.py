@@ -102,9 +102,8 @@ def _linear_walk(
 ) -> None:
     """The steps of linear layers with ReLU between them, by hand, in operations of one pass; see :data:`Walk`.
 
-    Without momentum: gradients are added to weights as they come, and never lie in memory.
+    For steps without momentum: gradients are added to weights as they come, and never lie in memory.
     """
-    assert velocities is None
     weights, biases = parameters[::2], [bias.unsqueeze(1) for bias in parameters[1::2]]
     rates = reads.rates.unsqueeze(3)
     tall, classes = rates.shape[1:3], weights[-1].shape[1]
