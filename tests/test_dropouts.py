@@ -7,6 +7,7 @@ there, so float64 is exact as well, and equality means equality.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from fuaudit_plugins.mifa import LatestUpdates
 from fuaudit_plugins.mimic import Corrections, OwnCorrection, step_size_conditions
 from fuaudit_plugins.scaffold import ControlVariates
 
-from fuaudit import registry
+from fuaudit import registry, train
 from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
@@ -490,3 +491,14 @@ def test_many_local_steps_leave_no_room_for_a_smoothness():
     found = step_size_conditions(eta, counts, 30, 20, 625, 0.01)
     assert found["condition_19"]
     assert found["log10_of_largest_smoothness"] < -90
+
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("dropouts-*.toml")), ids=lambda path: path.stem)
+def test_examples_train(path, tmp_path):
+    run = train(path, tmp_path / "run", secret=bytes(32))
+    first, last = run.metrics[0], run.metrics[-1]
+    assert last["test_accuracy"] > first["test_accuracy"] + 0.5
+    assert (run.path / "dropouts.json").exists()

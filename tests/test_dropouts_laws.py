@@ -22,7 +22,6 @@ from fuaudit.plans.availability import (
     TimeVaryingWeights,
     gaps,
 )
-from fuaudit.plans.law import WeightedLaw
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.proof import compare, exactness, retraining
 from fuaudit.plans.schedule import NONE, Drawn, Involvement, expand, expand_many
@@ -240,9 +239,6 @@ WRONG = {
     ),
     "cohort drawn anew after a look at the batch": Wrong(
         law_of("static", "fresh", rounds=1), SAMPLE, unlearner=FatsAsPrinted()
-    ),
-    "weights that stay": Wrong(
-        WeightedLaw(1, 1, 1, 1, weights=((0, 1), (1, 2), (2, 3))), CLIENT, unlearner=FatsUnlearning()
     ),
 }
 
