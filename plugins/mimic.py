@@ -178,7 +178,7 @@ class Mimic(Dropouts):
         eta_t is K times the clients' step size, times the factor of a ``server-step``.
         """
         found = super().observed(cohorts, clients, stages)
-        participants, steps = found["participants"], self.law.steps
+        participants, steps = [len(cohort) for cohort in cohorts], self.law.steps
         eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
         for stage in stages:
             if isinstance(stage, ServerStep):

@@ -167,7 +167,8 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     run = parent_of("mimic")
     table = json.loads((run.path / "dropouts.json").read_text())
     cohorts = [run.plan.cohort(round) for round in range(1, 9)]
-    assert table["participants"] == [len(cohort) for cohort in cohorts]
+    assert table["cohorts"] == [list(cohort) for cohort in cohorts]
+    assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
     for client in run.plan.retained.clients:
         there = [0, *(r for r in range(1, 9) if client in cohorts[r - 1]), 9]
         assert table["gaps"][str(client)] == max(b - a for a, b in pairwise(there))

@@ -7,6 +7,7 @@ these bytes again needs no erased row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -63,7 +64,10 @@ def _observed(ready: Setup, population: Population, schedule: Rounds) -> dict[st
         tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
         for number in range(1, schedule.rounds + 1)
     ]
-    return {"dropouts.json": pretty_json(observed(cohorts, population.clients, ready.learning.chain.stages))}
+    a_participation = getattr(ready.learning.solver, "uploads", 1)
+    uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
+    table = observed(cohorts, population.clients, ready.learning.chain.stages)
+    return {"dropouts.json": pretty_json({**table, "uploads": uploads})}
 
 
 @torch.no_grad()

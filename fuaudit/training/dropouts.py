@@ -101,7 +101,7 @@ class Dropouts:
         return {
             "gaps": {str(client): gap for client, gap in longest.items()},
             "largest_gap": max(longest.values()),
-            "participants": [len(cohort) for cohort in cohorts],
+            "cohorts": [list(cohort) for cohort in cohorts],
         }
 
     @property

@@ -261,6 +261,8 @@ def _context(case: Case) -> dict[str, Any]:
         "audit_versions": versions(),
         "metrics": case.run.metrics,
     }
+    if "dropouts.json" in case.run.files:
+        table["dropouts"] = _observed(case.run.path / "dropouts.json")
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
@@ -271,6 +273,20 @@ def _context(case: Case) -> dict[str, Any]:
             "first_change": info.get("first_change"),
         }
     return table
+
+
+def _observed(path: Path) -> dict[str, Any]:
+    """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
+    table = read_json(path)
+    cohorts, uploads = (table.get("cohorts"), table.get("uploads")) if isinstance(table, dict) else (None, None)
+    if isinstance(cohorts, list) and all(map(_is_row, cohorts)) and _is_row(uploads):
+        return {"cohorts": cohorts, "uploads": uploads}
+    raise EvidenceError(f"{path} does not tell who took part")
+
+
+def _is_row(value: object) -> bool:
+    """Whether this is a list of whole numbers from 0 that JSON keeps exactly."""
+    return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**53 for number in value)
 
 
 def cost(case: Case, spec: Spec) -> str:
