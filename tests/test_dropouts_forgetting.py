@@ -169,6 +169,12 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     cohorts = [run.plan.cohort(round) for round in range(1, 9)]
     assert table["cohorts"] == [list(cohort) for cohort in cohorts]
     assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
+    assert table["own_accuracy"].keys() == table["gaps"].keys()
+    data, owned = setup(run.config, None).dataset, run.plan.retained.samples[3]
+    weight, bias = run.model.split([640, 10])
+    logits = data.inputs[list(owned)].flatten(1) @ weight.view(10, 64).T + bias
+    hits = (logits.argmax(dim=1) == data.targets[list(owned)]).sum()
+    assert table["own_accuracy"]["3"] == int(hits) / len(owned)
     for client in run.plan.retained.clients:
         there = [0, *(r for r in range(1, 9) if client in cohorts[r - 1]), 9]
         assert table["gaps"][str(client)] == max(b - a for a, b in pairwise(there))

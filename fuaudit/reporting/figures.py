@@ -84,6 +84,8 @@ def drawings(contents: Contents) -> list[Drawing]:
         found.append(_uploads(contents))
     if any(contents.cohorts):
         found.append(_raster(contents))
+    if contents.own_accuracy:
+        found.append(_own_accuracy(contents))
     return found
 
 
@@ -282,4 +284,25 @@ def _raster(contents: Contents) -> Drawing:
         + extent,
         "As the run recorded it in dropouts.json; the draws themselves are the plan's.",
         _svg(draw, "r", "Participations of clients over the rounds"),
+    )
+
+
+def _own_accuracy(contents: Contents) -> Drawing:
+    clients, shares = zip(*contents.own_accuracy, strict=True)
+    worst = min(range(len(shares)), key=shares.__getitem__)
+
+    def draw(axes: Any) -> None:
+        axes.vlines(range(len(shares)), 0, shares, color=ROLES["line"])
+        axes.plot(range(len(shares)), shares, "o", color=ROLES["subject"], markersize=4)
+        every = max(1, -(-len(shares) // 12))
+        axes.set_xticks(range(0, len(shares), every), [f"{client:.0f}" for client in clients[::every]])
+        axes.set(xlabel="client", ylabel="accuracy on its own rows", ylim=(0, 1.02))
+
+    return Drawing(
+        "How the final model serves each client",
+        f"From {min(shares):.4f} (client {clients[worst]:.0f}) to {max(shares):.4f}, "
+        f"mean {sum(shares) / len(shares):.4f} over {len(shares)} clients.",
+        "Share of a client's own training rows that the final model classifies correctly, as the run recorded it in "
+        "dropouts.json. Rows that were trained on flatter a model.",
+        _svg(draw, "o", "Accuracy of the final model on the rows of each client"),
     )

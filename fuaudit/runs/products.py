@@ -7,6 +7,7 @@ these bytes again needs no erased row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 from math import isfinite
 from typing import Any
@@ -46,7 +47,7 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
-        **_observed(ready, population, schedule),
+        **_observed(ready, population, schedule, final),
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
@@ -55,8 +56,8 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
     }
 
 
-def _observed(ready: Setup, population: Population, schedule: Rounds) -> dict[str, bytes]:
-    """``dropouts.json``, where the learner tells what its plan shows of them."""
+def _observed(ready: Setup, population: Population, schedule: Rounds, final: Tensor) -> dict[str, bytes]:
+    """``dropouts.json``, where the learner tells what its plan shows of them; with what that did to each client."""
     observed = getattr(ready.learner, "observed", None)
     if observed is None:
         return {}
@@ -67,7 +68,17 @@ def _observed(ready: Setup, population: Population, schedule: Rounds) -> dict[st
     a_participation = getattr(ready.learning.solver, "uploads", 1)
     uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
     table = observed(cohorts, population.clients, ready.learning.chain.stages)
-    return {"dropouts.json": pretty_json({**table, "uploads": uploads})}
+    own = {str(client): _own_accuracy(ready, population, client, final) for client in population.clients}
+    return {"dropouts.json": pretty_json({**table, "uploads": uploads, "own_accuracy": own})}
+
+
+def _own_accuracy(ready: Setup, population: Population, client: int, vector: Tensor) -> float | None:
+    """The accuracy of a model on a client's own training rows; None when it has none."""
+    rows, data = list(population.samples[client]), ready.dataset
+    if not rows:
+        return None
+    own = replace(data, test_inputs=data.inputs[rows], test_targets=data.targets[rows])
+    return test_metrics(replace(ready, dataset=own), population, vector)[1]
 
 
 @torch.no_grad()

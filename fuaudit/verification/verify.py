@@ -278,10 +278,19 @@ def _context(case: Case) -> dict[str, Any]:
 def _observed(path: Path) -> dict[str, Any]:
     """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
     table = read_json(path)
-    cohorts, uploads = (table.get("cohorts"), table.get("uploads")) if isinstance(table, dict) else (None, None)
-    if isinstance(cohorts, list) and all(map(_is_row, cohorts)) and _is_row(uploads):
-        return {"cohorts": cohorts, "uploads": uploads}
+    plain = table if isinstance(table, dict) else {}
+    cohorts, uploads, own = (plain.get(name) for name in ("cohorts", "uploads", "own_accuracy"))
+    if isinstance(cohorts, list) and all(map(_is_row, cohorts)) and _is_row(uploads) and _are_shares(own):
+        return {"cohorts": cohorts, "uploads": uploads, "own_accuracy": own}
     raise EvidenceError(f"{path} does not tell who took part")
+
+
+def _are_shares(value: object) -> bool:
+    """Whether this is a table from client to a number in [0, 1], or None."""
+    return isinstance(value, dict) and all(
+        client.isdecimal() and (share is None or (type(share) is float and 0 <= share <= 1))
+        for client, share in value.items()
+    )
 
 
 def _is_row(value: object) -> bool:
