@@ -6,6 +6,7 @@ knows the client through the rows of those who took part with it.
 """
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.training.execute import Moment, execute, state_without
 from fuaudit.training.setup import setup
 from fuaudit.verification.spec import read_spec
+from fuaudit.workflow.resume import resume
 
 SOMETIMES = {"scenario": "static", "probability": 0.3, "first_all": False}
 ROBIN = {"scenario": "round-robin", "tau_max": 4, "phase": "drawn", "first_all": False}
@@ -241,3 +243,34 @@ def test_all_audits_of_a_run_with_dropouts(scenario, parent_of):
     result, found = audits(unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "all"))
     assert result.verdict == "PASS", verdicts(found)
     assert found["enumeration"].statistic["proved"] > 10
+
+
+@pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic"])
+def test_a_run_with_memory_resumes_to_the_same_digest(name, parent_of, tmp_path):
+    """The memory is in the checkpoints, so a kill after round 5 costs one round."""
+    run = parent_of(name)
+    shutil.copytree(run.path, tmp_path / "cut")
+    keep = {"config.toml", "partition.safetensors", "plan.json", "keys.json", "run.json", "ledger.jsonl"}
+    for path in (p for p in (tmp_path / "cut").rglob("*") if p.is_file()):
+        if path.name not in keep and path.stem not in ("000000", "000002", "000004"):
+            path.unlink()
+    assert resume(tmp_path / "cut").digest == run.digest
+
+
+@pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
+def test_a_request_during_training(scenario, tmp_path, examined):
+    """After five of eight rounds; what was not executed is drawn from the new key, with the client or without."""
+    stopped = train(config(learner=learner("mimic", **scenario)), tmp_path / "run", secret=secret(4), until=5)
+    child = unlearn(stopped, "fats", Request.of([drawn_client(stopped, 1)]), tmp_path / "child")
+    result, found = examined(child)
+    assert result.verdict == "PASS", verdicts(found)
+    assert child.executed == 8
+
+
+def test_an_editor_may_train_on(parent_of, examined):
+    """Continued training starts with an empty memory and never sees the client's row; it proves nothing."""
+    run = parent_of("mimic")
+    child = unlearn(run, "finetune", Request.of([3]), run.path.parent / "finetune")
+    result, found = examined(child)
+    assert result.verdict == "INCONCLUSIVE", verdicts(found)
+    assert not child.checkpoint(8)[1]
