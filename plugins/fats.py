@@ -15,7 +15,8 @@ What differs from print, and why:
 - Clients may have unequal numbers of samples; a batch is min(b, n_k), the aggregation stays 1 / K.
 - A mid-round restart starts from the model before that step; here by executing the round's kept steps again.
 
-Guarantee: exact, for uniform cohorts with or without replacement, for requests that do not depend on the draws.
+Guarantee: exact, for uniform cohorts with or without replacement, and where clients are available independently of
+each other (fuaudit.plans.availability.CLOSED); for requests that do not depend on the draws.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, ClassVar
 
 from fuaudit.draws import END, Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans.availability import CLOSED
 from fuaudit.training.learner import PLAIN, require_step_sizes
 
 PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
@@ -81,9 +83,14 @@ class FatsUnlearning:
 
     needs: ClassVar[frozenset[str]] = frozenset({"plan"})
     participants: ClassVar[frozenset[str]] = frozenset({"server", "retained clients"})
-    guarantee: ClassVar[str] = "exact, for uniform cohorts, non-adaptive requests (Theorem 2, repaired at sample level)"
+    guarantee: ClassVar[str] = (
+        "exact, for uniform cohorts and independent availability, non-adaptive requests (Theorem 2, repaired at "
+        "sample level)"
+    )
     cite: ClassVar[str] = PAPER
-    exact_for: ClassVar[frozenset[str]] = frozenset({"uniform with replacement", "uniform without replacement"})
+    exact_for: ClassVar[frozenset[str]] = frozenset(
+        {"uniform with replacement", "uniform without replacement", *CLOSED}
+    )
     assumes: ClassVar[tuple[str, ...]] = (
         "draws of a law it is exact for",
         "fixed cohort and batch sizes",

@@ -26,7 +26,7 @@ LEVELS = [
 SOURCES = sorted(ROOT.glob("fuaudit/**/*.py"))
 PLUGINS = sorted(ROOT.glob("plugins/**/*.py"))
 FOR_PLUGINS = {"errors", "draws", "plans", "unlearning", "training.learner", "training.rounds", "training.solvers"}
-FOR_PLUGINS |= {"training.stages"}
+FOR_PLUGINS |= {"training.stages", "training.dropouts", "training.server_step"}
 
 
 def tree_of(path):

@@ -93,7 +93,7 @@ class Keyed:
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`. The order of distinct 64-bit words; equal ones are drawn anew."""
-        return tuple(population[rank] for rank in _order(philox_key(self.secret, at.purpose), at, len(population)))
+        return tuple(map(population.__getitem__, _order(philox_key(self.secret, at.purpose), at, len(population))))
 
     def uniform(self, at: Address, count: int) -> NDArray[np.float64]:
         """See :class:`~fuaudit.draws.protocol.Draws`; multiples of 2**-53, the same on every platform."""

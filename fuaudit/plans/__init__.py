@@ -1,11 +1,13 @@
 """Plans: which clients, which samples, in which step. Combinatorial, cheap, no gradient."""
 
+from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.plans.law import Law, UniformLaw, WeightedLaw
 from fuaudit.plans.plan import Plan, Segment
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.proof import Exactness, exactness
 
 __all__ = [
+    "AvailabilityLaw",
     "Exactness",
     "Law",
     "Plan",

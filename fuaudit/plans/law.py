@@ -55,6 +55,10 @@ class Law(Protocol):
         """The samples of one participation in one step: a set, sorted."""
         ...
 
+    def drawn_at(self, step: int) -> int:
+        """The step at which the draw behind the batch of a step is made: itself, or an earlier one. 0 for 0."""
+        ...
+
 
 def _require_positive(law: object, *names: str) -> None:
     for name in names:
@@ -93,6 +97,10 @@ class _BatchesOfFixedSize:
         at = Address(Purpose.BATCH, round, step, client, occurrence)
         samples = samples_of(draws, at)
         return draws.subset(at, samples, min(self.batch_size, len(samples)))
+
+    def drawn_at(self, step: int) -> int:
+        """Every batch is a draw of its own."""
+        return step
 
 
 @dataclass(frozen=True)

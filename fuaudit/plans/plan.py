@@ -114,11 +114,15 @@ class Plan:
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.
 
-        An erased client is involved where a cohort holds it (step 0), an erased sample where a batch holds
-        it. Only the batches of owners of requested samples are looked at; none with an index.
+        An erased client is involved where a cohort holds it (step 0), an erased sample where the draw behind a
+        batch that holds it is made: with permuted epochs at the first step of the epoch. Only the batches of owners
+        of requested samples are looked at; none with an index.
         """
-        if self.index is not None:
-            return self.index.first(request)
+        use = self._first_use(request) if self.index is None else self.index.first(request)
+        return use and Position(use.round, self.law.drawn_at(use.step))
+
+    def _first_use(self, request: Request) -> Position | None:
+        """The first position at which a client takes part, or a sample is read."""
         clients, samples = set(request.clients), set(request.samples)
         owners = {self.retained.owner[sample] for sample in samples}
         for round in range(1, self.law.rounds + 1):

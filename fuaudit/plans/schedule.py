@@ -100,7 +100,7 @@ class Drawn:
         rounds, drawn = self._block
         round = drawn.round(number - rounds.start + 1)
         # as many places as this round needs, whichever rounds it was drawn with
-        places = int((round.cohorts != NONE).any(axis=0).sum())
+        places = max(1, int((round.cohorts != NONE).any(axis=0).sum()))
         return Round(round.cohorts[:, :places], round.batches[:, :places])
 
 
@@ -127,7 +127,7 @@ def expand(plan: Plan, rounds: range | None = None) -> Schedule:
                 ],
             )
         )
-    places = max(len(cohort) for cohort, _ in table)
+    places = max([1, *(len(cohort) for cohort, _ in table)])  # a round may have nobody in it
     cohorts = np.full((1, len(table), places), NONE, dtype=np.int64)
     batches = np.full((1, len(table), places, plan.law.steps, plan.law.slots), NONE, dtype=np.int64)
     for r, (cohort, participations) in enumerate(table):

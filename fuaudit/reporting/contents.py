@@ -95,6 +95,9 @@ class Contents:
     audit_versions: dict[str, str]
     accuracy: tuple[Point, ...]
     parent_accuracy: tuple[Point, ...]
+    cohorts: tuple[tuple[int, ...], ...] = ()
+    uploads: tuple[int, ...] = ()
+    own_accuracy: tuple[Point, ...] = ()
 
     @property
     def name(self) -> str:
@@ -149,6 +152,9 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _table(context.get("audit_versions", {}), _text),
             _accuracy(context.get("metrics", [])),
             _accuracy(context.get("parent_metrics", [])),
+            tuple(map(_whole, _sequence(_mapping(context.get("dropouts", {})).get("cohorts", [])))),
+            _whole(_mapping(context.get("dropouts", {})).get("uploads", [])),
+            _of_clients(_mapping(context.get("dropouts", {})).get("own_accuracy", {})),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise EvidenceError(f"these are no findings: {type(error).__name__} {error}") from None
@@ -198,6 +204,19 @@ def _statistic(value: Any) -> Statistic:
 
 def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(map(float, _sequence(value)))
+
+
+def _whole(value: Any) -> tuple[int, ...]:
+    """Whole numbers that a figure can show."""
+    numbers = _sequence(value)
+    if any(type(n) is not int or not 0 <= n < 2**53 for n in numbers):
+        _refuse("number")
+    return tuple(numbers)
+
+
+def _of_clients(table: Any) -> tuple[Point, ...]:
+    """Pairs of client and accuracy, by client; without those that have none."""
+    return tuple(sorted((float(c), float(a)) for c, a in _mapping(table).items() if a is not None))
 
 
 def _check(number: int, row: Any) -> Checked:

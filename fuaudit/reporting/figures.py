@@ -80,6 +80,12 @@ def drawings(contents: Contents) -> list[Drawing]:
         found += [_power(check, f"p{check.number}")] if _curve(check) else []
     if contents.accuracy:
         found.append(_accuracy(contents))
+    if contents.accuracy and contents.uploads:
+        found.append(_uploads(contents))
+    if any(contents.cohorts):
+        found.append(_raster(contents))
+    if contents.own_accuracy:
+        found.append(_own_accuracy(contents))
     return found
 
 
@@ -224,4 +230,79 @@ def _accuracy(contents: Contents) -> Drawing:
         f"Share of test rows classified correctly, as the runs recorded it in metrics.json. {again} "
         "Accuracy says nothing about forgetting.",
         _svg(draw, "a", "Test accuracy of the run and of its parent over the rounds"),
+    )
+
+
+def _uploads(contents: Contents) -> Drawing:
+    sent = (0, *contents.uploads)
+    points = [(sent[int(r)], a) for r, a in contents.accuracy if 0 <= r < len(sent)]
+
+    def draw(axes: Any) -> None:
+        axes.plot(*zip(*points, strict=True), "-o", color=ROLES["subject"], markersize=4)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="uploads of a vector of the model's size", ylabel="test accuracy", ylim=(0, 1.02))
+        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+
+    return Drawing(
+        "Usefulness: accuracy on test data over uploads",
+        f"{points[-1][1]:.4f} after {points[-1][0]} uploads." if points else "No round was stored.",
+        "As above, over the number of vectors of the model's size that clients had sent, as the run recorded it in "
+        "dropouts.json. A method may send more than one a participation.",
+        _svg(draw, "u", "Test accuracy of the run over uploads"),
+    )
+
+
+PARTICIPATIONS = 4000
+"""As many are drawn in a raster; more would make a page slow."""
+
+
+def _raster(contents: Contents) -> Drawing:
+    """Who took part when: one mark a participation."""
+    total, shown = 0, 0
+    for cohort in contents.cohorts:
+        total += len(cohort)
+        if total > PARTICIPATIONS:
+            break
+        shown += 1
+    marks = [(round, client) for round, cohort in enumerate(contents.cohorts[:shown], 1) for client in cohort]
+    rows = {client: row for row, client in enumerate(sorted({client for _, client in marks}))}
+
+    def draw(axes: Any) -> None:
+        axes.plot([r for r, _ in marks], [rows[c] for _, c in marks], "s", color=ROLES["subject"], markersize=2.5)
+        ids = sorted(rows)
+        every = max(1, -(-len(ids) // 8))
+        axes.set_yticks(range(0, len(ids), every), [str(client) for client in ids[::every]])
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="round", ylabel="client")
+
+    rounds = len(contents.cohorts)
+    empty = sum(not cohort for cohort in contents.cohorts)
+    extent = "" if shown == rounds else f" Drawn are the first {shown} of {rounds} rounds."
+    return Drawing(
+        "Who took part in which round",
+        f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}."
+        + extent,
+        "As the run recorded it in dropouts.json; the draws themselves are the plan's.",
+        _svg(draw, "r", "Participations of clients over the rounds"),
+    )
+
+
+def _own_accuracy(contents: Contents) -> Drawing:
+    clients, shares = zip(*contents.own_accuracy, strict=True)
+    worst = min(range(len(shares)), key=shares.__getitem__)
+
+    def draw(axes: Any) -> None:
+        axes.vlines(range(len(shares)), 0, shares, color=ROLES["line"])
+        axes.plot(range(len(shares)), shares, "o", color=ROLES["subject"], markersize=4)
+        every = max(1, -(-len(shares) // 12))
+        axes.set_xticks(range(0, len(shares), every), [f"{client:.0f}" for client in clients[::every]])
+        axes.set(xlabel="client", ylabel="accuracy on its own rows", ylim=(0, 1.02))
+
+    return Drawing(
+        "How the final model serves each client",
+        f"From {min(shares):.4f} (client {clients[worst]:.0f}) to {max(shares):.4f}, "
+        f"mean {sum(shares) / len(shares):.4f} over {len(shares)} clients.",
+        "Share of a client's own training rows that the final model classifies correctly, as the run recorded it in "
+        "dropouts.json. Rows that were trained on flatter a model.",
+        _svg(draw, "o", "Accuracy of the final model on the rows of each client"),
     )

@@ -7,6 +7,8 @@ these bytes again needs no erased row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -16,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import Involvement, Rounds
+from fuaudit.plans.schedule import NONE, Involvement, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.tables import checkpoint_name, involvement_tensors
 from fuaudit.training.rounds import State
@@ -45,12 +47,38 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
+        **_observed(ready, population, schedule, final),
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         "metrics.json": pretty_json(metrics),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
+
+
+def _observed(ready: Setup, population: Population, schedule: Rounds, final: Tensor) -> dict[str, bytes]:
+    """``dropouts.json``, where the learner tells what its plan shows of them; with what that did to each client."""
+    observed = getattr(ready.learner, "observed", None)
+    if observed is None:
+        return {}
+    cohorts = [
+        tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
+        for number in range(1, schedule.rounds + 1)
+    ]
+    a_participation = getattr(ready.learning.solver, "uploads", 1)
+    uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
+    table = observed(cohorts, population.clients, ready.learning.chain.stages)
+    own = {str(client): _own_accuracy(ready, population, client, final) for client in population.clients}
+    return {"dropouts.json": pretty_json({**table, "uploads": uploads, "own_accuracy": own})}
+
+
+def _own_accuracy(ready: Setup, population: Population, client: int, vector: Tensor) -> float | None:
+    """The accuracy of a model on a client's own training rows; None when it has none."""
+    rows, data = list(population.samples[client]), ready.dataset
+    if not rows:
+        return None
+    own = replace(data, test_inputs=data.inputs[rows], test_targets=data.targets[rows])
+    return test_metrics(replace(ready, dataset=own), population, vector)[1]
 
 
 @torch.no_grad()

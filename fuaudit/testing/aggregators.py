@@ -8,16 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.draws import Address, Purpose
+from fuaudit.testing.contexts import (
+    DIMENSION,
+    ROUNDS,
+    RUNS,
+    clients_of,
+    context_of,
+    described,
+    same,
+    shape_of,
+    stacked,
+    updates_of,
+)
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.tiny import key_of
-from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape
+from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Chain, server_step
-
-DIMENSION, ROUNDS, RUNS = 5, 3, 3
-CPU = torch.device("cpu")
-SIZES = (3, 0, 7, 2, 5, 1)
-"""Samples of clients 0 to 5; client 1 was emptied."""
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
@@ -53,45 +58,6 @@ def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
     problems.conclude()
 
 
-def _shape(dtype: torch.dtype) -> StateShape:
-    return StateShape(DIMENSION, len(SIZES), dtype, CPU)
-
-
-def _updates(number: int, count: int, dtype: torch.dtype) -> Tensor:
-    """Rows in [-1, 1)."""
-    uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
-    return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
-
-
-def _context(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
-    ids = torch.tensor(clients)
-    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
-    steps = 2 * (sizes > 0)
-    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
-    return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
-
-
-def _stacked(contexts: list[RoundContext]) -> RoundContext:
-    """Contexts of one round side by side."""
-    cohorts = [context.cohort for context in contexts]
-    arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
-    joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
-    first = contexts[0]
-    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
-
-
-ARRAYS = ("clients", "rows", "sizes", "steps", "present")
-
-
-def _clients(stage: Any, round: int, count: int) -> list[int]:
-    """A cohort of ``count`` places; the emptied client takes part.
-
-    Client 0 is named twice where there is room, unless the stage keeps one row a client.
-    """
-    everybody = tuple(range(len(SIZES))) if stage.client_rows else (0, *range(len(SIZES)))
-    return [everybody[(place + round) % len(everybody)] for place in range(count)]
-
-
 def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
     result = stage.apply(updates, context, state)
     if (
@@ -104,23 +70,15 @@ def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> 
     return result
 
 
-def _described(state: State) -> dict[str, tuple[object, ...]]:
-    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()}
-
-
-def _same(a: State, b: State) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    state = stage.init(_shape(dtype))
-    shape = _described(state)
+    state = stage.init(shape_of(dtype))
+    shape = described(state)
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
     for round in range(ROUNDS + len(extremes)):
-        updates = _updates(round, count, dtype)
+        updates = updates_of(round, count, dtype)
         if round >= ROUNDS:
             updates = updates * extremes[round - ROUNDS]
-        context = _context(_clients(stage, round, count), dtype, round + 1)
+        context = context_of(clients_of(bool(stage.client_rows), round, count), dtype, round + 1)
         given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
         rows, new = _apply(stage, given, context, state)
         repeated, _ = _apply(stage, given, context, state)
@@ -133,25 +91,27 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         )
         problems.require(torch.equal(rows, repeated), "it gives other bits when repeated with the same state")
         problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
-        problems.require(_same(state, kept), "it changes the old state in place: recorded rounds would change with it")
-        problems.require(_described(new) == shape, "names, shapes or dtypes of its state change from round to round")
+        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+        problems.require(described(new) == shape, "names, shapes or dtypes of its state change from round to round")
         problems.require(all(bool(torch.isfinite(t).all()) for t in new.values()), "its state becomes infinite or NaN")
         state = new
 
 
 def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """The bits of a run do not depend on the runs beside it."""
-    state = stage.init(_shape(dtype))
+    state = stage.init(shape_of(dtype))
     alone = [state] * RUNS
     together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
     for round in range(ROUNDS):
-        updates = torch.stack([_updates(10 * run + round, count, dtype) for run in range(RUNS)])
-        contexts = [_context(_clients(stage, round + run, count), dtype, round + 1) for run in range(RUNS)]
-        rows, together = _apply(stage, updates, _stacked(contexts), together)
+        updates = torch.stack([updates_of(10 * run + round, count, dtype) for run in range(RUNS)])
+        contexts = [
+            context_of(clients_of(bool(stage.client_rows), round + run, count), dtype, round + 1) for run in range(RUNS)
+        ]
+        rows, together = _apply(stage, updates, stacked(contexts), together)
         results = [_apply(stage, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
         alone = [own for _, own in results]
         equal = torch.equal(rows, torch.stack([row for row, _ in results])) and all(
-            _same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
+            same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
         )
         problems.require(equal, "it claims stackable, but a stack of runs gives other bits than the runs one by one")
 
@@ -159,11 +119,11 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: unused places do not count, and the order of places does not matter."""
     chain = Chain((stage,))
-    clients = _clients(stage, 0, count)
+    clients = clients_of(bool(stage.client_rows), 0, count)
     states: dict[str, State] = {}
     results: dict[str, Tensor] = {}
     for round in range(ROUNDS):
-        updates = _updates(round, count, dtype)
+        updates = updates_of(round, count, dtype)
         wide = torch.cat([updates, torch.zeros(2, DIMENSION, dtype=dtype)])
         loud = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
         forms = {
@@ -173,8 +133,8 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
             "reversed": (updates.flip(0), clients[::-1]),
         }
         for form, (matrix, ids) in forms.items():
-            state = states.get(form) or chain.init(_shape(dtype))
-            rows, states[form] = chain.apply(matrix, _context(ids, dtype, round + 1), state)
+            state = states.get(form) or chain.init(shape_of(dtype))
+            rows, states[form] = chain.apply(matrix, context_of(ids, dtype, round + 1), state)
             if rows.shape[0] != 1:
                 return  # a stage that keeps many rows: the aggregator behind it answers for places
             results[form] = rows
@@ -186,7 +146,7 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(close["padded"], "unused places of a cohort (present is False) change its result")
         problems.require(close["padded with noise"], "it reads the rows of unused places (present is False)")
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
-    together = {name: tensor[None] for name, tensor in chain.init(_shape(dtype)).items()}
-    one = _stacked([_context(clients, dtype)])
-    row, _ = server_step(chain, _updates(0, count, dtype)[None], one, together)
+    together = {name: tensor[None] for name, tensor in chain.init(shape_of(dtype)).items()}
+    one = stacked([context_of(clients, dtype)])
+    row, _ = server_step(chain, updates_of(0, count, dtype)[None], one, together)
     problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

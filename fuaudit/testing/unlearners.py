@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,16 @@ from fuaudit.data.partition import partition
 from fuaudit.draws import END, Position
 from fuaudit.errors import BudgetError, FuauditError, UsageError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
+from fuaudit.plans.availability import (
+    Availability,
+    AvailabilityLaw,
+    Batches,
+    BoundedRoundRobin,
+    FreshBatches,
+    PermutedEpochs,
+    StaticProbability,
+    TimeVaryingWeights,
+)
 from fuaudit.plans.proof import exactness
 from fuaudit.plans.schedule import expand, expand_many
 from fuaudit.testing.problems import Problems
@@ -119,6 +131,20 @@ _LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
     "uniform without replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=False),
     "weighted without replacement": lambda r, k, e, b: WeightedLaw(r, k, e, b, weights=((0, 1), (1, 2), (2, 3))),
 }
+
+
+def _of_availability(who: Callable[[int], Availability], what: Callable[[int, int], Batches]) -> Callable[..., Law]:
+    return lambda r, k, e, b: AvailabilityLaw(r, who(k), what(e, b), first_all=False)
+
+
+_WHO: tuple[Callable[[int], Availability], ...] = (
+    lambda k: BoundedRoundRobin(k + 1, "aligned" if k == 1 else "drawn"),
+    lambda k: StaticProbability(Fraction(k, 3)),
+    lambda k: TimeVaryingWeights(number=k, largest=2),
+    lambda k: TimeVaryingWeights(share=Fraction(2, 3), largest=k),
+)
+_WHAT: tuple[Callable[[int, int], Batches], ...] = (FreshBatches, lambda e, b: PermutedEpochs(e, b, largest=3))
+_LAWS |= {f"{who(1).name}, {what(1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
 
 
 def _check_form(unlearner: Any, problems: Problems) -> None:

@@ -95,8 +95,13 @@ class Moment:
         """The model ``(d,)`` and state of one run, on the CPU: what is stored."""
         return self.vectors[run].cpu(), {name: tensor[run].cpu() for name, tensor in self.state.items()}
 
-    def __getitem__(self, runs: slice | list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Moment:
+    def __getitem__(self, runs: slice | list[int] | np.ndarray[tuple[int], np.dtype[np.int64]] | Tensor) -> Moment:
         return Moment(self.vectors[runs], {name: tensor[runs] for name, tensor in self.state.items()})
+
+    def updated(self, runs: Tensor, after: Moment) -> Moment:
+        """The moment in which the runs of these numbers ``(m,)`` have gone on, as the m runs of ``after`` tell."""
+        state = {name: tensor.index_copy(0, runs, after.state[name]) for name, tensor in self.state.items()}
+        return Moment(self.vectors.index_copy(0, runs, after.vectors), state)
 
     def without(self, learning: Learning, before: Population, after: Population) -> Moment:
         """The moment over fewer clients: the rows that the state keeps for erased clients are gone."""
@@ -133,7 +138,7 @@ def cohorts_of(round: Round, population: Population, device: torch.device) -> Co
     clients = round.cohorts
     place_of = {client: place for place, client in enumerate(population.clients)}
     known = {client: (place, len(population.samples[client])) for client, place in place_of.items()}
-    looked_up = np.array([known.get(client, (0, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
+    looked_up = np.array([known.get(client, (-1, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
     rows, sizes = looked_up.reshape(*clients.shape, 2).transpose(2, 0, 1)
     return Cohort(
         clients=torch.from_numpy(clients).to(device),
@@ -157,6 +162,8 @@ def execute(
 ) -> Iterator[tuple[int, Moment]]:
     """Run the rounds ``first`` to R along a schedule, from the moment before round ``first``.
 
+    A round in which nobody takes part leaves model and state as they are.
+
     Args:
         ground: from :func:`task`, over the same population.
         population: the retained one; sizes and weights come from it, never from an earlier version.
@@ -173,13 +180,26 @@ def execute(
         round = schedule.round(number)
         cohort = cohorts_of(round, population, moment.vectors.device)
         context = RoundContext(number, cohort, moment.vectors, learning.step_sizes.at(number))
-        memory = part(moment.state, SOLVER)
-        steps = learning.solver.before(context, memory)
-        outcome = engine.advance(ground, moment.vectors, torch.from_numpy(round.batches), steps)
-        uploads, memory = learning.solver.after(outcome, context, memory)
-        row, state = server_step(learning.chain, uploads, context, part(moment.state, SERVER))
-        moment = Moment(moment.vectors - row, under(SOLVER, memory) | under(SERVER, state))
+        batches = torch.from_numpy(round.batches)
+        busy = cohort.present.any(dim=-1).nonzero()[:, 0]
+        if len(busy) == len(moment.vectors):
+            moment = _advanced(learning, ground, moment, context, batches, engine)
+        elif len(busy):
+            some = _advanced(learning, ground, moment[busy], context[busy], batches[busy.cpu()], engine)
+            moment = moment.updated(busy, some)
         yield number, moment
+
+
+def _advanced(
+    learning: Learning, ground: Task, moment: Moment, context: RoundContext, batches: Tensor, engine: Engine
+) -> Moment:
+    """The moment after a round in which every run has somebody taking part."""
+    memory = part(moment.state, SOLVER)
+    steps = learning.solver.before(context, memory)
+    outcome = engine.advance(ground, moment.vectors, batches, steps)
+    uploads, memory = learning.solver.after(outcome, context, memory)
+    row, state = server_step(learning.chain, uploads, context, part(moment.state, SERVER))
+    return Moment(moment.vectors - row, under(SOLVER, memory) | under(SERVER, state))
 
 
 def require_finite(moment: Moment, round: int) -> None:

@@ -38,7 +38,8 @@ class Cohort:
 
     Attributes:
         clients: client ids, -1 at unused places.
-        rows: the place of each client among the retained ones, in the order of ids; 0 at unused places.
+        rows: the place of each client among the retained ones, in the order of ids; -1 at unused places, and for a
+            client that is not among them (a plan that still draws an erased one can be executed, to be refuted).
         sizes: how many samples each of them has, over the retained data.
         steps: how many steps each of them takes: its batches that are not empty.
         present: which places are used.
@@ -54,7 +55,7 @@ class Cohort:
     members: int
     total: int
 
-    def __getitem__(self, run: int) -> Cohort:
+    def __getitem__(self, run: int | Tensor) -> Cohort:
         return Cohort(
             self.clients[run],
             self.rows[run],
@@ -82,13 +83,16 @@ class RoundContext:
     vectors: Tensor
     step_size: float
 
-    def __getitem__(self, run: int) -> RoundContext:
+    def __getitem__(self, run: int | Tensor) -> RoundContext:
         return RoundContext(self.number, self.cohort[run], self.vectors[run], self.step_size)
 
 
 def rows_of(table: Tensor, cohort: Cohort) -> Tensor:
-    """The rows of a cohort's clients in a table of all clients: ``(*s, M, d)`` to ``(*s, n, d)``."""
-    index = cohort.rows.unsqueeze(-1).expand(*cohort.rows.shape, table.shape[-1])
+    """The rows of a cohort's clients in a table of all clients: ``(*s, M, d)`` to ``(*s, n, d)``.
+
+    Places without a row get some client's.
+    """
+    index = cohort.rows.clamp(min=0).unsqueeze(-1).expand(*cohort.rows.shape, table.shape[-1])
     return table.gather(-2, index)
 
 
@@ -99,16 +103,16 @@ def with_rows(table: Tensor, cohort: Cohort, rows: Tensor) -> Tensor:
         UsageError: a client takes part twice in the round, so that two rows compete for its place.
     """
     members = table.shape[-2]
-    present = cohort.present.reshape(-1, cohort.present.shape[-1])
-    runs = torch.arange(len(present), device=present.device).unsqueeze(1)
-    places = (cohort.rows.reshape(present.shape) + members * runs)[present]
+    written = (cohort.present & (cohort.rows >= 0)).reshape(-1, cohort.present.shape[-1])
+    runs = torch.arange(len(written), device=written.device).unsqueeze(1)
+    places = (cohort.rows.reshape(written.shape) + members * runs)[written]
     if len(places.unique()) != len(places):
         raise UsageError(
             "a client takes part twice in one round, but keeps one memory",
             "Use a law that draws clients without replacement.",
         )
     result = table.clone(memory_format=torch.contiguous_format)
-    result.view(-1, table.shape[-1])[places] = rows.reshape(-1, table.shape[-1])[present.reshape(-1)]
+    result.view(-1, table.shape[-1])[places] = rows.reshape(-1, table.shape[-1])[written.reshape(-1)]
     return result
 
 

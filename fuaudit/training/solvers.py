@@ -62,10 +62,12 @@ class Outcome:
 class Solver(Protocol):
     """A registered solver (group ``solvers``): a frozen dataclass that treats leading axes of runs elementwise.
 
-    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
+    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``; ``uploads`` is how
+    many vectors of the model's size a participation sends to the server.
     """
 
     client_rows: ClassVar[frozenset[str]]
+    uploads: ClassVar[int]
 
     def init(self, shape: StateShape) -> State:
         """The state before the first round, of one run; every tensor has the shape it keeps."""
@@ -86,6 +88,7 @@ class Sgd:
 
     momentum: float = 0.0
     client_rows: ClassVar[frozenset[str]] = frozenset()
+    uploads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:

@@ -37,10 +37,12 @@ class Toy:
         sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
         law: Any = self.law
         asked = "; ".join(map(str, self.requests))
-        return (
-            f"{len(self.population.clients)} clients with {sizes} samples, {law.rounds} rounds, "
-            f"cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}; forget {asked}"
+        drawn = (
+            f"{law.rounds} rounds, cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}"
+            if isinstance(law, UniformLaw)
+            else f"{law}"
         )
+        return f"{len(self.population.clients)} clients with {sizes} samples, {drawn}; forget {asked}"
 
 
 def federation(sizes: tuple[int, ...]) -> Population:
@@ -90,22 +92,15 @@ def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[To
 
     ``kinds`` are those of the requests, in order.
 
-    Only laws whose sizes can be shrunk (the uniform ones) have toys.
+    A law that is not uniform says by ``smaller()`` what small laws are like it; without that, it has no toys.
     """
-    if not isinstance(law, UniformLaw):
-        return
     small = [
-        (rounds, cohort, steps, batch, sizes)
-        for rounds in range(1, min(law.rounds, 2) + 1)
-        for cohort in range(1, min(law.cohort_size, 2) + 1)
-        for steps in range(1, min(law.steps, 2) + 1)
-        for batch in range(1, min(law.batch_size, 2) + 1)
-        for sizes in ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2))
-        if len(sizes) <= at_most
+        (law_like, population)
+        for law_like in _laws_like(law)
+        for population in map(federation, ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2)))
+        if len(population.clients) <= at_most
     ]
-    for rounds, cohort, steps, batch, sizes in sorted(small, key=lambda t: (prod(t[:4]), len(t[4]), sum(t[4]), t)):
-        population = federation(sizes)
-        toy = replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
+    for toy, population in sorted(small, key=_size_of_toy):
         try:
             same = len(set(kinds)) == 1
             requests = requests_of(kinds[0], population, len(kinds)) if same else requests_in_turn(kinds, population)
@@ -113,6 +108,24 @@ def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[To
         except (FuauditError, IndexError):
             continue
         yield Toy(toy, population, requests)
+
+
+def _laws_like(law: Law) -> Iterator[Law]:
+    """Laws with every parameter from 1 up to that of the law, at most 2."""
+    if not isinstance(law, UniformLaw):
+        smaller: Any = getattr(law, "smaller", tuple)
+        yield from smaller()
+        return
+    sizes = (law.rounds, law.cohort_size, law.steps, law.batch_size)
+    for rounds, cohort, steps, batch in product(*(range(1, min(size, 2) + 1) for size in sizes)):
+        yield replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
+
+
+def _size_of_toy(toy: tuple[Any, Population]) -> tuple[object, ...]:
+    law, population = toy
+    sizes = tuple(len(population.samples[client]) for client in population.clients)
+    numbers = (law.rounds, getattr(law, "cohort_size", 1), law.steps, law.slots)
+    return prod(numbers), len(sizes), sum(sizes), numbers, sizes
 
 
 def all_toys(bound: int, replacement: bool) -> list[Toy]:

@@ -108,9 +108,15 @@ class Stress:
         """
         ready = case.ready
         schedule = Drawn([plan], kept)
-        start = beginning(ready.learning, [plan], plan.retained, ready.device)
         sides = [
-            execute(ready.learning, ground, population, schedule, start, ready.engine)
+            execute(
+                ready.learning,
+                ground,
+                population,
+                schedule,
+                beginning(ready.learning, [plan], population, ready.device),
+                ready.engine,
+            )
             for ground, population in zip(grounds, (case.before, case.run.plan.retained), strict=True)
         ]
         for (round, everything), (_, retained) in zip(*sides, strict=True):

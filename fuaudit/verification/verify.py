@@ -292,6 +292,8 @@ def _context(case: Case) -> dict[str, Any]:
         "audit_versions": versions(),
         "metrics": case.run.metrics,
     }
+    if "dropouts.json" in case.run.files:
+        table["dropouts"] = _observed(case.run.path / "dropouts.json")
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
@@ -302,6 +304,29 @@ def _context(case: Case) -> dict[str, Any]:
             "first_change": info.get("first_change"),
         }
     return table
+
+
+def _observed(path: Path) -> dict[str, Any]:
+    """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
+    table = read_json(path)
+    plain = table if isinstance(table, dict) else {}
+    cohorts, uploads, own = (plain.get(name) for name in ("cohorts", "uploads", "own_accuracy"))
+    if isinstance(cohorts, list) and all(map(_is_row, cohorts)) and _is_row(uploads) and _are_shares(own):
+        return {"cohorts": cohorts, "uploads": uploads, "own_accuracy": own}
+    raise EvidenceError(f"{path} does not tell who took part")
+
+
+def _are_shares(value: object) -> bool:
+    """Whether this is a table from client to a number in [0, 1], or None."""
+    return isinstance(value, dict) and all(
+        client.isdecimal() and (share is None or (type(share) is float and 0 <= share <= 1))
+        for client, share in value.items()
+    )
+
+
+def _is_row(value: object) -> bool:
+    """Whether this is a list of whole numbers from 0 that JSON keeps exactly."""
+    return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**53 for number in value)
 
 
 def cost(case: Case, spec: Spec) -> str:

@@ -1,11 +1,13 @@
-"""Unlearners installed as a stranger's package would be: wrong ones, for audits to catch, and one right one."""
+"""Plugins installed as a stranger's package would be: wrong ones, for audits to catch, and one right one."""
 
 from dataclasses import dataclass, replace
 
 from fuaudit_plugins.fats import FatsUnlearning
+from fuaudit_plugins.mifa import LatestUpdates
 
 from fuaudit.draws import END, Address, Position, Purpose, Recorded
 from fuaudit.plans.plan import occurrences
+from fuaudit.training.stages import weighted_sum
 
 
 @dataclass(frozen=True)
@@ -89,3 +91,16 @@ class Favours(Places):
     """Wrong: all given places go to the first client."""
 
     gives_to_first = True
+
+
+@dataclass(frozen=True)
+class UnnamedRows(LatestUpdates):
+    """MIFA that finds rows by client id and does not name them, so that an erased client's row stays."""
+
+    stackable = False
+    client_rows = frozenset()
+
+    def apply(self, updates, context, state):
+        table, cohort = state["updates"].clone(), context.cohort
+        table[cohort.clients[cohort.present]] = updates[cohort.present]
+        return weighted_sum(table, table.new_ones(len(table)) / len(table)), {"updates": table}

@@ -1,0 +1,372 @@
+"""Laws under which clients drop out: a round's cohort is whoever is available in it.
+
+Scenarios of Sun, Mao, Zhang: "MimiC: Combating Client Dropouts in Federated Learning by Mimicking Central Updates"
+(arXiv 2306.12212), section 7.1. A law here has two halves, *who is available* and *which batches a participant reads*.
+Its name names both, because whether a rewriter may keep draws can depend on either.
+
+Availability that is independent from client to client is closed under conditioning: whatever is known of an erased
+client says nothing about the others, so their draws may be kept. Weights drawn anew in every round are the same for
+all clients in law, so without being looked at they amount to a uniform cohort; what changes with the population is
+only how many clients P N are. All of this is proved by enumeration in tests/test_dropouts_laws.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import Protocol
+
+from fuaudit.draws import Address, Purpose
+from fuaudit.errors import UsageError
+from fuaudit.plans.law import Law, PlanDraws, samples_of
+
+
+class Availability(Protocol):
+    """Who is available. ``clients`` are those of the population in force in the round, sorted."""
+
+    @property
+    def name(self) -> str: ...
+
+    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+        """The clients that are available in a round (from 1), sorted; there may be none."""
+        ...
+
+    def smaller(self) -> Iterator[Availability]:
+        """The same law with every parameter from its least up to its own, small enough to enumerate."""
+        ...
+
+
+class Batches(Protocol):
+    """Which samples a participation reads: ``steps`` batches of at most ``slots`` samples."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+
+    def drawn_at(self, step: int) -> int:
+        """The step at which the draw behind the batch of a step is made."""
+        ...
+
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """The samples of one participation in one step, sorted."""
+        ...
+
+    def smaller(self) -> Iterator[Batches]:
+        """See :meth:`Availability.smaller`."""
+        ...
+
+
+def _require_whole(value: object, name: str, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
+        raise UsageError(f"{name} must be a whole number from {least} to 2**31 - 1, not {value!r}")
+
+
+def _require_share(value: Fraction, name: str) -> None:
+    if not 0 < value <= 1:
+        raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
+
+
+@dataclass(frozen=True)
+class BoundedRoundRobin:
+    """Client i is available every tau_i-th round, tau_i uniform in 0, ..., ``tau_max``; 0 and 1 mean always.
+
+    tau_i is one draw for the whole run: its address is that of the client at ``START``, so it is kept, or drawn
+    anew, as one. ``phase`` "aligned" counts all clients from the first round, in which then everybody is available
+    (the published code); with "drawn" the first round of client i is uniform in 1, ..., tau_i, a second draw.
+    """
+
+    tau_max: int
+    phase: str = "aligned"
+
+    def __post_init__(self) -> None:
+        _require_whole(self.tau_max, "tau_max", 0)
+        if self.phase not in ("aligned", "drawn"):
+            raise UsageError(f'phase must be "aligned" or "drawn", not {self.phase!r}')
+
+    @property
+    def name(self) -> str:
+        """See :class:`Availability`."""
+        return "bounded round-robin"
+
+    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+        """See :class:`Availability`."""
+        return tuple(client for client in clients if self._available(draws, round, client))
+
+    def _available(self, draws: PlanDraws, round: int, client: int) -> bool:
+        at = Address(Purpose.AVAILABILITY, client=client)
+        (tau,) = draws.sequence(at, range(self.tau_max + 1), 1)
+        if tau < 2:
+            return True
+        phase = 0
+        if self.phase == "drawn":
+            (phase,) = draws.sequence(at._replace(occurrence=1), range(tau), 1)
+        return (round - 1) % tau == phase
+
+    def smaller(self) -> Iterator[BoundedRoundRobin]:
+        """See :class:`Availability`."""
+        return (replace(self, tau_max=tau) for tau in range(1, min(self.tau_max, 2) + 1))
+
+
+@dataclass(frozen=True)
+class StaticProbability:
+    """Every client is available in every round with the same ``probability``, independently."""
+
+    probability: Fraction
+
+    def __post_init__(self) -> None:
+        _require_share(self.probability, "probability")
+
+    @property
+    def name(self) -> str:
+        """See :class:`Availability`."""
+        return "static availability"
+
+    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+        """See :class:`Availability`."""
+        if self.probability == 1:
+            return clients
+        yes, all_ = self.probability.as_integer_ratio()
+        return tuple(
+            client
+            for client in clients
+            if draws.weighted(Address(Purpose.AVAILABILITY, round, client=client), (0, 1), (all_ - yes, yes), 1)[0]
+        )
+
+    def smaller(self) -> Iterator[StaticProbability]:
+        """See :class:`Availability`: itself, for its parameter is a number and not a size."""
+        return iter((self,))
+
+
+@dataclass(frozen=True)
+class TimeVaryingWeights:
+    """In every round each client has a weight, uniform in 1, ..., ``largest``, and some clients are drawn by them.
+
+    One after another, without replacement, each proportional to its weight among those left: ``number`` of them, or
+    a ``share`` P of the N clients, max(1, floor(P N)).
+
+    The weights of a round are independent and of one law, so the cohort, whose weights nobody sees, is a uniform
+    set. A fixed number is therefore closed under conditioning. A share is not: it may give another number of
+    clients when one is erased, in every round.
+    """
+
+    number: int | None = None
+    share: Fraction | None = None
+    largest: int = 10
+
+    def __post_init__(self) -> None:
+        _require_whole(self.largest, "largest", 1)
+        if (self.number is None) == (self.share is None):
+            raise UsageError("time-varying weights draw either a number of clients or a share of them")
+        if self.number is not None:
+            _require_whole(self.number, "number", 1)
+        if self.share is not None:
+            _require_share(self.share, "share")
+
+    @property
+    def name(self) -> str:
+        """See :class:`Availability`."""
+        return f"time-varying weights for a {'number' if self.share is None else 'share'} of clients"
+
+    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+        """See :class:`Availability`."""
+        levels = range(1, self.largest + 1)
+        weights = [draws.sequence(Address(Purpose.AVAILABILITY, round, client=c), levels, 1)[0] for c in clients]
+        wanted = self.number if self.share is None else max(1, int(self.share * len(clients)))
+        assert wanted is not None
+        return tuple(
+            sorted(draws.weighted(Address(Purpose.COHORT, round), clients, weights, min(wanted, len(clients))))
+        )
+
+    def smaller(self) -> Iterator[TimeVaryingWeights]:
+        """See :class:`Availability`."""
+        weights = range(1, min(self.largest, 2) + 1)
+        if self.share is not None:  # two thirds as well: three clients show what a share does when one of them goes
+            shares = dict.fromkeys((Fraction(2, 3), self.share))
+            return (replace(self, share=share, largest=w) for share, w in product(shares, weights))
+        assert self.number is not None
+        return (replace(self, number=k, largest=w) for k, w in product(range(1, min(self.number, 2) + 1), weights))
+
+
+@dataclass(frozen=True)
+class FreshBatches:
+    """Uniform sets of min(``size``, n_k) samples, fresh in each of ``steps`` steps."""
+
+    steps: int
+    size: int
+
+    def __post_init__(self) -> None:
+        _require_whole(self.steps, "steps", 1)
+        _require_whole(self.size, "batch", 1)
+
+    @property
+    def name(self) -> str:
+        """See :class:`Batches`."""
+        return "fresh batches"
+
+    @property
+    def slots(self) -> int:
+        """See :class:`Batches`."""
+        return self.size
+
+    def drawn_at(self, step: int) -> int:
+        """See :class:`Batches`."""
+        return step
+
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`Batches`."""
+        at = Address(Purpose.BATCH, round, step, client, occurrence)
+        samples = samples_of(draws, at)
+        return draws.subset(at, samples, min(self.size, len(samples)))
+
+    def smaller(self) -> Iterator[FreshBatches]:
+        """See :class:`Batches`."""
+        sizes = product(range(1, min(self.steps, 2) + 1), range(1, min(self.size, 2) + 1))
+        return (FreshBatches(steps, size) for steps, size in sizes)
+
+
+@dataclass(frozen=True)
+class PermutedEpochs:
+    """``epochs`` passes over a client's samples, each in a uniform order cut into batches of ``size``.
+
+    Every epoch has room for ceil(``largest`` / ``size``) batches, ``largest`` being the most samples that a client
+    may have, so that a law has one number of steps for all; a client with n samples has ceil(n / size) batches that
+    are not empty, the last of them smaller. The order of an epoch is one draw, made at its first step.
+    """
+
+    epochs: int
+    size: int
+    largest: int
+
+    def __post_init__(self) -> None:
+        _require_whole(self.epochs, "epochs", 1)
+        _require_whole(self.size, "batch", 1)
+        _require_whole(self.largest, "largest_client", 1)
+
+    @property
+    def name(self) -> str:
+        """See :class:`Batches`."""
+        return "permuted epochs"
+
+    @property
+    def _an_epoch(self) -> int:
+        return -(-self.largest // self.size)
+
+    @property
+    def steps(self) -> int:
+        """See :class:`Batches`."""
+        return self.epochs * self._an_epoch
+
+    @property
+    def slots(self) -> int:
+        """See :class:`Batches`."""
+        return self.size
+
+    def drawn_at(self, step: int) -> int:
+        """See :class:`Batches`."""
+        return step - (step - 1) % self._an_epoch if step else 0
+
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`Batches`.
+
+        Raises:
+            UsageError: the client has more than ``largest`` samples.
+        """
+        first = self.drawn_at(step)
+        at = Address(Purpose.PERMUTATION, round, first, client, occurrence)
+        samples = samples_of(draws, at)
+        if len(samples) > self.largest:
+            raise UsageError(
+                f"client {client} has {len(samples)} samples, the law has room for {self.largest}",
+                f"Set largest_client to {len(samples)} or more.",
+            )
+        start = (step - first) * self.size
+        if start >= len(samples):
+            return ()
+        return tuple(sorted(draws.permutation(at, samples)[start : start + self.size]))
+
+    def smaller(self) -> Iterator[PermutedEpochs]:
+        """See :class:`Batches`; with room for three samples a client."""
+        sizes = product(range(1, min(self.epochs, 2) + 1), range(1, min(self.size, 2) + 1))
+        return (PermutedEpochs(epochs, size, 3) for epochs, size in sizes)
+
+
+@dataclass(frozen=True)
+class AvailabilityLaw:
+    """Rounds whose cohort is whoever is available, sorted; nobody takes part twice.
+
+    With ``first_all`` everybody takes part in the first round, as the convergence theory of MIFA and MimiC asks.
+    Implements :class:`fuaudit.plans.Law`.
+    """
+
+    rounds: int
+    availability: Availability
+    batches: Batches
+    first_all: bool = True
+
+    def __post_init__(self) -> None:
+        _require_whole(self.rounds, "rounds", 1)
+
+    @property
+    def steps(self) -> int:
+        """See :class:`fuaudit.plans.Law`."""
+        return self.batches.steps
+
+    @property
+    def slots(self) -> int:
+        """See :class:`fuaudit.plans.Law`."""
+        return self.batches.slots
+
+    @property
+    def name(self) -> str:
+        """Both halves, for example "static availability, fresh batches"."""
+        return f"{self.availability.name}, {self.batches.name}"
+
+    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
+        """See :class:`fuaudit.plans.Law`."""
+        clients = draws.population(Address(Purpose.COHORT, round)).clients
+        return clients if self.first_all and round == 1 else self.availability.cohort(draws, round, clients)
+
+    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+        """See :class:`fuaudit.plans.Law`."""
+        return self.batches.batch(draws, round, step, client, occurrence)
+
+    def drawn_at(self, step: int) -> int:
+        """See :class:`fuaudit.plans.Law`."""
+        return self.batches.drawn_at(step)
+
+    def smaller(self) -> Iterator[Law]:
+        """Laws of the same name with every size from its least up to its own, small enough to enumerate."""
+        for rounds in range(1, min(self.rounds, 2) + 1):
+            for availability, batches in product(self.availability.smaller(), self.batches.smaller()):
+                yield replace(self, rounds=rounds, availability=availability, batches=batches)
+
+
+INDEPENDENT = ("bounded round-robin", "static availability")
+"""Names of the halves under which clients are available independently of each other."""
+
+CLOSED = tuple(
+    f"{who}, {what}"
+    for who in (*INDEPENDENT, "time-varying weights for a number of clients")
+    for what in ("fresh batches", "permuted epochs")
+)
+"""Names of the laws that are closed under conditioning: a draw without the target may be kept."""
+
+
+def gaps(cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
+    """The largest number of rounds from one participation of every client to its next: client -> gap.
+
+    Counted from the first round and to one round after the last, so that a client that never takes part in R rounds
+    has the gap R + 1, and one that always does the gap 1. ``cohorts`` are those of rounds 1 to R.
+    """
+    last = dict.fromkeys(clients, 0)
+    longest = dict.fromkeys(clients, 0)
+    for round, cohort in enumerate([*cohorts, clients], 1):
+        for client in longest.keys() & set(cohort):
+            longest[client] = max(longest[client], round - last[client])
+            last[client] = round
+    return longest

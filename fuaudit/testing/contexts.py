@@ -1,0 +1,64 @@
+"""Rounds to try a stage or a solver on: a fixed small federation, and updates drawn from a fixed key."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fuaudit.draws import Address, Purpose
+from fuaudit.testing.tiny import key_of
+from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape
+
+DIMENSION, ROUNDS, RUNS = 5, 3, 3
+CPU = torch.device("cpu")
+ARRAYS = ("clients", "rows", "sizes", "steps", "present")
+SIZES = (3, 0, 7, 2, 5, 1)
+"""Samples of clients 0 to 5; client 1 was emptied."""
+
+
+def shape_of(dtype: torch.dtype) -> StateShape:
+    """What states of the federation may depend on."""
+    return StateShape(DIMENSION, len(SIZES), dtype, CPU)
+
+
+def updates_of(number: int, count: int, dtype: torch.dtype) -> Tensor:
+    """Rows in [-1, 1)."""
+    uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
+    return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
+
+
+def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
+    """A round of one run; -1 is an unused place. Who has samples takes two steps."""
+    ids = torch.tensor(clients)
+    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
+    steps = 2 * (sizes > 0)
+    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
+    return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
+
+
+def stacked(contexts: list[RoundContext]) -> RoundContext:
+    """Contexts of one round side by side."""
+    cohorts = [context.cohort for context in contexts]
+    arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
+    joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
+    first = contexts[0]
+    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
+
+
+def clients_of(keeps_rows: bool, round: int, count: int) -> list[int]:
+    """A cohort of ``count`` places; the emptied client takes part.
+
+    Client 0 is named twice where there is room, unless one row a client is kept.
+    """
+    everybody = tuple(range(len(SIZES))) if keeps_rows else (0, *range(len(SIZES)))
+    return [everybody[(place + round) % len(everybody)] for place in range(count)]
+
+
+def described(state: State) -> dict[str, tuple[object, ...]]:
+    """Names, shapes and dtypes of a state."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()}
+
+
+def same(a: State, b: State) -> bool:
+    """Whether two states have the same names and numbers."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,159 @@
+"""The contract of local solvers."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.testing.contexts import (
+    DIMENSION,
+    ROUNDS,
+    RUNS,
+    SIZES,
+    clients_of,
+    context_of,
+    described,
+    same,
+    shape_of,
+    stacked,
+    updates_of,
+)
+from fuaudit.testing.problems import Problems
+from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.solvers import Outcome, Steps
+
+
+def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
+    """Check that a solver keeps its contract.
+
+    Over six rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros, tiny
+    and huge updates, an emptied client), terms of steps and uploads with one row a participation, state of constant
+    names, shapes and dtypes, one row a client where ``client_rows`` says so, rows of clients that do not take part
+    left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
+    stack of runs with the bits of the runs one by one, no global generator.
+
+    Args:
+        solver: the solver.
+        places: the numbers of participations that are tried.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(solver)
+    uploads = getattr(solver, "uploads", None)
+    problems.require(isinstance(uploads, int) and uploads >= 1, "it must declare uploads, a whole number from 1")
+    if not isinstance(getattr(solver, "client_rows", None), frozenset):
+        problems.require(False, "it must declare client_rows, the names in its state with one row a client")
+        problems.conclude()
+    for dtype in (torch.float32, torch.float64):
+        with problems.during("its first state"):
+            _check_init(solver, dtype, problems)
+        for count in places:
+            with problems.during(f"{count} participations of {dtype}"):
+                _check_rounds(solver, count, dtype, problems)
+            with problems.during("a stack of runs"):
+                _check_stack(solver, count, dtype, problems)
+            with problems.during("unused places"):
+                _check_places(solver, count, dtype, problems)
+    problems.conclude()
+
+
+def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
+    state = solver.init(shape_of(dtype))
+    unknown = sorted(solver.client_rows - state.keys())
+    problems.require(not unknown, f"client_rows names what its state does not have: {', '.join(unknown)}")
+    for name in solver.client_rows & state.keys():
+        rows = state[name].ndim >= 2 and state[name].shape[-2] == len(SIZES)
+        problems.require(rows, f"{name!r} does not have one row a client, (M, d)")
+    problems.require(all(t.dtype == dtype for t in state.values()), "its state has another dtype than the model")
+
+
+def _outcome(updates: Tensor, steps: Steps) -> Outcome:
+    """What an engine would end with: the updates, and a velocity where there is momentum."""
+    return Outcome(updates.clone(), updates * 0.5 if steps.momentum else None)
+
+
+def _round(solver: Any, updates: Tensor, context: RoundContext, state: State) -> tuple[Steps, Tensor, State]:
+    steps = solver.before(context, state)
+    if not isinstance(steps, Steps):
+        raise TypeError("before must return Steps")
+    result = solver.after(_outcome(updates, steps), context, state)
+    if not isinstance(result, tuple) or not isinstance(result[0], Tensor) or not isinstance(result[1], dict):
+        raise TypeError("after must return a tensor and a dict of tensors")
+    return steps, *result
+
+
+def _terms(steps: Steps) -> State:
+    """The tensors among the terms of steps."""
+    return {f.name: value for f in fields(steps) if isinstance(value := getattr(steps, f.name), Tensor)}
+
+
+def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    state = solver.init(shape_of(dtype))
+    shape = described(state)
+    extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
+    for number in range(ROUNDS + len(extremes)):
+        updates = updates_of(number, count, dtype)
+        if number >= ROUNDS:
+            updates = updates * extremes[number - ROUNDS]
+        clients = clients_of(bool(solver.client_rows), number, count)
+        context = context_of(clients, dtype, number + 1)
+        updates = updates * (context.cohort.steps > 0).unsqueeze(-1)  # who takes no step has no update
+        kept = {name: tensor.clone() for name, tensor in state.items()}
+        steps = solver.before(context, state)
+        outcome = _outcome(updates, steps)
+        solver.after(outcome, context, state)
+        problems.require(torch.equal(outcome.updates, updates), "it changes the outcome that it was given, in place")
+        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+        steps, sent, new = _round(solver, updates, context, state)
+        again, repeated, twice = _round(solver, updates, context, state)
+        equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
+        problems.require(equal, "it gives other bits when repeated with the same state")
+        rows = all(tensor.shape == (count, DIMENSION) for tensor in (sent, *_terms(steps).values()))
+        problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
+        tensors = (sent, *_terms(steps).values(), *new.values())
+        problems.require(all(t.dtype == dtype for t in tensors), f"it turns {dtype} into another dtype")
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+        problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
+        problems.require(described(new) == shape, "names, shapes or dtypes of its state change from round to round")
+        absent = [row for row in range(len(SIZES)) if row not in clients]
+        for name in solver.client_rows & new.keys() & state.keys():
+            if new[name].shape == state[name].shape:
+                untouched = torch.equal(new[name][absent], state[name][absent])
+                problems.require(untouched, f"{name!r} changes in the rows of clients that do not take part")
+        state = new
+
+
+def _check_stack(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """The bits of a run do not depend on the runs beside it."""
+    state = solver.init(shape_of(dtype))
+    alone = [state] * RUNS
+    together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
+    for number in range(ROUNDS):
+        updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
+        cohorts = [clients_of(bool(solver.client_rows), number + run, count) for run in range(RUNS)]
+        contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
+        steps, sent, together = _round(solver, updates, stacked(contexts), together)
+        results = [_round(solver, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
+        alone = [new for _, _, new in results]
+        equal = torch.equal(sent, torch.stack([rows for _, rows, _ in results])) and all(
+            same({name: tensor[run] for name, tensor in together.items()}, alone[run])
+            and same({name: tensor[run] for name, tensor in _terms(steps).items()}, _terms(results[run][0]))
+            for run in range(RUNS)
+        )
+        problems.require(equal, "a stack of runs gives other bits than the runs one by one")
+
+
+def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """Unused places of a cohort, whatever lies in them, do not count."""
+    narrow = wide = solver.init(shape_of(dtype))
+    for number in range(ROUNDS):
+        clients, updates = clients_of(bool(solver.client_rows), number, count), updates_of(number, count, dtype)
+        noisy = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
+        _, sent, narrow = _round(solver, updates, context_of(clients, dtype, number + 1), narrow)
+        _, padded, wide = _round(solver, noisy, context_of([*clients, -1, -1], dtype, number + 1), wide)
+        equal = torch.equal(sent, padded[:count]) and same(narrow, wide)
+        problems.require(equal, "unused places of a cohort (present is False) change its result")

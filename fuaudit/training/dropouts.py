@@ -1,0 +1,137 @@
+"""Training in which clients drop out: the learners of FedAvg and its rivals under three patterns of availability.
+
+Sun, Mao, Zhang: "MimiC: Combating Client Dropouts in Federated Learning by Mimicking Central Updates" (IEEE
+Transactions on Mobile Computing 2024, arXiv 2306.12212), section 7.1. Who is available is a draw of the plan
+(:mod:`fuaudit.plans.availability`), so it is replayed, enumerated and audited like every other draw.
+
+What differs from print, and why:
+
+- "Round-robin" with a period of 0 must mean always available; so does 1. The published code draws periods from a
+  rounded half-normal law instead of the printed uniform one; here they are uniform.
+- Static probability is the printed one, the same for all; the published code gives five levels up to 1.
+- P N clients are max(1, floor(P N)). The weights are whole numbers from 1 to 10, so that draws stay exact.
+- The published code takes two random clients when fewer are available. Here nobody is added, and a round with
+  nobody in it leaves model and memory as they are: availability stays independent from client to client, which is
+  what makes keeping draws exact.
+- Local epochs are passes over a fresh permutation. Clients with fewer samples take fewer steps.
+
+Guarantee: none by themselves. FATS is exact for these laws but the share of clients; see docs/dropouts.md for what
+the memories of the methods do to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+from fuaudit.errors import UsageError
+from fuaudit.plans import AvailabilityLaw
+from fuaudit.plans.availability import (
+    Availability,
+    Batches,
+    BoundedRoundRobin,
+    FreshBatches,
+    PermutedEpochs,
+    StaticProbability,
+    TimeVaryingWeights,
+    gaps,
+)
+from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.training.stages import Stage
+
+PAPER = "Sun, Mao and Zhang, IEEE TMC 2024, arXiv 2306.12212"
+
+_OF_SCENARIO = {"round-robin": ("tau_max",), "static": ("probability",), "time-varying": ("share", "active")}
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """FedAvg among whoever is available: plain SGD, mean over the participants.
+
+    Attributes:
+        scenario: "round-robin" (with ``tau_max`` and ``phase``), "static" (with ``probability``) or "time-varying"
+            (with ``share``, or with ``active``, a fixed number of clients).
+        steps, epochs: local work, one of them: batches drawn afresh, or passes over the client's samples; with
+            ``epochs``, ``largest_client`` is the most samples that a client may have.
+        step_size, decay: clients' step sizes, ``step_size * decay ** (t - 1)``.
+        first_all: whether everybody takes part in the first round.
+    """
+
+    scenario: Literal["round-robin", "static", "time-varying"]
+    rounds: int
+    batch: int
+    step_size: float
+    decay: float = 1.0
+    steps: int | None = None
+    epochs: int | None = None
+    largest_client: int | None = None
+    tau_max: int | None = None
+    phase: Literal["aligned", "drawn"] = "aligned"
+    probability: float | None = None
+    share: float | None = None
+    active: int | None = None
+    first_all: bool = True
+    cite: ClassVar[str] = PAPER
+    guarantee: ClassVar[str] = "none: with dropouts, FedAvg need not approach a stationary point (section 4)"
+    solver: ClassVar[dict[str, Any]] = PLAIN
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
+
+    def __post_init__(self) -> None:
+        require_step_sizes(self.step_size, self.decay)
+        _ = self.law
+
+    @property
+    def law(self) -> AvailabilityLaw:
+        """How rounds are drawn."""
+        return AvailabilityLaw(self.rounds, self._availability, self._batches, self.first_all)
+
+    def observed(
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+    ) -> dict[str, Any]:
+        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run.
+
+        Args:
+            cohorts: of the executed rounds.
+            clients: the retained ones.
+            stages: of the server.
+        """
+        longest = gaps(cohorts, clients)
+        return {
+            "gaps": {str(client): gap for client, gap in longest.items()},
+            "largest_gap": max(longest.values()),
+            "cohorts": [list(cohort) for cohort in cohorts],
+        }
+
+    @property
+    def _availability(self) -> Availability:
+        given = {name for names in _OF_SCENARIO.values() for name in names if getattr(self, name) is not None}
+        allowed = _OF_SCENARIO[self.scenario]
+        if len(given) != 1 or not given <= set(allowed):
+            raise UsageError(f"the scenario {self.scenario!r} takes {' or '.join(allowed)}, and no other's option")
+        if self.scenario == "round-robin":
+            assert self.tau_max is not None
+            return BoundedRoundRobin(self.tau_max, self.phase)
+        if self.scenario == "static":
+            return StaticProbability(_fraction(self.probability))
+        return TimeVaryingWeights(self.active, None if self.share is None else _fraction(self.share))
+
+    @property
+    def _batches(self) -> Batches:
+        if (self.steps is None) == (self.epochs is None):
+            raise UsageError("local work is given by steps or by epochs, one of them")
+        if self.steps is not None:
+            return FreshBatches(self.steps, self.batch)
+        if self.largest_client is None:
+            raise UsageError("epochs need largest_client, the most samples that a client may have")
+        assert self.epochs is not None
+        return PermutedEpochs(self.epochs, self.batch, self.largest_client)
+
+
+def _fraction(number: float | None) -> Fraction:
+    """A decimal number as it is written: 0.1 is one tenth."""
+    try:
+        return Fraction(str(number))
+    except ValueError:
+        raise UsageError(f"a probability or share must be above 0 and at most 1, not {number}") from None

@@ -1,0 +1,196 @@
+"""MimiC: every update is corrected by how far the client's last one was from what the server applied then.
+
+Sun, Mao, Zhang: "MimiC: Combating Client Dropouts in Federated Learning by Mimicking Central Updates" (IEEE
+Transactions on Mobile Computing 2024, arXiv 2306.12212), Algorithm 1. With g_i the local update of client i:
+
+    v_i = g_i + c_i,   v = mean of v_i over the participants,   w <- w - eta_t v,   c_i <- v - g_i  (eq. 15)
+
+:class:`Corrections` is the printed form, with all c_i at the server. :class:`OwnCorrection` is the form of section 5,
+"Practical implementations": client i keeps c_i and uploads v_i. The server then needs the sum of the v_i alone, so they
+can be encrypted and summed, and must send their mean back to those who took part. Both give the same bits.
+
+What differs from print, and why:
+
+- The printed g_i is free of step sizes, a mean of K gradients, and eta_t is one step of the server. Here an update is
+  the sum of a client's steps, each with the clients' step size eta_L, and c_i is kept free of eta_L: it is divided by
+  the step size of the round in which it is made, and multiplied by that of the round in which it is used. Up to the
+  unit this is Algorithm 1 with eta_t = K eta_L. Published code keeps c_i with the old step size inside;
+  ``memory = "scaled"`` is that form, another one once step sizes decay.
+- K is not divided out. It is the same for all clients in print; where it is not, a client's weight is that of FedAvg.
+
+With everybody active in every round the c_i add up to zero, so v is FedAvg's mean. With one client c_i is zero.
+
+Guarantee for unlearning: rounds in which an erased client takes part reach, through v, the corrections of all who took
+part with it. Dropping its row alone is no unlearning; going back to before its first round is (docs/dropouts.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, log, log1p
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fuaudit.training.dropouts import PAPER, Dropouts
+from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
+from fuaudit.training.server_step import ServerStep
+from fuaudit.training.solvers import Outcome, Steps
+from fuaudit.training.stages import Stage, weighted_sum
+
+Memory = Literal["free", "scaled"]
+
+
+def corrected(updates: Tensor, context: RoundContext, kept: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Tensor]:
+    """One round of corrections: v_i ``(*s, n, d)``, their mean v ``(*s, 1, d)``, and the new c_i ``(*s, M, d)``.
+
+    ``updates (*s, n, d)`` are those of the cohort, ``kept (*s, M, d)`` the c_i of all clients.
+    """
+    cohort = context.cohort
+    rate = context.step_size if memory == "free" else 1.0
+    rows = updates + rate * rows_of(kept, cohort)
+    places = cohort.present.sum(dim=-1, keepdim=True).to(updates.dtype)
+    mean = weighted_sum(rows, cohort.present.to(updates.dtype) / places)
+    return rows, mean, with_rows(kept, cohort, (mean - updates) / rate)
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """MimiC at the server: an aggregator. ``corrections (M, d)`` keeps one row a client.
+
+    ``memory`` is "free" of step sizes, or "scaled" by those of the rounds in which corrections were made.
+    """
+
+    memory: Memory = "free"
+    stackable: ClassVar[bool] = True
+    client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
+
+    def init(self, shape: StateShape) -> State:
+        """Zeros."""
+        return {"corrections": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """See :class:`~fuaudit.training.stages.Stage`."""
+        _, mean, new = corrected(updates, context, state["corrections"], self.memory)
+        return mean, {"corrections": new}
+
+
+@dataclass(frozen=True)
+class OwnCorrection:
+    """MimiC at the clients: a solver that uploads corrected updates, for a server that takes their mean.
+
+    ``corrections (M, d)`` keeps one row a client.
+    """
+
+    memory: Memory = "free"
+    client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
+    uploads: ClassVar[int] = 1
+
+    def init(self, shape: StateShape) -> State:
+        """Zeros."""
+        return {"corrections": shape.zeros(shape.clients, shape.dimension)}
+
+    def before(self, context: RoundContext, state: State) -> Steps:
+        """Plain steps."""
+        return Steps(context.step_size)
+
+    def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """The corrected updates; what the server sends back is their mean."""
+        rows, _, new = corrected(outcome.updates, context, state["corrections"], self.memory)
+        return rows, {"corrections": new}
+
+
+def step_size_conditions(
+    steps_of_server: Sequence[float],
+    participants: Sequence[int],
+    clients: int,
+    gap: int,
+    local_steps: int,
+    local: float,
+) -> dict[str, Any]:
+    """Whether the conditions of Theorem 2 on step sizes held in rounds 0, ..., T - 1, as far as a run can tell.
+
+    (19)  rho_t = eta_t |S_{t+1}| / (eta_{t+1} |S_t|) > 1
+    (25)  (1 / eta_t) (1 / (2 eta_t) - L / 2) >= (rho_t - nu) phi_K tau_max N / (2 nu |S_t|)
+
+    with phi_K = (((2 + 2 eta_L^2 L^2)^K - 1) / (K (2 eta_L^2 L^2 + 1)) + 1) L^2. The smoothness L of a loss is not
+    known, so (25) is answered by the largest L for which it holds in every round. The positive number nu is free but
+    must stay below every rho_t - 1; half of the least of them is taken. Rounds with nobody in them are passed over.
+    That sums of step sizes diverge and of their squares converge (Corollary 1) no finite run can tell.
+
+    Args:
+        steps_of_server: eta_t, above 0.
+        participants: |S_t|.
+        clients: N.
+        gap: tau_max.
+        local_steps: K.
+        local: eta_L, the largest of the run.
+
+    Returns:
+        ``condition_19``, ``smallest_rho``, and ``log10_of_largest_smoothness``, None where (19) fails or there are
+        fewer than two rounds.
+    """
+    rounds = [(step, count) for step, count in zip(steps_of_server, participants, strict=True) if count]
+    rho = [a * m / (b * n) for (a, n), (b, m) in pairwise(rounds)]
+    least = min(rho, default=None)
+    found = {"condition_19": least is not None and least > 1, "smallest_rho": least and round(least, 9)}
+    if least is None or least <= 1:
+        return found | {"log10_of_largest_smoothness": None}
+    nu = (least - 1) / 2
+
+    def log_of_phi(smoothness: float) -> float:
+        base = 2 + 2 * (local * 10**smoothness) ** 2
+        power = local_steps * log(base)
+        ratio = power + log1p(-exp(-power)) - log(local_steps * (base - 1))
+        return ratio + log1p(exp(-ratio)) + 2 * smoothness * log(10)
+
+    def holds(smoothness: float) -> bool:
+        for (step, count), ratio in zip(rounds, rho, strict=False):
+            room = 1 / (2 * step) - 10**smoothness / 2
+            bound = log((ratio - nu) * gap * clients / (2 * nu * count)) + log_of_phi(smoothness)
+            if room <= 0 or log(room / step) < bound:
+                return False
+        return True
+
+    low, high = -300.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return found | {"log10_of_largest_smoothness": round(low, 3)}
+
+
+@dataclass(frozen=True)
+class Mimic(Dropouts):
+    """MimiC among whoever is available."""
+
+    cite: ClassVar[str] = PAPER
+    guarantee: ClassVar[str] = "converges under bounded or random dropouts, for step sizes as in Theorems 2 and 3"
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
+
+    def observed(
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+    ) -> dict[str, Any]:
+        """See :meth:`~fuaudit.training.dropouts.Dropouts.observed`; with the conditions of Theorem 2.
+
+        eta_t is K times the clients' step size, times the factor of a ``server-step``.
+        """
+        found = super().observed(cohorts, clients, stages)
+        participants, steps = [len(cohort) for cohort in cohorts], self.law.steps
+        eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
+        for stage in stages:
+            if isinstance(stage, ServerStep):
+                factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
+                eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
+        conditions = step_size_conditions(eta, participants, len(clients), found["largest_gap"], steps, self.step_size)
+        return found | {"conditions": conditions}
+
+
+@dataclass(frozen=True)
+class MimicAtClients(Mimic):
+    """MimiC among whoever is available, with corrections kept by the clients."""
+
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
+    solver: ClassVar[dict[str, Any]] = {"use": "mimic-client"}

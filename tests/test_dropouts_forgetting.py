@@ -1,0 +1,276 @@
+"""What unlearning means where server or clients keep a memory of every client.
+
+A restart at the first round of an erased client is exact as long as kept rounds know nothing of it. They do where a
+method divides by the number of all clients (MIFA, SCAFFOLD). A memory that is purged of a row but not rewound still
+knows the client through the rows of those who took part with it.
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
+
+from fuaudit import train, unlearn, verify
+from fuaudit.plans import Request
+from fuaudit.plans.schedule import expand
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.products import products
+from fuaudit.runs.prune import prune
+from fuaudit.training.execute import Moment, execute, state_without
+from fuaudit.training.setup import setup
+from fuaudit.verification.spec import read_spec
+from fuaudit.workflow.resume import resume
+
+SOMETIMES = {"scenario": "static", "probability": 0.3, "first_all": False}
+ROBIN = {"scenario": "round-robin", "tau_max": 4, "phase": "drawn", "first_all": False}
+
+
+def learner(name, **options):
+    return {"use": name, "rounds": 8, "steps": 2, "batch": 4, "step_size": 0.1, "decay": 0.9, **options}
+
+
+@pytest.fixture(autouse=True)
+def _mutants(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+
+
+@pytest.fixture(scope="module")
+def parent_of(tmp_path_factory):
+    """A run of a method in which clients come and go; made once."""
+    made = {}
+
+    def work(name, availability=SOMETIMES, **changes):
+        key = json.dumps([name, availability, changes], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(name)
+            made[key] = train(
+                config(learner=learner(name, **availability), **changes), folder / "run", secret=secret(4)
+            )
+        return made[key]
+
+    return work
+
+
+@pytest.fixture(scope="module")
+def examined():
+    """Verdict and findings of the audits that judge models and plan of a run, and the kept rounds of stress plans.
+
+    Enumeration does not look at solvers and servers, so it is asked once for every law only.
+    """
+    spec = read_spec("client-erasure")
+    judges = ("integrity", "replay", "stress", "plan", "lineage")
+    spec = replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] in judges))
+
+    def work(run):
+        result = verify(run, spec=spec, budget=0, key=AUDIT_KEY, save=False)
+        return result, {finding.audit: finding for finding in result.findings}
+
+    return work
+
+
+def verdicts(found):
+    return {name: (finding.verdict, finding.shows, finding.details) for name, finding in found.items()}
+
+
+KNOWS_ALL = {"mifa", "scaffold"}
+METHODS = ["dropouts", "fedprox", "scaffold", "mifa", "mimic", "mimic-at-clients"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_fats_forgets_a_client_unless_kept_rounds_divide_by_their_number(name, parent_of, examined):
+    run = parent_of(name)
+    request = Request.of([drawn_client(run)])
+    result, found = examined(unlearn(run, "fats", request, run.path.parent / "fats"))
+    expected = "FAIL" if name in KNOWS_ALL else "PASS"
+    assert result.verdict == expected, verdicts(found)
+    for audit in ("replay", "stress", "lineage"):
+        assert found[audit].verdict == expected
+    assert found["plan"].verdict == "PASS"
+    retrained, found = examined(unlearn(run, "retrain", request, run.path.parent / "retrained"))
+    assert retrained.verdict == "PASS", verdicts(found)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_fats_forgets_a_sample_with_every_memory(name, parent_of, examined):
+    """The number of clients stays, and no row knows a sample that was not yet drawn."""
+    run = parent_of(name)
+    result, found = examined(unlearn(run, "fats", Request.of(samples=[drawn_sample(run)]), run.path.parent / "sample"))
+    assert result.verdict == "PASS", verdicts(found)
+    assert found["stress"].statistic["kept_rounds"] > 0
+
+
+@pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic"])
+def test_with_everybody_there_first_nothing_is_kept(name, parent_of, examined):
+    """A first round of all means that forgetting a client starts again, from the same initial model."""
+    run = parent_of(name, {**SOMETIMES, "first_all": True})
+    child = unlearn(run, "fats", Request.of([3]), run.path.parent / "fats")
+    assert child.info["first_change"] == [1, 0]
+    result, found = examined(child)
+    assert result.verdict == "PASS", verdicts(found)
+
+
+@pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic", "mimic-at-clients"])
+def test_a_memory_that_was_not_rewound(name, parent_of, examined):
+    """The model goes back to before the first round of the client, the memory only loses its row."""
+    run = parent_of(name)
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "not-rewound")
+    ready, plan = setup(run.config, None), child.plan
+    before = run.plan.retained
+    start = max(r for r in run.checkpoints if r < child.info["first_change"][0])
+    assert start > 0
+    vector, right = child.checkpoint(start)
+    stale = state_without(ready.learning, run.checkpoint(run.checkpoints[-1])[1], before, plan.retained)
+    assert {k: v.shape for k, v in stale.items()} == {k: v.shape for k, v in right.items()}, "the row is gone"
+    moment = Moment.of_run(vector, stale, ready.device)
+    stored = {r: child.checkpoint(r) for r in run.checkpoints if r <= start}
+    schedule, ground = expand(plan), ready.ground(plan.retained)
+    for round, after in execute(ready.learning, ground, plan.retained, schedule, moment, ready.engine, start + 1):
+        if round in run.checkpoints:
+            stored[round] = after.of(0)
+    for path, content in products(ready, plan.retained, schedule, stored).items():
+        write_bytes(child.path / path, content)
+    result, found = examined(reseal(child.path))
+    assert result.verdict == "FAIL"
+    assert found["replay"].verdict == "FAIL"
+    assert found["lineage"].verdict == "FAIL"
+    assert found["plan"].verdict == "PASS", "the draws are right, the memory is not"
+
+
+@pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic", "mimic-at-clients"])
+def test_dropping_the_row_alone_is_no_unlearning(name, parent_of, examined):
+    """noop keeps model and memory; the core takes the row out, and the rest still knows the client."""
+    run = parent_of(name)
+    child = unlearn(run, "noop", Request.of([drawn_client(run)]), run.path.parent / "noop")
+    last = child.checkpoint(8)[1]
+    assert {t.shape[0] for t in last.values() if t.shape[0] > 1} == {9}
+    _, found = examined(child)
+    assert found["replay"].verdict == "FAIL"
+    assert found["lineage"].verdict == "FAIL"
+
+
+def test_a_memory_whose_rows_are_not_named(parent_of, quick):
+    """A mutant: MIFA that looks rows up by client id and does not say that it keeps them. The row stays."""
+    run = parent_of("mifa", server=[{"use": "mutant-unnamed-rows"}])
+    last = run.plan.retained.clients[-1]  # ids below it still find their rows
+    child = unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed")
+    kept = [r for r in child.checkpoints if 0 < r < child.info["first_change"][0]]
+    assert kept
+    assert child.checkpoint(kept[-1])[1]["server.0.updates"].shape[0] == 10
+    result = verify(child, spec=quick, budget=0, key=AUDIT_KEY, save=False)
+    failed = {finding.audit for finding in result.findings if finding.verdict == "FAIL"}
+    assert {"replay", "lineage"} <= failed
+
+
+def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
+    run = parent_of("mimic")
+    table = json.loads((run.path / "dropouts.json").read_text())
+    cohorts = [run.plan.cohort(round) for round in range(1, 9)]
+    assert table["cohorts"] == [list(cohort) for cohort in cohorts]
+    assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
+    assert table["own_accuracy"].keys() == table["gaps"].keys()
+    data, owned = setup(run.config, None).dataset, run.plan.retained.samples[3]
+    weight, bias = run.model.split([640, 10])
+    logits = data.inputs[list(owned)].flatten(1) @ weight.view(10, 64).T + bias
+    hits = (logits.argmax(dim=1) == data.targets[list(owned)]).sum()
+    assert table["own_accuracy"]["3"] == int(hits) / len(owned)
+    for client in run.plan.retained.clients:
+        there = [0, *(r for r in range(1, 9) if client in cohorts[r - 1]), 9]
+        assert table["gaps"][str(client)] == max(b - a for a, b in pairwise(there))
+    assert table["largest_gap"] == max(table["gaps"].values())
+    assert set(table["conditions"]) == {"condition_19", "smallest_rho", "log10_of_largest_smoothness"}
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "gaps")
+    assert str(child.request.clients[0]) not in json.loads((child.path / "dropouts.json").read_text())["gaps"]
+    (child.path / "dropouts.json").write_text(json.dumps(table))
+    _, found = examined(reseal(child.path))
+    assert found["lineage"].verdict == "FAIL"
+    assert any("dropouts.json" in line for line in found["lineage"].details)
+
+
+@pytest.mark.parametrize(("scenario", "name"), [(SOMETIMES, "mimic"), (ROBIN, "mimic-at-clients"), (ROBIN, "dropouts")])
+@pytest.mark.parametrize("work", ["steps", "epochs"])
+def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, examined):
+    """Recorded draws of availability and of orders give the same plan, without the erased client's."""
+    options = learner(name, **scenario)
+    if work == "epochs":
+        options = {k: v for k, v in options.items() if k != "steps"} | {"epochs": 1, "largest_client": 200, "batch": 60}
+    run = train(config(learner=options), tmp_path / "run", secret=secret(4))
+    target = drawn_client(run, 1)
+    child = unlearn(run, "fats", Request.of([target]), tmp_path / "child")
+    history = child.plan.history()
+    result, found = examined(child)
+    assert result.verdict == "PASS", verdicts(found)
+    pruned, _ = prune(child)
+    assert pruned.plan.history() == history
+    result, found = examined(pruned)
+    assert result.verdict == "PASS", verdicts(found)
+
+
+@pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
+def test_epochs_forget_a_sample(scenario, tmp_path, examined):
+    """Every epoch of its owner reads it, so the restart is at the owner's first epoch."""
+    options = learner("mimic", **scenario)
+    options = {k: v for k, v in options.items() if k != "steps"} | {"epochs": 2, "largest_client": 200, "batch": 60}
+    run = train(config(learner=options), tmp_path / "run", secret=secret(4))
+    owner = drawn_client(run)
+    sample = run.plan.retained.samples[owner][5]
+    child = unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child")
+    assert child.info["first_change"] == [run.plan.index.clients[owner], 1]
+    result, found = examined(child)
+    assert result.verdict == "PASS", verdicts(found)
+
+
+def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined):
+    """Three tenths of ten clients are three, of nine clients two: kept rounds have too many."""
+    options = learner("dropouts", scenario="time-varying", share=0.3, first_all=False)
+    run = train(config(learner=options), tmp_path / "run", secret=secret(4))
+    assert {len(run.plan.cohort(r)) for r in range(1, 9)} == {3}
+    request = Request.of([drawn_client(run, 1)])
+    result, found = audits(unlearn(run, "fats", request, tmp_path / "fats"))
+    assert result.verdict == "FAIL"
+    assert found["enumeration"].verdict == "FAIL"
+    result, found = examined(unlearn(run, "retrain", request, tmp_path / "retrain"))
+    assert result.verdict == "PASS", verdicts(found)
+
+
+@pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
+def test_all_audits_of_a_run_with_dropouts(scenario, parent_of):
+    """With the proof that the draws have the law of retraining."""
+    run = parent_of("mimic", scenario)
+    result, found = audits(unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "all"))
+    assert result.verdict == "PASS", verdicts(found)
+    assert found["enumeration"].statistic["proved"] > 10
+
+
+@pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic"])
+def test_a_run_with_memory_resumes_to_the_same_digest(name, parent_of, tmp_path):
+    """The memory is in the checkpoints, so a kill after round 5 costs one round."""
+    run = parent_of(name)
+    shutil.copytree(run.path, tmp_path / "cut")
+    keep = {"config.toml", "partition.safetensors", "plan.json", "keys.json", "run.json", "ledger.jsonl"}
+    for path in (p for p in (tmp_path / "cut").rglob("*") if p.is_file()):
+        if path.name not in keep and path.stem not in ("000000", "000002", "000004"):
+            path.unlink()
+    assert resume(tmp_path / "cut").digest == run.digest
+
+
+@pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
+def test_a_request_during_training(scenario, tmp_path, examined):
+    """After five of eight rounds; what was not executed is drawn from the new key, with the client or without."""
+    stopped = train(config(learner=learner("mimic", **scenario)), tmp_path / "run", secret=secret(4), until=5)
+    child = unlearn(stopped, "fats", Request.of([drawn_client(stopped, 1)]), tmp_path / "child")
+    result, found = examined(child)
+    assert result.verdict == "PASS", verdicts(found)
+    assert child.executed == 8
+
+
+def test_an_editor_may_train_on(parent_of, examined):
+    """Continued training starts with an empty memory and never sees the client's row; it proves nothing."""
+    run = parent_of("mimic")
+    child = unlearn(run, "finetune", Request.of([3]), run.path.parent / "finetune")
+    result, found = examined(child)
+    assert result.verdict == "INCONCLUSIVE", verdicts(found)
+    assert not child.checkpoint(8)[1]

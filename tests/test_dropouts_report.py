@@ -1,0 +1,96 @@
+"""Curves of training with dropouts: what the figures show, and what they refuse."""
+
+import json
+import re
+
+import pytest
+from test_report import Page, check, document
+from tests_support import AUDIT_KEY, config, reseal, secret
+
+from fuaudit import train, verify
+from fuaudit.errors import EvidenceError
+from fuaudit.reporting import figures, render
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.figures import drawings
+
+COHORTS = [[0, 1, 2], [], [1], [0, 2]] * 5
+
+
+OWN = {"0": 0.25, "10": 1.0, "2": None, "3": 0.5}
+
+
+def with_dropouts(cohorts=COHORTS, uploads=None, a_participation=2):
+    found = document("PASS", check("integrity"))
+    sums = [a_participation * sum(map(len, cohorts[: i + 1])) for i in range(len(cohorts))]
+    uploads = sums if uploads is None else uploads
+    found["context"]["dropouts"] = {"cohorts": cohorts, "uploads": uploads, "own_accuracy": OWN}
+    return found
+
+
+def test_accuracy_is_drawn_over_uploads():
+    """Accuracies of rounds 0, 10 and 20; two vectors a participation, six participations in four rounds."""
+    curve = next(d for d in drawings(read_contents(with_dropouts())) if "over uploads" in d.title)
+    assert curve.caption == f"0.6000 after {2 * 6 * 5} uploads."
+    assert "Test accuracy of the run over uploads" in curve.svg
+
+
+def test_the_raster_has_one_mark_a_participation_and_counts_empty_rounds():
+    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    assert raster.caption == "30 participations in 20 rounds; rounds with nobody in them: 5."
+    assert len(re.findall(r"<use [^>]*#r-", raster.svg)) >= 30
+
+
+def test_a_large_raster_is_cut_and_says_so(monkeypatch):
+    monkeypatch.setattr(figures, "PARTICIPATIONS", 10)
+    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    assert raster.caption.endswith("Drawn are the first 7 of 20 rounds.")
+
+
+def test_accuracy_of_each_client_in_the_order_of_ids():
+    found = read_contents(with_dropouts())
+    assert found.own_accuracy == ((0, 0.25), (3, 0.5), (10, 1.0))
+    figure = next(d for d in drawings(found) if d.title.startswith("How the final"))
+    assert figure.caption == "From 0.2500 (client 0) to 1.0000, mean 0.5833 over 3 clients."
+
+
+def test_documents_without_dropouts_have_neither():
+    titles = [d.title for d in drawings(read_contents(document()))]
+    assert not [title for title in titles if "uploads" in title or "took part" in title]
+    assert not [d for d in drawings(read_contents(with_dropouts(cohorts=[[], []]))) if d.title.startswith("Who")]
+
+
+@pytest.mark.parametrize(
+    "dropouts",
+    [
+        [],
+        {"cohorts": [0], "uploads": []},
+        {"cohorts": [[0.5]], "uploads": [1]},
+        {"cohorts": [["0"]], "uploads": [1]},
+        {"cohorts": [[-1]], "uploads": [1]},
+        {"cohorts": [[0]], "uploads": [True]},
+        {"cohorts": [[0]], "uploads": [2**60]},
+        {"cohorts": [[0]], "uploads": [1], "own_accuracy": {"x": 0.5}},
+        {"cohorts": [[0]], "uploads": [1], "own_accuracy": [0.5]},
+    ],
+)
+def test_what_tells_no_participations_is_refused(dropouts):
+    found = document()
+    found["context"]["dropouts"] = dropouts
+    with pytest.raises(EvidenceError):
+        read_contents(found)
+
+
+def test_a_report_of_a_run_has_both(tmp_path, quick):
+    learner = {"use": "scaffold", "scenario": "static", "probability": 0.4, "rounds": 6, "steps": 2, "batch": 4}
+    run = train(config(learner=learner | {"step_size": 0.1}), tmp_path / "run", secret=secret(4))
+    result = verify(run, spec=quick, budget=0, key=AUDIT_KEY, save=False)
+    words = Page(render(result.as_json(), "html")).words
+    total = sum(len(run.plan.cohort(round)) for round in range(1, 7))
+    assert f"after {2 * total} uploads." in words
+    assert f"{total} participations in 6 rounds" in words
+    table = json.loads((run.path / "dropouts.json").read_text())
+    flattered = json.dumps(table | {"own_accuracy": {"0": 1.5}})
+    for content in (flattered, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
+        (run.path / "dropouts.json").write_text(content)
+        with pytest.raises(EvidenceError, match="does not tell who took part"):
+            verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)
