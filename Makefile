@@ -16,7 +16,7 @@ demo: $(VENV)/installed
 	$(BIN)/fuaudit demo --out demo-output
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .
