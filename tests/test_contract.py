@@ -28,8 +28,8 @@ from fuaudit.verification.parameters import Parameters
 from fuaudit.verification.replay import Replay
 
 BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
-SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}}
-REFUTED = {"fats-as-printed"}
+SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
+REFUTED = {"fats-as-printed", "coupling-wrong-acceptance"}
 
 
 def registered(kind):

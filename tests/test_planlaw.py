@@ -28,6 +28,7 @@ from fuaudit.runs.prune import parent_of, prune
 from fuaudit.runs.run import load_run
 from fuaudit.testing import check_audit
 from fuaudit.unlearning.baselines import Noop, Retrain
+from fuaudit.verification import sequential
 from fuaudit.verification.case import Case
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.finding import Verdict
@@ -35,7 +36,6 @@ from fuaudit.verification.planlaw import betting, bounds, laws, simulate, stabil
 from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding, registered, trial_of
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial, retrained
 from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score, statistics
-from fuaudit.verification.sequential import tested
 from fuaudit.workflow.unlearn import unlearn
 
 KEY = bytes(range(32))
@@ -352,7 +352,7 @@ def test_a_suspect_has_a_fair_bettor_of_its_own():
 
 def test_an_impossible_category_settles_the_matter():
     assert betting.log_wealth([0, 0, 1, 0], [1.0, 0.0]).tolist() == pytest.approx([0, 0, inf, inf])
-    assert tested(betting.log_wealth([0, 0, 1, 0], [1.0, 0.0]), 0.01).rejected_at == 3
+    assert sequential.tested(betting.log_wealth([0, 0, 1, 0], [1.0, 0.0]), 0.01).rejected_at == 3
 
 
 def test_false_alarms_of_the_test_are_as_stated():
@@ -374,8 +374,8 @@ def test_a_wrong_law_is_rejected():
     printed = q.categories.merge(laws.printed_participations(MNIST, MNIST_CLIENTS, Request.of(samples=[0]), 8))
     uniforms = Keyed(KEY).uniform(Address(Purpose.AUDIT), 100_000)
     wrong, right = (np.searchsorted(np.cumsum(law)[:-1], uniforms, side="right") for law in (printed, q.law))
-    assert tested(betting.log_wealth(wrong, q.law), 0.001).rejected_at is not None
-    assert tested(betting.log_wealth(right, q.law), 0.001).rejected_at is None
+    assert sequential.tested(betting.log_wealth(wrong, q.law), 0.001).rejected_at is not None
+    assert sequential.tested(betting.log_wealth(right, q.law), 0.001).rejected_at is None
 
 
 @pytest.mark.parametrize(
