@@ -54,7 +54,12 @@ class Population:
         """Sample id -> id of its client."""
         return {sample: client for client, samples in self.samples.items() for sample in samples}
 
-    @property
+    @cached_property
+    def rank(self) -> Mapping[int, int]:
+        """Client id -> its place among :attr:`clients`, from 0."""
+        return {client: place for place, client in enumerate(self.clients)}
+
+    @cached_property
     def size(self) -> int:
         """The number of samples of all clients."""
         return sum(map(len, self.samples.values()))

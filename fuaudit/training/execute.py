@@ -136,14 +136,15 @@ def beginning(learning: Learning, plans: Sequence[Plan], population: Population,
 def cohorts_of(round: Round, population: Population, device: torch.device) -> Cohort:
     """The cohorts of one round with the sizes that the retained population gives them."""
     clients = round.cohorts
-    place_of = {client: place for place, client in enumerate(population.clients)}
-    known = {client: (place, len(population.samples[client])) for client, place in place_of.items()}
-    looked_up = np.array([known.get(client, (-1, 0)) for client in clients.reshape(-1).tolist()], dtype=np.int64)
-    rows, sizes = looked_up.reshape(*clients.shape, 2).transpose(2, 0, 1)
+    flat = clients.reshape(-1).tolist()
+    rows = np.array([population.rank.get(client, -1) for client in flat], dtype=np.int64).reshape(clients.shape)
+    sizes = np.array([len(population.samples.get(client, ())) for client in flat], dtype=np.int64).reshape(
+        clients.shape
+    )
     return Cohort(
         clients=torch.from_numpy(clients).to(device),
-        rows=torch.from_numpy(rows.copy()).to(device),
-        sizes=torch.from_numpy(sizes.copy()).to(device),
+        rows=torch.from_numpy(rows).to(device),
+        sizes=torch.from_numpy(sizes).to(device),
         steps=torch.from_numpy((round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
         present=torch.from_numpy(clients != NONE).to(device),
         members=len(population.clients),
