@@ -46,7 +46,7 @@ def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, serv
     tables |= {} if solver is None else {"solver": solver}
     tables |= {} if server is None else {"server": server}
     ready = setup(resolve(tables), None, tiny_dataset())
-    members = partition(registry.build("partitions", ready.config.partition), ready.dataset.targets.numpy(), KEY)
+    members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
     plans = [Plan.fresh(ready.learner.law, members, key) for key in keys]
     moments = [beginning(ready.learning, plans, ready.device)]
     schedule = expand_many(plans)
@@ -436,9 +436,9 @@ def test_epochs_train_on_every_engine(name):
         tables = tiny_config(learner=learner, partition={"use": "iid", "clients": 3})
         tables["run"] |= {"dtype": "float64", "engine": engine}
         ready = setup(resolve(tables), None, tiny_dataset())
-        members = partition(registry.build("partitions", ready.config.partition), ready.dataset.targets.numpy(), KEY)
+        members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
         plan = Plan.fresh(ready.learner.law, members, KEY)
-        start, schedule = beginning(ready.learning, [plan], ready.device), expand(plan)
+        start, schedule = beginning(ready.learning, [plan], plan.retained, ready.device), expand(plan)
         *_, (_, last) = execute(ready.learning, ready.ground(members), members, schedule, start, ready.engine)
         finals[engine] = last.vectors
     assert torch.equal(finals["reference"], finals["threads"])

@@ -10,6 +10,7 @@ gives every erased draw back) while the chain of children stays checkable.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fuaudit.draws import Purpose
@@ -46,6 +47,21 @@ def initial_key(draws: bytes) -> bytes:
     return first.to_bytes(8, "little") + second.to_bytes(8, "little")
 
 
+def leaf(client: int, samples: tuple[int, ...]) -> str:
+    """SHA-256 of who a client was when training started: its id and those of its samples."""
+    return hashlib.sha256(f"fuaudit client {client} samples {','.join(map(str, samples))}".encode()).hexdigest()
+
+
+def digest_of_partition(leaves: Mapping[int, str]) -> str:
+    """The digest of a partition, from one leaf a client.
+
+    From leaves and not from the file, so that a prune can take an erased client out, keep its leaf, and leave the
+    others bound to what was committed to.
+    """
+    text = "".join(f"{client} {digest}\n" for client, digest in sorted(leaves.items()))
+    return hashlib.sha256(b"fuaudit partition\n" + text.encode()).hexdigest()
+
+
 def commitment(draws: str, children: str, initial: str, config: str, partition: str) -> str:
     """The published commitment of a run, from SHA-256 digests of its keys, its config and its partition.
 
@@ -79,7 +95,7 @@ class RunKeys:
         return RunKeys(derive(self.children, "child draws", *parts), derive(self.children, "child children", *parts))
 
     def commitment(self, config: str, partition: str) -> str:
-        """See :func:`commitment`; ``config`` and ``partition`` are the digests of the two files."""
+        """See :func:`commitment`; ``config`` is a digest of its file, ``partition`` of :func:`digest_of_partition`."""
         return commitment(
             digest_of_key(self.draws),
             digest_of_key(self.children),

@@ -31,7 +31,7 @@ from fuaudit.runs.files import (
     tensor_bytes,
     write_bytes,
 )
-from fuaudit.runs.keys import commitment, digest_of_key, initial_key
+from fuaudit.runs.keys import commitment, digest_of_key, initial_key, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
 from fuaudit.runs.manifest import MANIFEST, digest_of_files
@@ -224,7 +224,7 @@ def _rewrite(run: Run) -> Run:
     writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
     writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
     keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
-    writer.write_keys({**keys, "initial": _initial(run), "partition": run.committed_partition})
+    writer.write_keys({**keys, "initial": _initial(run), "partition": _leaves(run)})
     writer.close("pruned", before=run.digest)
     with storage(run.path):
         os.rename(run.path, old)
@@ -232,6 +232,13 @@ def _rewrite(run: Run) -> Run:
         sync_folder(run.path.parent)
         shutil.rmtree(old)
     return load_run(run.path)
+
+
+def _leaves(run: Run) -> dict[str, str]:
+    """The leaves of all clients that were erased, here or in an ancestor."""
+    gone = [client for client in run.original.clients if client not in run.plan.retained.samples]
+    leaves = {**run.erased_leaves, **{client: leaf(client, run.numbered(client)) for client in gone}}
+    return {str(client): digest for client, digest in sorted(leaves.items())}
 
 
 def _initial(run: Run) -> dict[str, Any] | None:

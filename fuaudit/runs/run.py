@@ -21,7 +21,7 @@ from fuaudit.draws import Draws, Keyed, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
-from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import FORMAT, MANIFEST, check_files, digest_of_files
@@ -115,9 +115,21 @@ class Run:
 
     @property
     def committed_partition(self) -> str:
-        """The digest of the partition that the commitment is about; a prune replaces the file but keeps this."""
-        kept = self.keys.get("partition")
-        return str(kept or self.files["partition.safetensors"]["sha256"])
+        """The digest of the partition that the commitment is about, from what the run holds of it.
+
+        After a prune that is the leaves of erased clients, the ids of erased samples, and the retained rest.
+        """
+        leaves = {client: leaf(client, self.numbered(client)) for client in self.original.clients}
+        return digest_of_partition({**self.erased_leaves, **leaves})
+
+    @property
+    def erased_leaves(self) -> dict[int, str]:
+        """What a prune kept of clients that it took out of the partition: their leaves."""
+        kept = self.keys.get("partition", {})
+        try:
+            return {int(client): str(digest) for client, digest in kept.items()}
+        except (AttributeError, ValueError) as error:
+            raise EvidenceError(f"{self.path / 'keys.json'} holds no leaves of clients: {error!r}") from None
 
     @property
     def commitment(self) -> str | None:

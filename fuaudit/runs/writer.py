@@ -24,7 +24,7 @@ from fuaudit.draws import Recorded
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
-from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
 from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.manifest import FORMAT, MANIFEST, digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.products import checkpoint_bytes
@@ -84,9 +84,14 @@ def config_bytes(config: Config) -> bytes:
     return tomli_w.dumps(config.tables()).encode()
 
 
-def commitment_of(keys: RunKeys, config: Config, original: Population) -> str:
-    """The commitment of a run that is about to be written."""
-    return keys.commitment(sha256(config_bytes(config)), sha256(tensor_bytes(population_tensors(original))))
+def commitment_of(keys: RunKeys, config: Config, partition: str) -> str:
+    """The commitment of a run that is about to be written; ``partition`` is the digest of the committed one."""
+    return keys.commitment(sha256(config_bytes(config)), partition)
+
+
+def digest_of_population(original: Population) -> str:
+    """The digest of a partition of which nothing was pruned."""
+    return digest_of_partition({client: leaf(client, original.samples[client]) for client in original.clients})
 
 
 def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, Any]) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def lucky_operator(ground: Ground) -> Caught:
         parent.original,
         plan_table(plan, (TARGET,), {}),
         {"draws": [*parent.keys["draws"], keys.draws.hex()], "children": keys.children.hex()},
-        commitment_of(keys, parent.config, parent.original),
+        commitment_of(keys, parent.config, parent.committed_partition),
     )
     writer.record("request", clients=list(TARGET.clients), samples=[], parent=parent.digest)
     forged = carry_out(writer, ready, parent, plan, ground.unlearner, ground.name, silent)

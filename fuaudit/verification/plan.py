@@ -16,7 +16,7 @@ from fuaudit.draws import END, Keyed, Position, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.keys import RunKeys, digest_of_key
+from fuaudit.runs.keys import RunKeys, digest_of_key, initial_key
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.apply import edited, provenance, rewritten
@@ -53,11 +53,7 @@ class PlanAudit:
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         shows = next(answer.text for answer in answers if answer.verdict is worst)
         if worst is Verdict.PASS and case.run.is_child:
-            shows = (
-                "The model is what the named method makes of the parent's, with keys that follow from the commitment."
-                if case.is_editor
-                else "The plan follows from committed keys by the named method; nothing in it was to be forgotten."
-            )
+            shows = _all_well(case)
         return Finding(
             "plan",
             Subject.RUN,
@@ -81,7 +77,26 @@ class PlanAudit:
             )
         if any(isinstance(run, Tombstone) for run in case.ancestors):
             lines.append("An ancestor was pruned: kept draws are as recorded then, and its rewrite was not repeated.")
+        if len(case.run.requests) > 1:
+            lines.append(
+                f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other keys to all "
+                "that follow, so whoever could invent some could choose among them."
+            )
+        if case.stopped:
+            lines.append(f"Training really was stopped for a request after round {case.parent.executed}.")  # type: ignore[union-attr]
         return tuple(lines)
+
+
+def _all_well(case: Case) -> str:
+    """What a PASS shows."""
+    if case.is_editor:
+        return "The model is what the named method makes of the parent's, with keys that follow from the commitment."
+    if any(isinstance(run, Tombstone) for run in case.ancestors):
+        return (
+            "Keys and partition are those committed to, and nothing in the plan was to be forgotten. An ancestor was "
+            "pruned: its rewrite was not repeated, and kept draws are taken as recorded."
+        )
+    return "The plan follows from committed keys by the named method; nothing in it was to be forgotten."
 
 
 def _name(run: Run | Tombstone) -> str:
@@ -179,18 +194,23 @@ def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
         return _edit_recomputed(case, child, parent, fresh)
     executed = Position(parent.executed + 1, 0) if parent.executed < law.rounds else END
     expected = rewritten(unlearner, name, drawn_plan(parent), child.request, fresh, executed)
-    same = (
-        child.config == parent.config
-        and child.info["first_change"] == list(expected.first_change(parent.plan))
-        and expected.streams == child.plan.streams
-        and (child.pruned or expected.sources[-1] == child.plan.sources[-1])
-    )
-    if not child.pruned:
-        same = same and child.keys["draws"][:-1] == parent.keys["draws"]
-        same = same and child.original.samples == parent.original.samples
+    same = child.config == parent.config and child.info["first_change"] == list(expected.first_change(parent.plan))
+    same = same and (_same_draws(expected, child.plan) if child.pruned else expected == child.plan)
     if not same:
         return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not what {name!r} makes of its parent's plan.")
     return Answer(Verdict.PASS, f"The plan of {_name(child)} is what {name!r} makes of its parent's plan.")
+
+
+def _same_draws(expected: Plan, found: Plan) -> bool:
+    """Whether two plans are one history over one retained population, whatever keys or records they come from.
+
+    So a run that was pruned while its parent still lies beside it (a prune that was interrupted) can be compared.
+    """
+    return (
+        expected.retained.samples == found.retained.samples
+        and expected.history() == found.history()
+        and bool((expected.initial_uniform(4) == found.initial_uniform(4)).all())
+    )
 
 
 def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answer:
@@ -201,6 +221,8 @@ def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answe
     unlearner = registry.build("unlearners", {**child.info["unlearner"]["options"], "use": name})
     stored = {round: parent.checkpoint(round)[0] for round in parent.checkpoints}
     plan = drawn_plan(parent)
+    if plan.erase(child.request, fresh, END) != child.plan:
+        return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not its parent's, which an editor leaves alone.")
     try:
         model, _ = edited(
             case.ready, plan, plan.erase(child.request, fresh, END), unlearner, name, parent.model, stored
@@ -272,9 +294,13 @@ def initial_draw(case: Case) -> Answer:
         return Answer(Verdict.PASS, "The initial model is drawn from a key of the run.")
     oldest_first = (case.run, *case.ancestors)[::-1]
     maker = oldest_first[kept["source"]] if case.complete_lineage and kept["source"] < len(oldest_first) else None
-    if not isinstance(maker, Tombstone):
+    if isinstance(maker, Run) and maker.run_keys is not None:  # a prune that was interrupted
+        committed = digest_of_key(initial_key(maker.run_keys.draws))
+    elif isinstance(maker, Tombstone):
+        committed = maker.initial_digest
+    else:
         return Answer(Verdict.INCONCLUSIVE, "The run that drew the initial model is not at hand.")
-    if digest_of_key(bytes.fromhex(kept["key"])) != maker.initial_digest:
+    if digest_of_key(bytes.fromhex(kept["key"])) != committed:
         return Answer(Verdict.FAIL, "The key of the initial model is not the one that was committed to.")
     return Answer(Verdict.PASS, "The key kept for the initial model is the one that was committed to.")
 

@@ -25,6 +25,7 @@ from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
     commitment_of,
+    digest_of_population,
     digest_of_vector,
     estimated_size,
     plan_table,
@@ -78,7 +79,7 @@ def train(
     if not 1 <= executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
     require_space(out, size_of_run(ready, population))
-    promise = commitment_of(keys, ready.config, population)
+    promise = commitment_of(keys, ready.config, digest_of_population(population))
     if announce:
         announce(promise)
     with claimed(out):

@@ -127,11 +127,11 @@ def unlearn(
             run.original,
             plan_table(change.plan, (*run.requests, request), run.pruned_table),
             {
-                **{name: run.keys[name] for name in ("digests", "initial") if name in run.keys},
+                **{name: run.keys[name] for name in ("digests", "initial", "partition") if name in run.keys},
                 "draws": [*run.keys["draws"], child_keys.draws.hex()],
                 "children": child_keys.children.hex(),
             },
-            commitment_of(child_keys, run.config, run.original),
+            commitment_of(child_keys, run.config, run.committed_partition),
             recorded_bytes(change.plan),
         )
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
