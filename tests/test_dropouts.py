@@ -48,7 +48,7 @@ def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, serv
     ready = setup(resolve(tables), None, tiny_dataset())
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
     plans = [Plan.fresh(ready.learner.law, members, key) for key in keys]
-    moments = [beginning(ready.learning, plans, ready.device)]
+    moments = [beginning(ready.learning, plans, members, ready.device)]
     schedule = expand_many(plans)
     ground = ready.ground(members)
     for _, moment in execute(ready.learning, ground, members, schedule, moments[0], ready.engine):
