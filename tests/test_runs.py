@@ -507,7 +507,7 @@ def test_prune_a_child(family, tmp_path, bytes_of, target, quick):
     decided = [
         f.verdict for check, f in zip(after.spec.checks, after.findings, strict=True) if check.role == "required"
     ]
-    assert len(decided) == 6
+    assert len(decided) == 7
     assert set(decided) == {"PASS"}
 
     content = bytes_of(pruned.path)
@@ -635,7 +635,12 @@ def test_the_written_format(trained, child, target):
     assert keys == {"draws": [draws.hex(), new[0].hex()], "children": new[1].hex()}
     init = hashlib.blake2b(b"init", key=new[0], digest_size=16, person=b"fuaudit draws").digest()
     parts = [hashlib.sha256(b"fuaudit key" + key).hexdigest() for key in (*new, init)]
-    parts += [listed[name]["sha256"] for name in ("config.toml", "partition.safetensors")]
+    dealt = {name: values.tolist() for name, values in safetensors(files["partition.safetensors"]).items()}
+    owned = zip(dealt["clients"], [0, *dealt["ends"]], dealt["ends"], strict=False)
+    texts = {c: f"fuaudit client {c} samples {','.join(map(str, dealt['samples'][a:b]))}" for c, a, b in owned}
+    leaves = "".join(f"{c} {hashlib.sha256(text.encode()).hexdigest()}\n" for c, text in sorted(texts.items()))
+    partition = hashlib.sha256(f"fuaudit partition\n{leaves}".encode()).hexdigest()
+    parts += [listed["config.toml"]["sha256"], partition]
     assert events[0]["commitment"] == hashlib.sha256(f"fuaudit commitment {' '.join(parts)}".encode()).hexdigest()
 
     plan = json.loads(files["plan.json"].read_bytes())
