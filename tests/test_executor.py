@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from fuaudit.data.sources import Digits
+from fuaudit.data.images import Digits
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.draws import Keyed

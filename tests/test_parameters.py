@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fuaudit.data.sources import Digits
+from fuaudit.data.images import Digits
 from fuaudit_plugins.finetune import Finetune
 
 from fuaudit import unlearn
