@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from fuaudit.data.images import Digits
 
 from fuaudit import load_run, unlearn, verify
+from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fuaudit.data.images import Digits
 from fuaudit_plugins.finetune import Finetune
 
 from fuaudit import unlearn
+from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError
 from fuaudit.plans import Request
