@@ -162,7 +162,6 @@ def decisions(wealth: float, p_value: float) -> Table:
 
 def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, kept: Path | None) -> Table:
     """Audits of ``pairs`` pairs each of a method; the first ``powered`` also of planted violations."""
-    torch.set_num_threads(1)
     data = Digits().load(None)
     rows: list[Table] = []
     planted: dict[str, list[Table]] = {}
@@ -222,6 +221,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="finished parts, to go on after a kill")
     parser.add_argument("--json", type=Path, metavar="OUT")
     given = parser.parse_args()
+    torch.set_num_threads(1)
     root = bytes.fromhex(given.root)
     versions = {name: version(name) for name in ("fuaudit", "numpy", "torch")} | {"python": platform.python_version()}
     document: Table = {"root": given.root, "versions": versions, "machine": hardware()}
