@@ -1,174 +1,240 @@
-"""False alarms and power over thousands of simulated audits: python benchmarks/calibration.py plans|parameters --help.
+"""False alarms and power over thousands of simulated audits: ``python benchmarks/calibration.py --json OUT``.
 
-    python benchmarks/calibration.py plans --audits 2000
-    python benchmarks/calibration.py parameters --audits 2000 --workers 2 --keep FOLDER
-
-`plans` draws plans, unlearns them, and tests statistics of the rewritten plans against those of fresh plans over the
-retained population; no gradient is taken. `parameters` does what level 6 does, on digits. Keys follow from the number
-of the audit and are fixed in advance. Bounds on false alarms are binomial 99.9 % quantiles at exactly the level, so a
-right implementation exceeds one of them with probability at most .001. Power is against planted violations: a share
-of the subject's runs is left untouched.
+``plans`` is level 5: whole audits of the law of plans on a small federation; nothing is trained. ``parameters`` is
+level 6: whole audits of trained models on digits, every audit with pairs of its own. Keys follow from ROOT and the
+number of the audit and are fixed in advance, and nothing is run again. Exact methods may be rejected at most as often
+as the binomial 99.9 % quantile at exactly the level says, so a right implementation exceeds one of these bounds with
+probability at most .001. Power is against planted violations: a share of the subject's runs is left untouched, or,
+for plans, has the law of the printed form.
 """
 
-import json
-import tempfile
-from dataclasses import replace
-from pathlib import Path
+from __future__ import annotations
 
-import click
+import argparse
+import json
+import math
+import platform
+import tempfile
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from plan_law import REQUESTS, clopper_pearson, trial_of
+from recomputation import hardware
 from scipy.stats import binom
 
-from fuaudit import registry, train, unlearn
+from fuaudit import train, unlearn
 from fuaudit.data.images import Digits
-from fuaudit.draws import END, Address, Keyed, Purpose
-from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.law import UniformLaw
-from fuaudit.plans.schedule import expand_many
+from fuaudit.draws import Address, Keyed, Purpose
+from fuaudit.plans import Request, UniformLaw
 from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
-from fuaudit.verification.executor import Kept, executor
+from fuaudit.verification.enumeration import federation
+from fuaudit.verification.executor import HERE, Kept
 from fuaudit.verification.pairs import Pairs
-from fuaudit.verification.parameters import SHARES
+from fuaudit.verification.parameters import BETTING, SHARES
+from fuaudit.verification.planlaw import simulate
+from fuaudit.verification.planlaw.audit import chance, registered
+from fuaudit.verification.planlaw.betting import average, log_wealth
+from fuaudit.verification.planlaw.simulate import Trial
+from fuaudit.verification.planlaw.statistics import Ids
 from fuaudit.verification.twosample.batch import batch_test
 from fuaudit.verification.twosample.betting import log_wealth_path
 
-ROOT = b"fuaudit: calibration audits, v1."
+ROOT = b"fuaudit: calibration audits, v2."
 ALPHAS = (0.01, 0.05)
-RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+PATHS = 12
+"""Audits whose wealth is kept after every pair, for a figure."""
+
+Floats = NDArray[np.float64]
+Table = dict[str, Any]
 
 
-def uniforms(*names):
-    source = Keyed(derive(ROOT, *names))
+def uniforms(root: bytes, *names: str) -> Any:
+    """Independent numbers, uniform in [0, 1), from a key of their own."""
+    source = Keyed(derive(root, *names))
     return lambda count: source.uniform(Address(Purpose.AUDIT), count)
 
 
-def planted(untouched, second, rate, number):
-    marks = uniforms("planted", str(number), str(rate))(len(untouched)) < rate
-    return np.where(marks[:, None], untouched, second)
+def counted(hits: int, audits: int, alpha: float | None = None) -> Table:
+    """A count with its interval; with ``alpha`` also the bound that an exact method must keep."""
+    row: Table = {"rejected": hits, "of": audits, "interval_95": clopper_pearson(hits, audits)}
+    if alpha is not None:
+        row["at_most"] = int(binom.ppf(0.999, audits, alpha))
+        row["held"] = hits <= row["at_most"]
+    return row
 
 
-def verdicts(arms, number, shares):
-    """For every alpha and every subject: whether betting rejects, and whether the batch tests do."""
-    subjects = {"exact": arms["subject"]}
-    subjects |= {f"rate {rate}": planted(arms["untouched"], arms["second"], rate, number) for rate in RATES}
-    rows = {}
-    for name, subject in subjects.items():
-        largest = log_wealth_path(subject, arms["retrained"], shares).max()
-        p_value = batch_test(subject, arms["retrained"], ALPHAS[0], uniforms("batch", str(number), name)).p_value
-        for alpha in ALPHAS:
-            rows[f"{name}, {alpha}, betting"] = bool(largest >= -np.log(alpha))
-            rows[f"{name}, {alpha}, batch"] = bool(p_value <= alpha)
-    return rows
+def printed(title: str, row: Table) -> None:
+    low, high = row["interval_95"]
+    bound = f"; at most {row['at_most']}: {'held' if row['held'] else 'EXCEEDED'}" if "held" in row else ""
+    print(f"{title}: {row['rejected']} of {row['of']} [{low:.3f}, {high:.3f}]{bound}", flush=True)
 
 
-def summary(rows, title):
-    """Prints counts; the last line says whether false alarms stay within their bounds."""
-    count, held = len(rows), True
-    for key in rows[0]:
-        hits = sum(row[key] for row in rows)
-        name, alpha, _ = key.split(", ")
-        note = ""
-        if name == "exact":
-            bound = int(binom.ppf(0.999, count, float(alpha)))
-            held &= hits <= bound
-            note = f"  (at most {bound})"
-        click.echo(f"{title}: {key}: {hits} of {count} rejected{note}")
-    click.echo(f"{title}: false alarms {'within' if held else 'BEYOND'} their bounds")
+# --- level 5: the law of plans ------------------------------------------------------------------------------------
+
+LAW, MEMBERS = UniformLaw(rounds=6, cohort_size=3, steps=2, batch_size=2), federation((8,) * 10)
+EXACT = (("fats", "sample"), ("fats", "client"), ("retrain", "sample"), ("retrain", "client"))
+PLANTED = (("noop", "sample"), ("noop", "client"), ("fats-as-printed", "sample"))
 
 
-# --- plans --------------------------------------------------------------------------------------------------------
-
-CLIENTS, ROWS = 10, 6
-LAW = UniformLaw(rounds=6, cohort_size=2, steps=2, batch_size=2)
-
-
-def figures_of(plans):
-    """Statistics ``(n, 6)`` of some plans: who took part, how early, and which samples were read."""
-    whole = expand_many(plans)
-    cohorts, batches = whole.cohorts, whole.batches
-    return np.stack(
-        [
-            (cohorts == 1).sum(axis=(1, 2)),
-            (cohorts[:, 0] == 2).sum(axis=1),
-            (cohorts[:, -1] == 3).sum(axis=1),
-            [len(np.unique(row)) for row in cohorts],
-            (batches == ROWS).sum(axis=(1, 2, 3, 4)),  # the first sample of client 1
-            [len(np.unique(row[row >= 0])) for row in batches],
-        ],
-        axis=1,
-    ).astype(float)
+def refused(trial: Trial, numbers: Ids) -> list[bool]:
+    """Whether an audit rejects scores ``(n, 5)``, at each alpha: by a plan with the target, or by wealth."""
+    path = average([log_wealth(s.of(numbers), s.law, s.suspects) for s in registered(trial)])
+    found = bool(numbers[:, 0].any())
+    return [found or bool(path.max() >= -math.log(alpha)) for alpha in ALPHAS]
 
 
-def plan_arms(unlearner, pairs, number):
-    whole = Population({c: tuple(range(c * ROWS, (c + 1) * ROWS)) for c in range(CLIENTS)})
-    request = Request.of(clients=[0])
-    retained = whole.without(request)
-
-    def source(arm, i):
-        return Keyed(derive(ROOT, "plans", str(number), arm, str(i)))
-
-    originals = [Plan.fresh(LAW, whole, source("original", i)) for i in range(pairs)]
-    subject = [unlearner.rewrite(plan, request, source("request", i), END) for i, plan in enumerate(originals)]
-    shared = subject[0].populations
-    arms = {
-        "untouched": originals,
-        "subject": [replace(plan, populations=shared) for plan in subject],
-        "retrained": [Plan.fresh(LAW, retained, source("retrained", i)) for i in range(pairs)],
-        "second": [Plan.fresh(LAW, retained, source("second", i)) for i in range(pairs)],
+def plans(root: bytes, audits: int, size: int) -> Table:
+    """Audits of ``size`` plans each; all arms of an audit share its original plans and are judged one by one."""
+    hits: dict[tuple[str, str], list[list[bool]]] = {}
+    for number in range(audits):
+        key = derive(root, "plans", str(number))
+        unlearned = {
+            (name, kind): simulate.simulate(trial_of(name, REQUESTS[kind], LAW, MEMBERS), key, range(size)).unlearned
+            for name, kind in (*EXACT, *PLANTED)
+        }
+        for name, kind in EXACT:
+            trial = trial_of(name, REQUESTS[kind], LAW, MEMBERS)
+            hits.setdefault((f"{name}, {kind}", "exact"), []).append(refused(trial, unlearned[name, kind]))
+        marks = uniforms(key, "planted")(size)
+        for name, kind in PLANTED:
+            trial, right = trial_of("fats", REQUESTS[kind], LAW, MEMBERS), unlearned["fats", kind]
+            for rate in (*RATES, 1.0):
+                subject = np.where((marks < rate)[:, None], unlearned[name, kind], right)
+                hits.setdefault((f"{name}, {kind}", str(rate)), []).append(refused(trial, subject))
+    exact: Table = {}
+    power: Table = {}
+    for (name, what), rows in hits.items():
+        for alpha, count in zip(ALPHAS, np.sum(rows, axis=0).tolist(), strict=True):
+            if what == "exact":
+                row = exact.setdefault(name, {})[str(alpha)] = counted(count, audits, alpha)
+            else:
+                row = power.setdefault(name, {}).setdefault(what, {})[str(alpha)] = counted(count, audits)
+            printed(f"plans: {name}, {what}, alpha {alpha}", row)
+    certain = {
+        kind: {
+            str(rate): 1 - (1 - rate * chance(trial_of("noop", REQUESTS[kind], LAW, MEMBERS))) ** size for rate in RATES
+        }
+        for kind in REQUESTS
     }
-    return {arm: figures_of(plans) for arm, plans in arms.items()}
+    return {"audits": audits, "plans": size, "exact": exact, "power": power, "target_seen": certain}
 
 
-# --- commands -----------------------------------------------------------------------------------------------------
+# --- level 6: trained models --------------------------------------------------------------------------------------
+
+CONFIG: Table = {
+    "data": {"use": "digits"},
+    "partition": {"use": "one-holder", "clients": 20, "label": 9},
+    "model": {"use": "mlp", "hidden": [32]},
+    "learner": {"use": "fats", "rounds": 10, "cohort": 4, "steps": 5, "batch": 8, "step_size": 0.1},
+}
+TARGET = Request.of(clients=[0])
+TEST_ROWS = 300
 
 
-@click.group()
-def main():
-    """See the top of this file."""
+def wealths(arms: dict[str, Floats], names: tuple[str, ...]) -> dict[str, Floats]:
+    return {name: log_wealth_path(arms[name], arms["retrained"], SHARES) for name in names}
 
 
-@main.command()
-@click.option("--audits", default=2000, show_default=True)
-@click.option("--pairs", default=128, show_default=True)
-@click.option("--with", "name", default="fats", show_default=True)
-@click.option("--json", "out", type=click.Path(path_type=Path))
-def plans(audits, pairs, name, out):
-    """Plans alone."""
-    unlearner = registry.build("unlearners", name)
-    rows = [verdicts(plan_arms(unlearner, pairs, number), number, None) for number in range(audits)]
-    summary(rows, f"plans, {name}")
-    if out:
-        out.write_text(json.dumps(rows))
+def batch(subject: Floats, arms: dict[str, Floats], key: bytes, name: str) -> float:
+    # resamples for the smallest level that is asked: the batch part of alpha .01
+    level = (1 - BETTING) * ALPHAS[0]
+    return batch_test(subject, arms["retrained"], level, uniforms(key, "batch", name)).p_value
 
 
-@main.command()
-@click.option("--audits", default=2000, show_default=True)
-@click.option("--pairs", default=256, show_default=True)
-@click.option("--with", "name", default="fats", show_default=True)
-@click.option("--workers", default=1, show_default=True)
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder for finished parts, to go on after a kill.")
-@click.option("--json", "out", type=click.Path(path_type=Path))
-def parameters(audits, pairs, name, workers, keep, out):
-    """Trained models on digits: one client of twenty holds a class, and is erased."""
-    config = {
-        "data": {"use": "digits"},
-        "partition": {"use": "one-holder", "clients": 20, "label": 9},
-        "model": {"use": "mlp", "hidden": [32]},
-        "learner": {"use": "fats", "rounds": 20, "cohort": 4, "steps": 5, "batch": 8, "step_size": 0.1},
+def decisions(wealth: float, p_value: float) -> Table:
+    """Rejections by each test alone, and by the audit as it is shipped, which divides alpha between them."""
+    return {
+        str(alpha): {
+            "betting": bool(wealth >= -math.log(alpha)),
+            "batch": bool(p_value <= alpha),
+            "audit": bool(wealth >= -math.log(BETTING * alpha) or p_value <= (1 - BETTING) * alpha),
+        }
+        for alpha in ALPHAS
     }
-    data, rows = Digits().load(None), []
+
+
+def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, kept: Path | None) -> Table:
+    """Audits of ``pairs`` pairs each of a method; the first ``powered`` also of planted violations."""
+    data = Digits().load(None)
+    rows: list[Table] = []
+    planted: dict[str, list[Table]] = {}
+    paths: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
-        run = train(config, Path(folder) / "run", secret=derive(ROOT, "training"))
-        child = unlearn(run, name, Request.of(clients=[0]), Path(folder) / name)
+        run = train(CONFIG, Path(folder) / "run", secret=derive(root, "training"))
+        child = unlearn(run, name, TARGET, Path(folder) / name)
         for number in range(audits):
-            work = Pairs.of(Case(child, None, data, Keyed(derive(ROOT, "parameters", str(number)))), 1000)
-            found = list(executor(workers).map(Kept(work, keep) if keep else work, work.parts(pairs)))
+            key = derive(root, "parameters", name, str(number))
+            work = Pairs.of(Case(child, None, data, Keyed(key)), TEST_ROWS)
+            found = list(HERE.map(Kept(work, kept) if kept else work, work.parts(pairs)))
             arms = {arm: np.concatenate([part[arm] for part in found]) for arm in found[0]}
-            rows.append(verdicts(arms, number, SHARES))
-    summary(rows, f"parameters, {name}")
-    if out:
-        out.write_text(json.dumps(rows))
+            path = wealths(arms, ("subject", "second", "untouched"))
+            rows.append(
+                {
+                    "wealth": {arm: float(p.max()) for arm, p in path.items()},
+                    "batch": {arm: batch(arms[arm], arms, key, arm) for arm in ("subject", "second")},
+                }
+            )
+            if number < PATHS:
+                paths.append({arm: p.tolist() for arm, p in path.items()})
+            if number < powered:
+                marks = uniforms(key, "planted")(pairs)[:, None]
+                for rate in (*RATES, 1.0):
+                    subject = np.where(marks < rate, arms["untouched"], arms["second"])
+                    largest = float(log_wealth_path(subject, arms["retrained"], SHARES).max())
+                    planted.setdefault(str(rate), []).append(
+                        decisions(largest, batch(subject, arms, key, f"rate {rate}"))
+                    )
+            if (number + 1) % 100 == 0:
+                print(f"{name}: {number + 1} audits", flush=True)
+    table: Table = {"audits": audits, "pairs": pairs, "exact": {}, "power": {}, "rows": rows, "paths": paths}
+    for arm in ("subject", "second"):
+        decided = [decisions(row["wealth"][arm], row["batch"][arm]) for row in rows]
+        for alpha in ALPHAS:
+            for test in ("betting", "batch", "audit"):
+                row = counted(sum(d[str(alpha)][test] for d in decided), audits, alpha)
+                table["exact"].setdefault(arm, {}).setdefault(str(alpha), {})[test] = row
+                printed(f"parameters: {name}, {arm}, alpha {alpha}, {test}", row)
+    for rate, decided in planted.items():
+        for alpha in ALPHAS:
+            for test in ("betting", "batch", "audit"):
+                row = counted(sum(d[str(alpha)][test] for d in decided), len(decided))
+                table["power"].setdefault(rate, {}).setdefault(str(alpha), {})[test] = row
+                printed(f"parameters: {name}, untouched in {rate}, alpha {alpha}, {test}", row)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("plans", "parameters"))
+    parser.add_argument("--audits", type=int, default=2000, help="of FATS; of retrain a tenth, at level 6")
+    parser.add_argument("--plans", type=int, default=250, help="in an audit of level 5")
+    parser.add_argument("--pairs", type=int, default=64, help="in an audit of level 6")
+    parser.add_argument("--powered", type=int, default=500, help="audits of level 6 with planted violations")
+    parser.add_argument("--root", default=ROOT.hex(), metavar="HEX", help="32 bytes that all keys follow from")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="finished parts, to go on after a kill")
+    parser.add_argument("--json", type=Path, metavar="OUT")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    root = bytes.fromhex(given.root)
+    versions = {name: version(name) for name in ("fuaudit", "numpy", "torch")} | {"python": platform.python_version()}
+    document: Table = {"root": given.root, "versions": versions, "machine": hardware()}
+    if given.only != "parameters":
+        document["plans"] = plans(root, given.audits, given.plans)
+    if given.only != "plans":
+        work = partial(parameters, root, pairs=given.pairs, kept=given.keep)
+        document["parameters"] = {
+            "fats": work("fats", audits=given.audits, powered=min(given.powered, given.audits)),
+            "retrain": work("retrain", audits=max(1, given.audits // 10), powered=0),
+        }
+    if given.json:
+        given.json.write_text(json.dumps(document) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

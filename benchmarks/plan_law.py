@@ -2,7 +2,7 @@
 
 Draws, rewrites and scores 100,000 plans of the paper's MNIST setting, prints the time and its ratio to the slow way
 (rewriters that draw to find the first involvement, plans drawn in full), and the findings on several rewriters.
-``--power`` plants violations at known rates; ``--calibrate`` counts false alarms in 2,000 audits of exact methods.
+``--power`` plants violations at known rates. False alarms are counted by ``benchmarks/calibration.py``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ import numpy as np
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from numpy.typing import NDArray
 from recomputation import LAW, POPULATION, hardware
-from scipy.stats import beta, binom
+from scipy.stats import beta
 
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose
 from fuaudit.plans import Plan, Request, UniformLaw
 from fuaudit.runs.keys import derive
 from fuaudit.unlearning.baselines import Noop, Retrain
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.planlaw import simulate
 from fuaudit.verification.planlaw.audit import finding, registered
 from fuaudit.verification.planlaw.betting import average, log_wealth
@@ -198,32 +197,6 @@ def clopper_pearson(hits: int, number: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def audits_of(trial: Trial, key: bytes, plans: int, numbers: range) -> NDArray[np.bool_]:
-    """Audit i draws its plans from a key of its own; rejections at alpha .01 and .05, ``(n, 2)``."""
-    chosen = registered(trial)
-    rows = []
-    for number in numbers:
-        scores = simulate.simulate(trial, derive(key, "calibration", str(number)), range(plans))
-        path = average([log_wealth(s.of(scores.unlearned), s.law, s.suspects) for s in chosen])
-        rows.append([path.max() >= -math.log(alpha) or bool(scores.unlearned[:, 0].any()) for alpha in (0.01, 0.05)])
-    return np.array(rows)
-
-
-def calibrate(run: Run, key: bytes, audits: int, plans: int) -> dict[str, Any]:
-    """False alarms of whole audits of an exact method on a small federation, and rejections of a wrong one."""
-    law, population = UniformLaw(rounds=6, cohort_size=3, steps=2, batch_size=2), federation((8,) * 10)
-    table = {}
-    for name, kind in (("fats", "sample"), ("fats", "client"), ("fats-as-printed", "sample")):
-        trial = trial_of(name, REQUESTS[kind], law, population)
-        parts = run(partial(audits_of, trial, key, plans), audits)
-        counts = np.concatenate(parts).sum(axis=0).tolist()
-        table[f"{name}, {kind}"] = dict(zip(("0.01", "0.05"), counts, strict=True))
-        print(f"{name}, {kind}: {counts[0]} and {counts[1]} of {audits} audits of {plans} plans at .01 and .05")
-    quantiles = [int(binom.ppf(0.999, audits, alpha)) for alpha in (0.01, 0.05)]
-    print(f"99.9 % quantiles for exact methods: {quantiles[0]} and {quantiles[1]}")
-    return table | {"quantiles": quantiles}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plans", type=int, default=100_000)
@@ -231,15 +204,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--key", default=bytes(32).hex(), metavar="HEX", help="32 bytes that all plans follow from")
     parser.add_argument("--power", action="store_true")
-    parser.add_argument("--calibrate", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
     given = parser.parse_args()
     key, document = bytes.fromhex(given.key), {"key": given.key, "machine": hardware()}
     with pool(given.workers) as run:
         if given.power:
             document["power"] = power(run, key, given.plans)
-        elif given.calibrate:
-            document["calibration"] = calibrate(run, key, 2000, 250)
         else:
             document["timing"] = timing(run, key, given.plans, given.few)
             document["findings"] = findings(run, key, given.plans)

@@ -6,6 +6,7 @@ The works that worker processes compute are defined here; everything is exact, n
 import json
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import tomli_w
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.data.images import Digits
-from fuaudit.draws import Keyed
+from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.verification.case import Case
@@ -277,6 +278,65 @@ def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_
     assert len(list(kept.glob("*.safetensors"))) == 5
     assert (out / "findings.json").read_bytes() == expected[1]
     assert json.loads(expected[1])["checks"][0]["finding"]["statistic"]["pairs"] == 160
+
+
+AUDITS = """
+import os, sys
+from pathlib import Path
+
+from fuaudit import load_run, verify
+from fuaudit.verification import pairs, parameters
+from fuaudit.verification.spec import read_spec
+
+run, spec, key = sys.argv[1:]
+run, spec = load_run(run), read_spec(spec)
+for line in sys.stdin:  # each asks for one audit: which folder keeps parts, and which the findings
+    kept, out = map(Path, line.split())
+    child = os.fork()
+    if child == 0:
+        verify(run, spec, key=bytes.fromhex(key), kept=kept, out=out)
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+"""Imports once, which takes longer than an audit here. Forks before torch has threads, and computes nothing itself."""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_path):
+    """One audit, killed again and again at instants from a fixed key, uniform over half the time that it takes.
+
+    After a kill the audit finds parts kept, so a later instant may come when it has ended; then the audit is over.
+    Wherever a kill falls, in a file half written or between the last part and the findings, the bytes must be the
+    same: which instants those are changes no expected value.
+    """
+    instants = Keyed(bytes(range(32))).uniform(Address(Purpose.AUDIT), 4) / 2
+    (tmp_path / "spec.toml").write_text(tomli_w.dumps(TABLE))
+    command = [sys.executable, "-c", AUDITS, child.path, tmp_path / "spec.toml", KEY.hex()]
+    server = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def ended(name, limit=None):
+        """Whether an audit ended by itself within a limit; else it is killed."""
+        server.stdin.write(f"{tmp_path / name / 'kept'} {tmp_path / name / 'out'}\n".encode())
+        process = int(server.stdout.readline())
+        if limit is not None and not select.select([server.stdout], [], [], limit)[0]:
+            os.kill(process, signal.SIGKILL)
+        status = int(server.stdout.readline())
+        assert status in (0, signal.SIGKILL)
+        return status == 0
+
+    with server:
+        since = time.monotonic()
+        assert ended("whole")
+        whole = time.monotonic() - since
+        killed = [instant for instant in instants if not ended("killed", instant * whole)]
+        assert ended("killed")
+        server.stdin.close()
+    assert killed, "no kill came before the end"
+    parts = sorted(path.name for path in (tmp_path / "whole" / "kept").iterdir())
+    assert len(parts) == 5
+    for file in (*(f"kept/{name}" for name in parts), "out/findings.json"):
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
 def test_kept_results_need_a_key(child, tmp_path, quick):

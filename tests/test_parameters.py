@@ -167,6 +167,11 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert found.statistic["pairs"] == 32 >= found.statistic["rejected_at"]
     assert found.statistic["batch_p_value"] is None
     assert found.statistic["alpha_batch"] is None
+    # bounds that hold for a fixed number of pairs are not stated where the data chose it
+    fixed_only = ("thresholds_at_most", "thresholds_ceiling", "epsilon_at_least", "untouched_epsilon_at_least")
+    assert [found.statistic[name] for name in fixed_only] == [None] * 4
+    assert found.interval is None
+    assert found.statistic["total_variation_at_least"] is not None  # holds at any stopping
     assert seen == [("pairs of runs", 32, 1000)]
     # what a report says about how to repeat it gives the same finding
     assert found.statistic["until"] == "decided"
@@ -181,7 +186,9 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     assert found.statistic["batch_p_value"] is not None  # of the 20 pairs of the spec
     fixed = audit(child, asked, budget=4 * 70)
     assert fixed.statistic["pairs"] == 20
-    assert fixed.statistic["batch_p_value"] == found.statistic["batch_p_value"]
+    for name in ("batch_p_value", "thresholds_at_most", "epsilon_at_least", "untouched_epsilon_at_least"):
+        assert fixed.statistic[name] == found.statistic[name]
+    assert fixed.interval == found.interval
     first = fixed.series["log wealth, subject"]
     assert found.series["log wealth, subject"][:20] == first
     assert audit(child, asked, budget=4 * 10).statistic["pairs"] == 10

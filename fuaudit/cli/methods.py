@@ -151,8 +151,8 @@ def _history(history: Any) -> list[str]:
 
 @click.command()
 @click.option("--with", "name", default="fats", show_default=True, help="A rewriter, whose relatives are spoilt.")
-@click.option("--repetitions", type=click.IntRange(1), default=10, show_default=True, help="Of statistical levels.")
-@click.option("--pairs", type=click.IntRange(2), default=48, show_default=True, help="Of runs in each of those.")
+@click.option("--repetitions", type=click.IntRange(1), default=30, show_default=True, help="Of statistical levels.")
+@click.option("--pairs", type=click.IntRange(2), default=32, show_default=True, help="Of runs in each of those.")
 @click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")
 @output_options
 def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:

@@ -169,7 +169,7 @@ GLOSSARY = {
     ("parameters", "thresholds_at_most"): (
         "Advantage of a threshold on one statistic, at most",
         "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha; no bound on other "
-        "adversaries",
+        "adversaries; none where the data ended the pairs",
     ),
     ("parameters", "thresholds_ceiling"): (
         "The least such bound that so many pairs allow",
@@ -178,7 +178,7 @@ GLOSSARY = {
     ("parameters", "epsilon_at_least"): (
         "Epsilon of unlearning, at least",
         "at delta 1e-5, in the statistics; threshold chosen on half of the pairs, Clopper-Pearson limits on the other, "
-        "confidence 1 - alpha",
+        "confidence 1 - alpha; none where the data ended the pairs",
     ),
     ("parameters", "epsilon_ceiling"): (
         "The largest such bound that so many pairs allow",

@@ -27,6 +27,7 @@ from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.spec import read_spec
+from fuaudit.verification.twosample.power import CONFIDENCE, Power
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import carry_out, unlearn
@@ -210,7 +211,11 @@ def adaptive_request(ground: Ground) -> Caught:
 def fine_tuning(ground: Ground) -> Caught:
     """Three further rounds in place of retraining, told from it by repeated sampling."""
     times = sum(_rejected(ground, "finetune", number) for number in range(ground.repetitions))
-    evidence = f"rejected in {times} of {ground.repetitions} audits of at most {ground.pairs} pairs"
+    lower = Power(1.0, times, ground.repetitions).lower
+    evidence = (
+        f"rejected in {times} of {ground.repetitions} audits of at most {ground.pairs} pairs; power at least "
+        f"{lower:.2f} with confidence {CONFIDENCE}"
+    )
     return Caught(times, ground.repetitions, evidence, f"at most {ground.repetitions * ground.pairs} pairs of runs")
 
 
@@ -270,9 +275,7 @@ def _verdicts(ground: Ground, run: Run, *names: str) -> dict[str, str]:
 def _rejected(ground: Ground, name: str, number: int) -> bool:
     """Whether repeated sampling tells a method from retraining, on keys of its own."""
     label = f"{name}-{number}"
-    tables = TABLES | {"learner": TABLES["learner"] | {"rounds": 10, "cohort": 4, "steps": 5}}
-    tables |= {"model": {"use": "mlp", "hidden": [32]}}
-    run = _trained(ground, f"{label}-parent", tables)
+    run = _trained(ground, f"{label}-parent", TABLES)
     child = unlearn(run, name, TARGET, ground.folder / label)
     spec = read_spec("client-erasure")
     (check,) = (check for check in spec.checks if check.audit["use"] == "parameters")

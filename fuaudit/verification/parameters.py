@@ -125,16 +125,15 @@ class Parameters:
     def _judged(self, case: Case, found: list[Arrays]) -> Sampled:
         arms = _stacked(found)
         count = len(arms["subject"])
-        fixed = min(self.pairs, count)
-        # where a decision may stop the pairs, batch tests are of the spec's pairs or not at all
-        batch = fixed >= LEAST_BATCH and (fixed == self.pairs or not case.until_decided)
+        # where a decision may stop the pairs, what holds for a fixed number is of the spec's pairs or not at all
+        fixed = 0 if case.until_decided and count < self.pairs else min(self.pairs, count)
         level = (1 - BETTING) * self.alpha
         return Sampled(
             arms,
             {arm: self._bet(arms[arm], arms) for arm in COMPARED},
             self._bet(arms["subject"], arms, WITHOUT) if WITHOUT in arms else None,
             {a: batch_test(arms[a][:fixed], arms["retrained"][:fixed], level, _uniform(case, a)) for a in COMPARED}
-            if batch
+            if fixed >= LEAST_BATCH
             else {},
             detectable_rate(
                 arms["untouched"],
@@ -144,6 +143,7 @@ class Parameters:
                 _uniform(case, "power"),
                 shares=SHARES,
             ),
+            fixed,
         )
 
     def _finding(self, case: Case, sampled: Sampled) -> Finding:
@@ -215,14 +215,17 @@ class Parameters:
             },
         )
 
-    def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float]]:
+    def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float] | None]:
         """The named figures of the subject, and the interval of its largest Kolmogorov-Smirnov distance."""
         subject, retrained = sampled.arms["subject"], sampled.arms["retrained"]
         bets, batch = sampled.bets["subject"], sampled.batches.get("subject")
         untouched = sampled.batches.get("untouched")
-        thresholds = threshold_bounds(subject, retrained, self.alpha)
-        epsilon = epsilon_bound(subject, retrained, DELTA, self.alpha)
-        control = epsilon_bound(sampled.arms["untouched"], retrained, DELTA, self.alpha)
+        thresholds, epsilon, control = None, None, None
+        if sampled.fixed:
+            first = {arm: rows[: sampled.fixed] for arm, rows in sampled.arms.items()}
+            thresholds = threshold_bounds(first["subject"], first["retrained"], self.alpha)
+            epsilon = epsilon_bound(first["subject"], first["retrained"], DELTA, self.alpha)
+            control = epsilon_bound(first["untouched"], first["retrained"], DELTA, self.alpha)
         figures = {
             "alpha_betting": BETTING * self.alpha,
             "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
@@ -233,16 +236,16 @@ class Parameters:
             "untouched_batch_p_value": untouched.p_value if untouched else None,
             "detectable_rate": sampled.power.rate,
             "total_variation_at_least": float(mean_gap_interval(subject, retrained, self.alpha)[-1]),
-            "thresholds_at_most": thresholds.upper,
-            "thresholds_ceiling": thresholds.width,
-            "epsilon_at_least": epsilon.lower,
-            "epsilon_ceiling": epsilon.ceiling,
-            "untouched_epsilon_at_least": control.lower,
+            "thresholds_at_most": thresholds.upper if thresholds else None,
+            "thresholds_ceiling": thresholds.width if thresholds else None,
+            "epsilon_at_least": epsilon.lower if epsilon else None,
+            "epsilon_ceiling": epsilon.ceiling if epsilon else None,
+            "untouched_epsilon_at_least": control.lower if control else None,
         }
         if sampled.without is not None:
             figures["without_p_value"] = sampled.without.p_value
             figures["without_rejected_at"] = sampled.without.rejected_at
-        return figures, (thresholds.lower, thresholds.upper)
+        return figures, (thresholds.lower, thresholds.upper) if thresholds else None
 
 
 @dataclass(frozen=True)
@@ -250,7 +253,8 @@ class Sampled:
     """Statistics ``(n, 10)`` by arm, and the tests of them against retraining.
 
     ``without`` tests an editor's subject against the same editor on runs that never had the target; ``batches`` is
-    empty where no batch test may be made.
+    empty where no batch test may be made. ``fixed`` is the number of pairs that was fixed in advance, on which batch
+    tests and bounds without optional stopping are made; 0 where the data chose the number.
     """
 
     arms: dict[str, Floats]
@@ -258,6 +262,7 @@ class Sampled:
     without: SequentialTest | None
     batches: dict[str, BatchTest]
     power: Detectable
+    fixed: int = 0
 
     @property
     def pairs(self) -> int:
