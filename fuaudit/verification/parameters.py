@@ -22,7 +22,7 @@ from fuaudit.errors import UsageError
 from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Kept, Work
-from fuaudit.verification.finding import Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 from fuaudit.verification.measure import PRIMARY, STATISTICS
 from fuaudit.verification.pairs import WITHOUT, Pairs, runs_a_pair
 from fuaudit.verification.sequential import SequentialTest
@@ -76,7 +76,7 @@ class Parameters:
     def examine(self, case: Case) -> Finding:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
         if case.request is None:
-            return _unsampled(Verdict.NOT_APPLICABLE, "The run carries out no request.")
+            return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
         if missing or case.run.pruned:
             return _unsampled(
@@ -204,7 +204,7 @@ class Parameters:
                 )
             ),
             assumptions=(
-                "Requests do not depend on the draws (non-adaptive).",
+                NON_ADAPTIVE,
                 "The detectable rate is an estimate: its replications resample the same runs.",
             ),
             details=(*details, *_batch_details(sampled)),

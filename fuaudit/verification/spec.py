@@ -21,8 +21,8 @@ from fuaudit.runs.files import canonical_json, sha256
 class Check:
     """One line of a spec: what is claimed, which audit decides it, and how it counts.
 
-    ``required`` checks must pass; ``supporting`` ones can refute but not block. ``editors`` says the same for
-    unlearners that edit models and have no plan. ``basis`` lists the clauses that it is evidence for.
+    ``required`` checks must pass; ``supporting`` ones can refute but not block. ``basis`` lists the clauses that
+    it is evidence for.
     """
 
     claim: str

@@ -350,8 +350,3 @@ def read_findings(run: Path) -> dict[str, Any]:
     if document.get("format") != "fuaudit findings 1":
         raise EvidenceError(f"{path} does not hold findings")
     return document
-
-
-def digest_of_findings(document: dict[str, Any]) -> str:
-    """SHA-256 over the stored form of findings."""
-    return sha256(pretty_json(document))
