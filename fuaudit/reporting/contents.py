@@ -98,6 +98,7 @@ class Contents:
     cohorts: tuple[tuple[int, ...], ...] = ()
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -155,6 +156,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             tuple(map(_whole, _sequence(_mapping(context.get("dropouts", {})).get("cohorts", [])))),
             _whole(_mapping(context.get("dropouts", {})).get("uploads", [])),
             _of_clients(_mapping(context.get("dropouts", {})).get("own_accuracy", {})),
+            _lines(context.get("arguments", [])),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise EvidenceError(f"these are no findings: {type(error).__name__} {error}") from None

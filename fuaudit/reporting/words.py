@@ -6,7 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents, Statistic
-from fuaudit.verification.finding import Subject, Verdict
+from fuaudit.verification.finding import NON_ADAPTIVE, Subject, Verdict
 
 MARKS = {
     Verdict.PASS: "✓",
@@ -52,6 +52,8 @@ RECOMPUTED = {
     "enumeration": "the law of the method on small federations, in exact fractions",
     "lineage": "every file of the run that holds models or figures",
     "parameters": "repeated unlearning and repeated retraining, with controls",
+    "plan-law": "draws of the method at full size, without training, against their known law",
+    "assumptions": "the assumptions of the method's own claim that can be read off a run",
 }
 """What an audit worked out itself where it came to a decision."""
 
@@ -82,7 +84,7 @@ GLOSSARY = {
     ("stress", "kept_rounds"): ("Kept rounds", "counted over all stress plans; each executed on both sets of data"),
     ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
     ("plan", "nothing_to_forget"): (
-        "Did the parent never draw the target?",
+        "Did the parent draw what was to be forgotten?",
         "every draw of the parent's plan was looked at",
     ),
     ("plan", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
@@ -118,6 +120,52 @@ GLOSSARY = {
             ),
         }.items()
     },
+    ("plan-law", "plans"): (
+        "Plans drawn",
+        "counted; each is drawn with a key of its own and then changed by the method, and nothing is trained",
+    ),
+    ("plan-law", "alpha"): (
+        "Error rate alpha",
+        "fixed in the spec; bounds the chance that the test rejects equal laws, and that a stated rate is too small",
+    ),
+    ("plan-law", "plans_with_target"): (
+        "Plans that still hold what was to be forgotten",
+        "every draw was looked at; one such plan is a counterexample",
+    ),
+    ("plan-law", "p_value"): (
+        "p-value of the law of plans",
+        "one over the largest wealth of a bettor against the known law; valid at any stopping",
+    ),
+    ("plan-law", "rejected_at"): (
+        "Law rejected at plan",
+        "first plan at which the wealth reaches one over alpha",
+    ),
+    ("plan-law", "recomputed"): (
+        "Plans that the last request changed",
+        "counted; how many there should be is no part of exactness, so it is not tested",
+    ),
+    ("plan-law", "first_involved"): (
+        "Plans whose training drew what the first request names",
+        "counted before anything was to be forgotten; a control of the simulation",
+    ),
+    ("plan-law", "first_involved_exact"): (
+        "The probability of that",
+        "exact, from the law of training; the count above over the plans drawn should be near it",
+    ),
+    ("plan-law", "rounds_redrawn_mean"): (
+        "Rounds drawn anew, on average",
+        "mean over all plans and requests; a measure of cost, not tested",
+    ),
+    ("plan-law", "untouched_below"): (
+        "The method leaves plans as they were at a rate below",
+        "an upper bound at confidence 1 - alpha, from plans that would have shown it",
+    ),
+    ("assumptions", "met"): ("Assumptions that hold", "each read off this run and its ancestors at hand"),
+    ("assumptions", "not_met"): (
+        "Assumptions that do not hold",
+        "each read off this run and its ancestors; with one of them, the method's own claim is not about this run",
+    ),
+    ("assumptions", "on_trust"): ("Assumptions that no run can show", "named under what was taken on trust"),
     ("parameters", "pairs"): (
         "Pairs of runs",
         "each pair trains one original and two retrained runs, all with fresh keys; an editor's pairs one run more",
@@ -199,6 +247,14 @@ GLOSSARY = {
 }
 """Statistics of the audits that ship with fuaudit: their names in words, and how each was obtained."""
 
+INTERVALS = {
+    "parameters": (
+        "Advantage of the best threshold on one statistic, between",
+        "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha",
+    ),
+}
+"""What the interval of a finding confines, by audit, and how it was obtained."""
+
 TRUST = (
     "The run folder was made by whoever operated the training. Digests do not show who that was, nor that no second "
     "history was kept."
@@ -227,10 +283,14 @@ def statistics(check: Checked) -> list[tuple[str, str, str]]:
         unknown = (key.replace("_", " "), f"as reported by the audit {check.audit!r}")
         label, how = GLOSSARY.get((check.audit, key), unknown)
         text = "never" if value is None and key.endswith("rejected_at") else number(value)
+        if key == "nothing_to_forget":  # "yes" and "no" there answer another question
+            text = text.partition(": ")[2] or text
         rows.append((label, text, how))
     if check.interval is not None:
         low, high = map(number, check.interval)
-        rows.append(("Interval of the main figure", f"{low} to {high}", f"as reported by the audit {check.audit!r}"))
+        unknown = ("Interval of the main figure", f"as reported by the audit {check.audit!r}")
+        label, how = INTERVALS.get(check.audit, unknown)
+        rows.append((label, f"{low} to {high}", how))
     return rows
 
 
@@ -283,8 +343,9 @@ def recomputed(contents: Contents) -> list[str]:
 
 
 def trusted(contents: Contents) -> list[str]:
-    """What was taken on trust, each once."""
-    return [TRUST, *dict.fromkeys(text for check in contents.checks for text in check.assumptions)]
+    """What was taken on trust, each once; audits name non-adaptive requests in words of their own."""
+    texts = (text for check in contents.checks for text in check.assumptions)
+    return [TRUST, *dict.fromkeys(NON_ADAPTIVE if "non-adaptive" in text else text for text in texts)]
 
 
 def person(contents: Contents) -> list[tuple[str, str]]:
