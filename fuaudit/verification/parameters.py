@@ -29,7 +29,7 @@ from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest, batch_test
 from fuaudit.verification.twosample.betting import two_sample
 from fuaudit.verification.twosample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
-from fuaudit.verification.twosample.power import Detectable, detectable_rate
+from fuaudit.verification.twosample.power import CONFIDENCE, Detectable, Goal, detectable_rate
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +47,12 @@ DELTA = 1e-5
 
 COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
+
+STOPPED = (
+    "The results decided when to stop (--until decided): the test by betting allows that; bounds on thresholds and on "
+    "epsilon are stated as if the number of pairs had been fixed, and the limits of the power as if looked at once.",
+)
+"""Taken on trust where the number of pairs was not fixed."""
 
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
@@ -142,6 +148,7 @@ class Parameters:
                 arms["second"],
                 BETTING * self.alpha,
                 _uniform(case, "power"),
+                Goal(sure=case.until_decided),
                 shares=SHARES,
             ),
         )
@@ -168,8 +175,9 @@ class Parameters:
         elif verdict is Verdict.INCONCLUSIVE:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
-            power = sampled.power.goal.power
-            shows = f"No difference in {count} pairs; {detectable} would have been found with power {power}."
+            goal = sampled.power.goal
+            power = f"power {goal.power} ({f'lower limit at confidence {CONFIDENCE}, ' if goal.sure else ''}estimated)"
+            shows = f"No difference in {count} pairs; {detectable} would have been found with {power}."
         if needed is not None:
             details.append(
                 f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
@@ -206,6 +214,7 @@ class Parameters:
             assumptions=(
                 NON_ADAPTIVE,
                 "The detectable rate is an estimate: its replications resample the same runs.",
+                *(STOPPED if case.until_decided else ()),
             ),
             details=(*details, *_batch_details(sampled)),
             series={
