@@ -100,7 +100,8 @@ GLOSSARY = {
     ),
     ("lineage", "other_copies"): (
         "Other places that may hold the contribution",
-        "counted from the parent's plan and the rounds it stored; only runs at hand are known",
+        "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this "
+        "one; the list names pruned ancestors too",
     ),
     ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
     ("lineage", "models"): ("Stored models compared within a tolerance", "this platform is not the run's"),
@@ -204,7 +205,7 @@ GLOSSARY = {
     ("parameters", "detectable_rate"): (
         "Smallest detectable rate",
         "simulated: the share of planted untouched models from which on the power goal is met; the replications "
-        "resample the same runs, so it is an estimate",
+        "resample the same runs, so it is an estimate; where pairs were left to a decision, its lower limit counts",
     ),
     ("parameters", "pairs_needed"): (
         "Pairs that would show the effect of the spec",
@@ -415,14 +416,15 @@ def _found(contents: Contents) -> str:
 
 
 def _left(contents: Contents) -> str:
-    count = sum(not line.startswith(BURIED) for line in copies(contents))
+    count = sum(not line.endswith(BURIED) for line in copies(contents))
     known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
     text = known.get(count, f"This audit knows of {count} other places")
     where = "" if count == 0 else " that may hold what was learnt from this data; they are listed in section 6"
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 
-BURIED = "the parent was pruned"
+BURIED = " was pruned; its tombstone holds digests only"
+"""Ends the line on an ancestor that holds nothing any more; no file of a run is described so."""
 FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "tolerance: ", "Give --")
 
 
