@@ -133,6 +133,10 @@ GLOSSARY = {
         "Plans that still hold what was to be forgotten",
         "every draw was looked at; one such plan is a counterexample",
     ),
+    ("plan-law", "alpha_bounds"): (
+        "Error rate of all stated bounds together",
+        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
+    ),
     ("plan-law", "p_value"): (
         "p-value of the law of plans",
         "one over the largest wealth of a bettor against the known law; valid at any stopping",
@@ -184,6 +188,10 @@ GLOSSARY = {
     ("parameters", "alpha_batch"): (
         "Part of alpha for the batch tests",
         "fixed in advance; none where the pairs were not of a fixed number, so that no batch test was made",
+    ),
+    ("parameters", "alpha_bounds"): (
+        "Error rate of all stated bounds together",
+        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
     ),
     ("parameters", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
     ("parameters", "rejected_at"): (
@@ -333,7 +341,19 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
-    return [*rows, *tallies(contents)]
+    return [*rows, *tallies(contents), *_error_rates(contents)]
+
+
+def _error_rates(contents: Contents) -> list[tuple[str, str]]:
+    """What all checks together have spent; nothing where no check tests anything."""
+    allowed, tests, bounds = (contents.error_rates.get(name) for name in ("allowed", "tests", "bounds"))
+    if not tests and not bounds:
+        return []
+    limit = f", of {number(allowed)} that the spec allows" if allowed else ""
+    return [
+        ("Chance of a false alarm", f"at most {number(tests)}, all tests of all checks together{limit}"),
+        ("Chance that a stated bound is wrong", f"at most {number(bounds)}, all bounds of all checks together"),
+    ]
 
 
 def recomputed(contents: Contents) -> list[str]:

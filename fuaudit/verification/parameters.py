@@ -233,6 +233,7 @@ class Parameters:
         epsilon = epsilon_bound(subject, retrained, DELTA, self.alpha)
         control = epsilon_bound(sampled.arms["untouched"], retrained, DELTA, self.alpha)
         figures = {
+            "alpha_bounds": 4 * self.alpha,  # total variation, thresholds, epsilon of the subject and of the control
             "alpha_betting": BETTING * self.alpha,
             "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
             "p_value": bets.p_value,

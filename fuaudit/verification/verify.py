@@ -161,7 +161,9 @@ def verify(
         reason,
         findings,
         lineage_of(case),
-        _context(case) | {"arguments": _arguments(case, {"--data": root, "--erased": erased, "--parent": parent})},
+        _context(case)
+        | {"arguments": _arguments(case, {"--data": root, "--erased": erased, "--parent": parent})}
+        | {"error_rates": error_rates(policy, findings)},
     )
     if save:
         folder = out or audit_folder(opened.path)
@@ -307,6 +309,20 @@ def _context(case: Case) -> dict[str, Any]:
             "first_change": info.get("first_change"),
         }
     return table
+
+
+def error_rates(spec: Spec, findings: tuple[Finding, ...]) -> dict[str, float | None]:
+    """The error rates that the findings have spent, summed over the audits (Boole's inequality).
+
+    ``tests``: the chance that any test rejects what it should not, at most; ``allowed`` is what the spec has for
+    that. ``bounds``: the chance that any stated bound is wrong, at most; each holds at its own level.
+    """
+
+    def spent(name: str) -> float:
+        rates = (finding.statistic.get(name) for finding in findings)
+        return sum(rate for rate in rates if isinstance(rate, float) and rate > 0)
+
+    return {"allowed": spec.alpha, "tests": spent("alpha"), "bounds": spent("alpha_bounds")}
 
 
 def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:

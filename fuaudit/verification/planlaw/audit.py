@@ -197,6 +197,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
     statistic: dict[str, Any] = {
         "plans": plans,
         "alpha": alpha,
+        "alpha_bounds": alpha * sum(bound.below is not None for bound in bounds),
         "plans_with_target": len(violations),
         "p_value": subject.p_value,
         "rejected_at": subject.rejected_at,
