@@ -194,10 +194,11 @@ def other_copies(case: Case) -> tuple[str, ...]:
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
     """Files of an ancestor that hold what later requests erased, and why."""
     plan = drawn_plan(ancestor)
-    involved = [first for request in later if (first := plan.first_involvement(request)) is not None]
-    if not involved:
+    involved = [plan.first_involvement(request) for request in later]
+    drawn: list[Position] = [position for position in involved if position is not None]
+    if not drawn:
         return [("keys.json", "with the partition, gives the draws over the old population back")]
-    first: Position = min(involved)
+    first = min(drawn)
     rows = [
         (checkpoint_name(round), f"model after round {round}, trained with the erased data")
         for round in ancestor.checkpoints
