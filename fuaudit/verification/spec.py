@@ -140,6 +140,6 @@ def _with_alpha(row: dict[str, Any], alpha: float | None, origin: str) -> dict[s
         return options
     if "alpha" in options:
         raise UsageError(f"{origin} has one alpha for all audits; {name!r} sets its own", "Give it a share instead.")
-    if type(share) not in (int, float) or not 0 < share <= 1:
+    if share is None or type(share) not in (int, float) or not 0 < share <= 1:
         raise UsageError(f"{origin}: {name!r} has an error rate, so it needs a share of alpha, in (0, 1]")
     return options | {"alpha": alpha * share}
