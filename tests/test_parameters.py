@@ -184,7 +184,9 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     found = audit(child, asked, budget=4 * 70, until_decided=True)
     assert found.statistic["pairs"] == 70
     assert found.statistic["batch_p_value"] is not None  # of the 20 pairs of the spec
+    assert any("decided when to stop" in line for line in found.assumptions)
     fixed = audit(child, asked, budget=4 * 70)
+    assert not any("decided when to stop" in line for line in fixed.assumptions)
     assert fixed.statistic["pairs"] == 20
     for name in ("batch_p_value", "thresholds_at_most", "epsilon_at_least", "untouched_epsilon_at_least"):
         assert fixed.statistic[name] == found.statistic[name]
@@ -192,6 +194,17 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     first = fixed.series["log wealth, subject"]
     assert found.series["log wealth, subject"][:20] == first
     assert audit(child, asked, budget=4 * 10).statistic["pairs"] == 10
+
+
+def test_a_decision_to_stop_takes_the_lower_limit_of_the_power(child):
+    """The same pairs and the same curve, read in two ways; the reading itself is tested with the curve."""
+    asked = Parameters(pairs=12, alpha=0.01, test_rows=100)
+    curves = {}
+    for decided in (False, True):
+        case = Case(child, None, DATA, Keyed(KEY), until_decided=decided)
+        curves[decided] = asked._sampled(case, 12).power
+    assert curves[False].curve == curves[True].curve
+    assert [curves[decided].goal.sure for decided in (False, True)] == [False, True]
 
 
 def test_the_shares_are_those_of_the_test(child):

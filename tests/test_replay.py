@@ -553,6 +553,22 @@ def test_the_command_to_repeat_a_spot_check(lineage):
     assert not any("--spot" in line for line in commands(read_contents(read_findings(child.path))))
 
 
+def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(lineage):
+    """Numbers of samples are those of before training, which the command line counts; folders have stand-ins."""
+    child = lineage["client"]
+    sample = child.sample(3, 4)
+    asked = {"budget": 0, "commitment": "ab" * 32, "expected": Request.of([1], [sample]), "until_decided": True}
+    found = [verify(child, spec("exact"), key=AUDIT_KEY, parent=lineage["parent"].path, **asked) for _ in range(2)]
+    assert found[0].as_json() == found[1].as_json()
+    line = commands(read_contents(found[0].as_json()))[2]
+    assert line.endswith(
+        f"--key {AUDIT_KEY.hex()} --parent PARENT --commitment {'ab' * 32} "
+        "--client 1 --sample 3:4 --budget 0 --until decided"
+    )
+    other = verify(child, spec("exact"), key=AUDIT_KEY, budget=1).as_json()
+    assert commands(read_contents(other))[2].endswith(f"{AUDIT_KEY.hex()} --budget 1")
+
+
 def test_spot_on_the_command_line(made, tmp_path, fuaudit):
     for name in ("parent", "client"):
         shutil.copytree(made / name, tmp_path / name)

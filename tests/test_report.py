@@ -11,8 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fuaudit import verify
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.reporting import EXTENSIONS, render, write_report
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.words import statistics, trusted
 from fuaudit.runs.files import pretty_json, sha256, write_bytes
 
 HOSTILE = "<script>alert('x')</script>\"&]]>|`@all\u202e\x00\x1b{{ 7 * 7 }}"
@@ -53,6 +56,7 @@ def document(verdict="PASS", *checks, child=True, asks="exact"):
         "run_versions": {"fuaudit": "0.1.0"},
         "audit_versions": {"fuaudit": "0.1.0"},
         "metrics": metrics,
+        "arguments": ["--client", "0", "--budget", "256"],
     }
     lineage = [{"digest": "b" * 64, "name": "parent", "kind": "training"}]
     if child:
@@ -180,9 +184,10 @@ def test_hostile_names_stay_one_word_of_the_commands():
 
     found = document()
     found["lineage"][0]["name"] = "-x; rm -r '$(y)'\nz"
+    found["context"]["arguments"] = ["--budget", "$(y)\nz"]
     for command in commands(read_contents(found)):
         assert "\n" not in command
-        assert len(shlex.split(command)) <= 9
+        assert len(shlex.split(command)) <= 9  # of these "--budget" is one, and what it holds another
         assert any(word.startswith("./-x; rm -r '$(y)'") for word in shlex.split(command))
 
 
@@ -257,7 +262,32 @@ def test_the_page_has_its_eight_parts_in_order_and_says_what_was_not_run():
     places = [words.rindex(head) for head in heads]
     assert places == sorted(places)
     assert words.count("not run") == 5
-    assert f"fuaudit verify child --spec client-erasure --key {'d' * 64} --budget 256" in words
+    assert f"fuaudit verify child --spec client-erasure --key {'d' * 64} --client 0 --budget 256" in words
+
+
+def test_every_figure_of_a_real_verification_has_words(child):
+    """The audits that ship: no figure is left as its author named it, and one line speaks of non-adaptive requests."""
+    result = verify(child, budget=16, key=bytes(32), save=False)
+    contents = read_contents(result.as_json())
+    rows = [(check.audit, row) for check in contents.checks for row in statistics(check)]
+    audits = {audit for audit, _ in rows}
+    assert audits >= {"integrity", "replay", "stress", "plan", "plan-law", "lineage", "parameters"}
+    assert [row for _, row in rows if "as reported by" in row[2]] == []
+    assert sum("non-adaptive" in line for line in trusted(contents)) == 1
+
+
+def test_assumptions_have_words():
+    figures = dict.fromkeys(("met", "not_met", "on_trust"), 1)
+    rows = statistics(read_contents(document("PASS", check("assumptions", statistic=figures))).checks[0])
+    assert not any("as reported by" in how for _, _, how in rows)
+
+
+@pytest.mark.parametrize("answer", ["no: it was drawn", "yes: it was never drawn, this run holds nothing"])
+def test_the_question_what_the_parent_drew_is_answered_without_yes_or_no(answer):
+    found = document("PASS", check("plan", statistic={"nothing_to_forget": answer}))
+    ((question, text, _),) = statistics(read_contents(found).checks[0])
+    assert question == "Did the parent draw what was to be forgotten?"
+    assert text == answer.partition(": ")[2]
 
 
 def test_other_copies_are_listed_and_faults_are_not_copies():

@@ -23,11 +23,14 @@ from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
-from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes
+from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.prune import other_holders, prune
 from fuaudit.runs.tables import population_tensors
+from fuaudit.verification.case import drawn_plan
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
@@ -548,6 +551,41 @@ def test_prune_after_every_request(family, tmp_path, quick):
     assert verify(third, quick, save=False).verdict == "PASS"
     with pytest.raises(UsageError):
         request_of(again, (), ((owner, parent.plan.retained.samples[owner].index(request.samples[0])),))
+
+
+def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path, quick, target):
+    """What either request erased, in the run it was erased from and in older ones; keys of neighbours; a torn one."""
+    parent, child, grandchild = family
+    unlearn(parent, "noop", Request.of([target]), tmp_path / "noop")
+
+    def listed(run):
+        result = verify(run, quick, save=False)
+        contents = read_contents(result.as_json())
+        return copies(contents), dict(person(contents))["What may still be there?"]
+
+    lines, text = listed(grandchild)
+    drawn = [drawn_plan(parent).first_involvement(request) for request in grandchild.requests]
+    first = min(at.round for at in drawn if at)
+    expected = {f"parent/checkpoints/{round:06d}.safetensors" for round in parent.checkpoints if round >= first}
+    expected |= {"parent/model.safetensors", "parent/keys.json", "noop/keys.json"}
+    found = {line.split(":")[0] for line in lines}
+    assert {name for name in found if not name.startswith("child/")} == expected
+    again = drawn_plan(child).first_involvement(grandchild.request)
+    assert ("child/model.safetensors" in found) == (again is not None)
+    assert "child/keys.json" in found
+    assert f"of {len(found)} other places" in text
+
+    write_bytes(tmp_path / "torn" / "keys.json", b"{")
+    assert any("could not be looked through" in line for line in listed(grandchild)[0])
+    shutil.rmtree(tmp_path / "torn")
+    shutil.rmtree(tmp_path / "noop")
+    shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
+    assert any(line.startswith("the parent ") and "of child is not at hand" in line for line in listed(grandchild)[0])
+    shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
+    pruned, _ = prune(grandchild)
+    lines, text = listed(pruned)
+    assert lines == [f"{name} was pruned; its tombstone holds digests only" for name in ("child", "parent")]
+    assert "knows of no other copy" in text
 
 
 def test_prune_refuses(family, tmp_path, bytes_of, target):

@@ -428,6 +428,14 @@ def test_detectable_rate_finds_what_can_be_found():
     assert below.estimate < 0.9
 
 
+def test_who_wants_to_be_sure_asks_it_of_the_lower_limit():
+    """54 of 60 are an estimate of .9 with a lower limit of .812, 59 are one of .923."""
+    curve = tuple(Power(rate, count, 60) for rate, count in ((0.1, 53), (0.2, 54), (0.5, 58), (1.0, 59)))
+    assert Detectable(Goal(), curve).rate == 0.2
+    assert Detectable(Goal(sure=True), curve).rate == 1.0
+    assert Detectable(Goal(sure=True), curve[:3]).rate is None
+
+
 def test_what_cannot_be_found_has_no_rate():
     """An untouched arm of the very law of the others: the chance that rate 1 rejects is at most alpha = 1e-6."""
     nothing = detectable_rate(*three_arms(0.0), 1e-6, Counted(), Goal(replications=10))

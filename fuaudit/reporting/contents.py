@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from fuaudit.errors import EvidenceError
@@ -98,6 +98,8 @@ class Contents:
     cohorts: tuple[tuple[int, ...], ...] = ()
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
+    arguments: tuple[str, ...] = ()
+    error_rates: dict[str, float | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -155,6 +157,8 @@ def read_contents(document: dict[str, Any]) -> Contents:
             tuple(map(_whole, _sequence(_mapping(context.get("dropouts", {})).get("cohorts", [])))),
             _whole(_mapping(context.get("dropouts", {})).get("uploads", [])),
             _of_clients(_mapping(context.get("dropouts", {})).get("own_accuracy", {})),
+            _lines(context.get("arguments", [])),
+            _table(context.get("error_rates", {}), lambda rate: None if rate is None else float(rate)),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise EvidenceError(f"these are no findings: {type(error).__name__} {error}") from None

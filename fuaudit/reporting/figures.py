@@ -192,7 +192,7 @@ def _power(check: Checked, prefix: str) -> Drawing:
     found = f"{rate:.0%} of runs" if isinstance(rate, float) else "no rate on the grid"
     return Drawing(
         "What the test would have seen: power against planted violations",
-        f"Smallest rate from which on the power is at least 0.9: {found}. "
+        f"Smallest rate from which on the power counts as 0.9: {found}. "
         + "; ".join(f"{r:.0%}: {e:.2f}" for r, e in zip(rates, estimates, strict=True))
         + ".",
         f"Simulated by the check {check.audit!r}: in a share of runs an untouched model takes the place of an "

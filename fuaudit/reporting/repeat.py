@@ -7,31 +7,24 @@ import shlex
 
 from fuaudit.reporting.contents import Contents
 
-RUNS_A_PAIR = 4
-
 
 def commands(contents: Contents) -> list[str]:
-    """Commands to run in the folder that holds the run; names are quoted for a POSIX shell."""
+    """Commands to run in the folder that holds the run; names are quoted for a POSIX shell.
+
+    Words in capitals stand for what only the reader knows: DATA, ROWS and PARENT for folders, SPEC.toml for a
+    file.
+    """
     name = contents.name.replace("\n", "\ufffd")
+    arguments = [shlex.quote(word.replace("\n", "\ufffd")) for word in contents.arguments]
     run = shlex.quote(f"./{name}" if name.startswith("-") else name)
     findings = shlex.quote(f"./{name}.audit/findings.json" if name.startswith("-") else f"{name}.audit/findings.json")
-    check = contents.of("parameters")
-    figures = check.statistic if check is not None else {}
-    pairs = figures.get("pairs")
-    runs = figures.get("runs", pairs * RUNS_A_PAIR if isinstance(pairs, int) else None)
-    budget = f" --budget {runs}" if isinstance(runs, int) else ""
-    budget += " --until decided" if figures.get("until") == "decided" else ""
-    replayed = contents.of("replay")
-    seen = replayed.statistic if replayed is not None else {}
-    stretches = seen.get("stretches_replayed") if seen.get("chosen_by") == "the auditor" else None
-    spot = f" --spot {stretches}" if isinstance(stretches, int) else ""
     spec = contents.spec.partition("/")[0]
     spec = spec if re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"
     key = contents.key if re.fullmatch(r"[0-9a-f]{64}", contents.key) else "KEY"
     return [
         f"sha256sum {findings}",
         f"fuaudit show {run}",
-        f"fuaudit verify {run} --spec {spec} --key {key}{budget}{spot}",
+        " ".join(["fuaudit verify", run, "--spec", spec, "--key", key, *arguments]),
         f"fuaudit report {run} --format html",
     ]
 

@@ -6,7 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents, Statistic
-from fuaudit.verification.finding import Subject, Verdict
+from fuaudit.verification.finding import NON_ADAPTIVE, Subject, Verdict
 
 MARKS = {
     Verdict.PASS: "✓",
@@ -52,6 +52,8 @@ RECOMPUTED = {
     "enumeration": "the law of the method on small federations, in exact fractions",
     "lineage": "every file of the run that holds models or figures",
     "parameters": "repeated unlearning and repeated retraining, with controls",
+    "plan-law": "draws of the method at full size, without training, against their known law",
+    "assumptions": "the assumptions of the method's own claim that can be read off a run",
 }
 """What an audit worked out itself where it came to a decision."""
 
@@ -82,7 +84,7 @@ GLOSSARY = {
     ("stress", "kept_rounds"): ("Kept rounds", "counted over all stress plans; each executed on both sets of data"),
     ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
     ("plan", "nothing_to_forget"): (
-        "Did the parent never draw the target?",
+        "Did the parent draw what was to be forgotten?",
         "every draw of the parent's plan was looked at",
     ),
     ("plan", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
@@ -98,7 +100,8 @@ GLOSSARY = {
     ),
     ("lineage", "other_copies"): (
         "Other places that may hold the contribution",
-        "counted from the parent's plan and the rounds it stored; only runs at hand are known",
+        "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this "
+        "one; the list names pruned ancestors too",
     ),
     ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
     ("lineage", "models"): ("Stored models compared within a tolerance", "this platform is not the run's"),
@@ -118,6 +121,56 @@ GLOSSARY = {
             ),
         }.items()
     },
+    ("plan-law", "plans"): (
+        "Plans drawn",
+        "counted; each is drawn with a key of its own and then changed by the method, and nothing is trained",
+    ),
+    ("plan-law", "alpha"): (
+        "Error rate alpha",
+        "fixed in the spec; bounds the chance that the test rejects equal laws, and that a stated rate is too small",
+    ),
+    ("plan-law", "plans_with_target"): (
+        "Plans that still hold what was to be forgotten",
+        "every draw was looked at; one such plan is a counterexample",
+    ),
+    ("plan-law", "alpha_bounds"): (
+        "Error rate of all stated bounds together",
+        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
+    ),
+    ("plan-law", "p_value"): (
+        "p-value of the law of plans",
+        "one over the largest wealth of a bettor against the known law; valid at any stopping",
+    ),
+    ("plan-law", "rejected_at"): (
+        "Law rejected at plan",
+        "first plan at which the wealth reaches one over alpha",
+    ),
+    ("plan-law", "recomputed"): (
+        "Plans that the last request changed",
+        "counted; how many there should be is no part of exactness, so it is not tested",
+    ),
+    ("plan-law", "first_involved"): (
+        "Plans whose training drew what the first request names",
+        "counted before anything was to be forgotten; a control of the simulation",
+    ),
+    ("plan-law", "first_involved_exact"): (
+        "The probability of that",
+        "exact, from the law of training; the count above over the plans drawn should be near it",
+    ),
+    ("plan-law", "rounds_redrawn_mean"): (
+        "Rounds drawn anew, on average",
+        "mean over all plans and requests; a measure of cost, not tested",
+    ),
+    ("plan-law", "untouched_below"): (
+        "The method leaves plans as they were at a rate below",
+        "an upper bound at confidence 1 - alpha, from plans that would have shown it",
+    ),
+    ("assumptions", "met"): ("Assumptions that hold", "each read off this run and its ancestors at hand"),
+    ("assumptions", "not_met"): (
+        "Assumptions that do not hold",
+        "each read off this run and its ancestors; with one of them, the method's own claim is not about this run",
+    ),
+    ("assumptions", "on_trust"): ("Assumptions that no run can show", "named under what was taken on trust"),
     ("parameters", "pairs"): (
         "Pairs of runs",
         "each pair trains one original and two retrained runs, all with fresh keys; an editor's pairs one run more",
@@ -135,6 +188,10 @@ GLOSSARY = {
     ("parameters", "alpha_batch"): (
         "Part of alpha for the batch tests",
         "fixed in advance; none where the pairs were not of a fixed number, so that no batch test was made",
+    ),
+    ("parameters", "alpha_bounds"): (
+        "Error rate of all stated bounds together",
+        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
     ),
     ("parameters", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
     ("parameters", "rejected_at"): (
@@ -156,7 +213,7 @@ GLOSSARY = {
     ("parameters", "detectable_rate"): (
         "Smallest detectable rate",
         "simulated: the share of planted untouched models from which on the power goal is met; the replications "
-        "resample the same runs, so it is an estimate",
+        "resample the same runs, so it is an estimate; where pairs were left to a decision, its lower limit counts",
     ),
     ("parameters", "pairs_needed"): (
         "Pairs that would show the effect of the spec",
@@ -199,6 +256,14 @@ GLOSSARY = {
 }
 """Statistics of the audits that ship with fuaudit: their names in words, and how each was obtained."""
 
+INTERVALS = {
+    "parameters": (
+        "Advantage of the best threshold on one statistic, between",
+        "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha",
+    ),
+}
+"""What the interval of a finding confines, by audit, and how it was obtained."""
+
 TRUST = (
     "The run folder was made by whoever operated the training. Digests do not show who that was, nor that no second "
     "history was kept."
@@ -227,10 +292,14 @@ def statistics(check: Checked) -> list[tuple[str, str, str]]:
         unknown = (key.replace("_", " "), f"as reported by the audit {check.audit!r}")
         label, how = GLOSSARY.get((check.audit, key), unknown)
         text = "never" if value is None and key.endswith("rejected_at") else number(value)
+        if key == "nothing_to_forget":  # "yes" and "no" there answer another question
+            text = text.partition(": ")[2] or text
         rows.append((label, text, how))
     if check.interval is not None:
         low, high = map(number, check.interval)
-        rows.append(("Interval of the main figure", f"{low} to {high}", f"as reported by the audit {check.audit!r}"))
+        unknown = ("Interval of the main figure", f"as reported by the audit {check.audit!r}")
+        label, how = INTERVALS.get(check.audit, unknown)
+        rows.append((label, f"{low} to {high}", how))
     return rows
 
 
@@ -272,7 +341,19 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
-    return [*rows, *tallies(contents)]
+    return [*rows, *tallies(contents), *_error_rates(contents)]
+
+
+def _error_rates(contents: Contents) -> list[tuple[str, str]]:
+    """What all checks together have spent; nothing where no check tests anything."""
+    allowed, tests, bounds = (contents.error_rates.get(name) for name in ("allowed", "tests", "bounds"))
+    if not tests and not bounds:
+        return []
+    limit = f", of {number(allowed)} that the spec allows" if allowed else ""
+    return [
+        ("Chance of a false alarm", f"at most {number(tests)}, all tests of all checks together{limit}"),
+        ("Chance that a stated bound is wrong", f"at most {number(bounds)}, all bounds of all checks together"),
+    ]
 
 
 def recomputed(contents: Contents) -> list[str]:
@@ -283,8 +364,9 @@ def recomputed(contents: Contents) -> list[str]:
 
 
 def trusted(contents: Contents) -> list[str]:
-    """What was taken on trust, each once."""
-    return [TRUST, *dict.fromkeys(text for check in contents.checks for text in check.assumptions)]
+    """What was taken on trust, each once; audits name non-adaptive requests in words of their own."""
+    texts = (text for check in contents.checks for text in check.assumptions)
+    return [TRUST, *dict.fromkeys(NON_ADAPTIVE if "non-adaptive" in text else text for text in texts)]
 
 
 def person(contents: Contents) -> list[tuple[str, str]]:
@@ -354,14 +436,15 @@ def _found(contents: Contents) -> str:
 
 
 def _left(contents: Contents) -> str:
-    count = sum(not line.startswith(BURIED) for line in copies(contents))
+    count = sum(not line.endswith(BURIED) for line in copies(contents))
     known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
     text = known.get(count, f"This audit knows of {count} other places")
     where = "" if count == 0 else " that may hold what was learnt from this data; they are listed in section 6"
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 
-BURIED = "the parent was pruned"
+BURIED = " was pruned; its tombstone holds digests only"
+"""Ends the line on an ancestor that holds nothing any more; no file of a run is described so."""
 FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "tolerance: ", "Give --")
 
 

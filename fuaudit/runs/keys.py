@@ -2,9 +2,13 @@
 
 A run holds two keys of 32 bytes: ``draws`` makes its random numbers, ``children`` makes the keys of the runs
 that unlearning writes. Training publishes a hash of both before it starts. A child's keys follow from the
-parent's ``children`` key, its commitment and the digest of the request alone, so nobody can try keys until
-they like the outcome. The two are independent: ``draws`` can be destroyed (an old key over the old population
-gives every erased draw back) while the chain of children stays checkable.
+parent's ``children`` key, its commitment and the digest of the request alone, so for a given parent and request
+nobody can try keys until they like the outcome. What is not given can still be tried: decoy requests before the
+real one, for each changes the key of the next child, and the round at which training is said to have stopped. The
+order of requests and that round have to be published as they happen.
+
+The two keys are independent: ``draws`` can be destroyed (an old key over the old population gives every erased
+draw back) while the chain of children stays checkable.
 """
 
 from __future__ import annotations

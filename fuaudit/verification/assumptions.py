@@ -14,7 +14,7 @@ from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import EVERY_LAW
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
 
 SHOWS_NOT = "It shows neither that the guarantee is true nor that its conclusion holds for this run."
 
@@ -22,7 +22,7 @@ MET, NOT_MET, ON_TRUST = "met", "not met", "on trust"
 
 
 @dataclass(frozen=True)
-class State:
+class Standing:
     """Whether an assumption is met, and what that was read off."""
 
     word: str
@@ -36,7 +36,7 @@ class Assumptions:
     def examine(self, case: Case) -> Finding:
         """PASS when none is broken; INCONCLUSIVE when one is, for then the guarantee says nothing of this run."""
         if case.request is None:
-            return self._finding(Verdict.NOT_APPLICABLE, "The run carries out no request.")
+            return self._finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
         unlearner = case.unlearner
         names: tuple[str, ...] = getattr(unlearner, "assumes", ())
         used = case.run.info["unlearner"]["use"]
@@ -67,22 +67,24 @@ class Assumptions:
         )
 
 
-def exact_law(case: Case) -> State:
+def exact_law(case: Case) -> Standing:
     """The law of the run's draws is one for which the method claims exactness."""
     name, claimed = case.run.plan.law.name, case.unlearner.exact_for
     met = bool({name, EVERY_LAW} & claimed)
-    return State(MET if met else NOT_MET, f"the law is {name!r}, claimed are {', '.join(map(repr, sorted(claimed)))}")
+    return Standing(
+        MET if met else NOT_MET, f"the law is {name!r}, claimed are {', '.join(map(repr, sorted(claimed)))}"
+    )
 
 
-def fixed_sizes(case: Case) -> State:
+def fixed_sizes(case: Case) -> Standing:
     """Cohort size, batch size, steps and rounds are those of training, in every run of the lineage."""
     runs = [case.run, *case.ancestors]
     same = {_config_digest(run) for run in runs}
     if len(same) > 1:
-        return State(NOT_MET, "the configs of the lineage differ")
+        return Standing(NOT_MET, "the configs of the lineage differ")
     if not case.complete_lineage:
-        return State(ON_TRUST, f"{len(runs)} runs have one config; the older ones are not at hand")
-    return State(MET, f"all {len(runs)} runs of the lineage have one config")
+        return Standing(ON_TRUST, f"{len(runs)} runs have one config; the older ones are not at hand")
+    return Standing(MET, f"all {len(runs)} runs of the lineage have one config")
 
 
 def _config_digest(run: Run | Tombstone) -> str:
@@ -90,21 +92,21 @@ def _config_digest(run: Run | Tombstone) -> str:
     return digest
 
 
-def fixed_partition(case: Case) -> State:
+def fixed_partition(case: Case) -> Standing:
     """The partition was drawn once, and no deletion has drawn it anew."""
     partitions = {run.committed_partition for run in (case.run, *case.ancestors) if isinstance(run, Run)}
     partitions |= {run.partition for run in case.ancestors if isinstance(run, Tombstone)}
     if len(partitions) > 1:
-        return State(NOT_MET, "runs of the lineage were committed to different partitions")
-    return State(MET, f"one partition, {partitions.pop()[:16]}, in all runs at hand")
+        return Standing(NOT_MET, "runs of the lineage were committed to different partitions")
+    return Standing(MET, f"one partition, {partitions.pop()[:16]}, in all runs at hand")
 
 
-def non_adaptive(case: Case) -> State:
+def non_adaptive(case: Case) -> Standing:
     """Requests do not depend on the draws: nobody can read that off a run."""
-    return State(ON_TRUST, "no run can show why its request was made")
+    return Standing(ON_TRUST, "no run can show why its request was made")
 
 
-CHECKS: dict[str, Callable[[Case], State]] = {
+CHECKS: dict[str, Callable[[Case], Standing]] = {
     "draws of a law it is exact for": exact_law,
     "fixed cohort and batch sizes": fixed_sizes,
     "a partition that is never drawn again": fixed_partition,
@@ -112,4 +114,4 @@ CHECKS: dict[str, Callable[[Case], State]] = {
 }
 """What can be said of assumptions by name; any other is listed as taken on trust."""
 
-UNCHECKED = State(ON_TRUST, "no check is known for it")
+UNCHECKED = Standing(ON_TRUST, "no check is known for it")

@@ -88,8 +88,7 @@ class Case:
     @cached_property
     def steps(self) -> tuple[tuple[Any, str], ...]:
         """The unlearners of the lineage at hand with the kinds of their requests, oldest first."""
-        children = [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
-        return tuple((_unlearner(run), run.request.kind) for run in children)
+        return tuple((_unlearner(run), run.request.kind) for run in self._children)
 
     @property
     def stopped(self) -> bool:
@@ -99,8 +98,12 @@ class Case:
     @property
     def step_names(self) -> list[str]:
         """Their registered names."""
-        children = [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
-        return [repr(run.info["unlearner"]["use"]) for run in children]
+        return [repr(run.info["unlearner"]["use"]) for run in self._children]
+
+    @property
+    def _children(self) -> list[Run]:
+        """The runs of the lineage at hand that unlearning wrote, oldest first."""
+        return [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
 
     @property
     def complete_lineage(self) -> bool:

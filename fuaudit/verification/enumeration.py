@@ -14,7 +14,7 @@ from fuaudit.errors import BudgetError, FuauditError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 
 LONGEST = 3
 """Streams of more requests are too large to enumerate; the latest ones stand for them."""
@@ -52,7 +52,7 @@ def federation(sizes: tuple[int, ...]) -> Population:
 
 
 @dataclass(frozen=True)
-class Stream:
+class Succession:
     """A rewriter made of several: each carries out the request of its place, the last one all that follow."""
 
     steps: tuple[Any, ...]
@@ -214,11 +214,7 @@ class Enumeration:
     def examine(self, case: Case) -> Finding:
         """PASS when all federations within the budget are proved; FAIL with the smallest witness when one is not."""
         if case.request is None or case.is_editor:
-            reason = (
-                "The run carries out no request."
-                if case.request is None
-                else "An editor has no plan whose law could be compared."
-            )
+            reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be compared."
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         law = case.run.plan.law
         name = " then ".join(case.step_names)
@@ -227,7 +223,7 @@ class Enumeration:
         tasks = [(unlearner, (kind,) * number) for unlearner, kind in alone for number in (1, 2)]
         if len(steps) > 1:
             latest = steps[-LONGEST:]
-            tasks.append((Stream(tuple(u for u, _ in latest)), tuple(k for _, k in latest)))
+            tasks.append((Succession(tuple(u for u, _ in latest)), tuple(k for _, k in latest)))
         share = self.leaves // (len(tasks) + case.stopped)
         found = Sweep((), (), 0, 0)
         for unlearner, kinds in tasks:
@@ -242,7 +238,7 @@ class Enumeration:
             "leaves": found.leaves,
             "law": law.name,
         }
-        assumptions = ("Requests do not depend on the draws (non-adaptive).",)
+        assumptions = (NON_ADAPTIVE,)
         if found.smallest:
             toy, result = found.smallest
             witness = result.witness

@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+NO_REQUEST = "The run carries out no request."
+"""Why an audit of a training run has nothing to judge."""
+
+NON_ADAPTIVE = "Requests depend neither on the draws nor on models published from them (non-adaptive)."
+"""What every statement about laws assumes, and no run can show."""
+
 
 class Verdict(StrEnum):
     """The outcome of an audit.

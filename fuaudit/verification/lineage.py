@@ -11,10 +11,11 @@ import torch
 
 from fuaudit.data.dataset import Dataset, digest_of_test
 from fuaudit.draws import Position
-from fuaudit.errors import UsageError
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Request
 from fuaudit.runs.files import sha256
 from fuaudit.runs.products import products
-from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
 from fuaudit.verification.case import Case, changed_clients, drawn_plan
@@ -30,6 +31,9 @@ BOOKKEEPING = frozenset(
 
 
 CHECKPOINTS = "checkpoints/"
+
+BURIED = " was pruned; its tombstone holds digests only"
+"""Ends the line on an ancestor that holds nothing any more; reports tell it by this."""
 
 METRICS = "metrics.json"
 """The one file besides the checkpoints whose bytes depend on arithmetic that platforms do differently."""
@@ -164,29 +168,55 @@ def _same_figures(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limi
 
 
 def other_copies(case: Case) -> tuple[str, ...]:
-    """Where the contribution of the erased data may still lie: named, not judged."""
-    run, parent = case.run, case.parent
+    """Where the contribution of what any request of the lineage erased may still lie: named, not judged.
+
+    These are the ancestors at hand, and runs beside the run that hold a key of its earlier populations.
+    """
+    run = case.run
     if not run.is_child:
         return ()
-    if isinstance(parent, Tombstone):
-        return ("the parent was pruned; its tombstone holds digests only",)
-    if parent is None:
-        return (
-            f"the parent {run.info['parent']['digest'][:16]} is not at hand; it may hold models with the contribution",
+    lines = []
+    for ancestor in case.ancestors:
+        if isinstance(ancestor, Tombstone):
+            lines.append(f"{ancestor.path.name}{BURIED}")
+        else:
+            later = run.requests[len(ancestor.requests) :]
+            lines += [f"{ancestor.path.name}/{name}: {reason}" for name, reason in _holding(ancestor, later)]
+    oldest = case.ancestors[-1] if case.ancestors else run
+    if oldest.is_child:
+        missing = oldest.info["parent"]["digest"][:16]
+        lines.append(
+            f"the parent {missing} of {oldest.path.name} is not at hand; it may hold models with the contribution"
         )
-    return tuple(f"{parent.path.name}/{name}: {reason}" for name, reason in _holding(case, parent))
+    return *lines, *_beside(case)
 
 
-def _holding(case: Case, parent: Run) -> list[tuple[str, str]]:
-    assert case.request is not None
-    first: Position | None = drawn_plan(parent).first_involvement(case.request)
-    if first is None:
+def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
+    """Files of an ancestor that hold what later requests erased, and why."""
+    plan = drawn_plan(ancestor)
+    involved = [plan.first_involvement(request) for request in later]
+    drawn: list[Position] = [position for position in involved if position is not None]
+    if not drawn:
         return [("keys.json", "with the partition, gives the draws over the old population back")]
+    first = min(drawn)
     rows = [
-        (f"checkpoints/{round:06d}.safetensors", f"model after round {round}, trained with the erased data")
-        for round in parent.checkpoints
+        (checkpoint_name(round), f"model after round {round}, trained with the erased data")
+        for round in ancestor.checkpoints
         if round >= first.round
     ]
     rows.append(("model.safetensors", "final model, trained with the erased data"))
     rows.append(("keys.json", "gives every erased draw back; prune destroys it"))
     return rows
+
+
+def _beside(case: Case) -> list[str]:
+    """Runs beside this one, of no part in its lineage, that hold a key of its earlier populations."""
+    lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
+    try:
+        holders = [path for path in other_holders(case.run) if path.resolve() not in lineage]
+    except EvidenceError as error:  # a neighbour that is no evidence here
+        return [f"runs beside this one could not be looked through: {error}"]
+    return [
+        f"{path.name}/keys.json: gives draws over an earlier population back; its models may hold the contribution"
+        for path in holders
+    ]

@@ -22,14 +22,14 @@ from fuaudit.errors import UsageError
 from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Kept, Work
-from fuaudit.verification.finding import Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 from fuaudit.verification.measure import PRIMARY, STATISTICS
 from fuaudit.verification.pairs import WITHOUT, Pairs, runs_a_pair
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest, batch_test
 from fuaudit.verification.twosample.betting import two_sample
 from fuaudit.verification.twosample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
-from fuaudit.verification.twosample.power import Detectable, detectable_rate
+from fuaudit.verification.twosample.power import CONFIDENCE, Detectable, Goal, detectable_rate
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +47,12 @@ DELTA = 1e-5
 
 COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
+
+STOPPED = (
+    "The results decided when to stop (--until decided): the test by betting allows that; bounds on thresholds and on "
+    "epsilon are stated as if the number of pairs had been fixed, and the limits of the power as if looked at once.",
+)
+"""Taken on trust where the number of pairs was not fixed."""
 
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
@@ -76,7 +82,7 @@ class Parameters:
     def examine(self, case: Case) -> Finding:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
         if case.request is None:
-            return _unsampled(Verdict.NOT_APPLICABLE, "The run carries out no request.")
+            return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
         if missing or case.run.pruned:
             return _unsampled(
@@ -141,6 +147,7 @@ class Parameters:
                 arms["second"],
                 BETTING * self.alpha,
                 _uniform(case, "power"),
+                Goal(sure=case.until_decided),
                 shares=SHARES,
             ),
             fixed,
@@ -168,8 +175,9 @@ class Parameters:
         elif verdict is Verdict.INCONCLUSIVE:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
-            power = sampled.power.goal.power
-            shows = f"No difference in {count} pairs; {detectable} would have been found with power {power}."
+            goal = sampled.power.goal
+            power = f"power {goal.power} ({f'lower limit at confidence {CONFIDENCE}, ' if goal.sure else ''}estimated)"
+            shows = f"No difference in {count} pairs; {detectable} would have been found with {power}."
         if needed is not None:
             details.append(
                 f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
@@ -204,8 +212,9 @@ class Parameters:
                 )
             ),
             assumptions=(
-                "Requests do not depend on the draws (non-adaptive).",
+                NON_ADAPTIVE,
                 "The detectable rate is an estimate: its replications resample the same runs.",
+                *(STOPPED if case.until_decided else ()),
             ),
             details=(*details, *_batch_details(sampled)),
             series={
@@ -227,6 +236,7 @@ class Parameters:
             epsilon = epsilon_bound(first["subject"], first["retrained"], DELTA, self.alpha)
             control = epsilon_bound(first["untouched"], first["retrained"], DELTA, self.alpha)
         figures = {
+            "alpha_bounds": 4 * self.alpha,  # total variation, thresholds, epsilon of the subject and of the control
             "alpha_betting": BETTING * self.alpha,
             "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
             "p_value": bets.p_value,

@@ -20,7 +20,7 @@ from fuaudit.training.engines.protocol import Task
 from fuaudit.training.execute import beginning, execute
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
 
 SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
 
@@ -35,9 +35,7 @@ class Stress:
     def examine(self, case: Case) -> Finding:
         """FAIL when kept rounds differ between full and retained data; PASS when none does."""
         if case.request is None or case.is_editor:
-            reason = (
-                "The run carries out no request." if case.request is None else "An editor keeps no rounds of a plan."
-            )
+            reason = NO_REQUEST if case.request is None else "An editor keeps no rounds of a plan."
             return Finding("stress", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         if case.dataset is None:
             return Finding(

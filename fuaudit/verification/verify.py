@@ -33,6 +33,9 @@ FINDINGS = "findings.json"
 LOG = "log.jsonl"
 NOTHING = "It shows nothing about the run."
 
+FOLDERS = {"--data": "DATA", "--erased": "ROWS", "--parent": "PARENT"}
+"""Options that take a folder of the auditor's own machine, and what stands for it in findings."""
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -54,7 +57,7 @@ class Verification:
         return EXIT_CODES[self.verdict]
 
     def as_json(self) -> dict[str, Any]:
-        """The document that is stored and reported; equal evidence, spec and key give equal bytes."""
+        """The document that is stored and reported; equal evidence, spec, key and arguments give equal bytes."""
         checks = [
             {"claim": check.claim, "role": check.role, "basis": list(check.basis), "finding": asdict(finding)}
             for check, finding in zip(self.spec.checks, self.findings, strict=True)
@@ -158,7 +161,9 @@ def verify(
         reason,
         findings,
         lineage_of(case),
-        _context(case),
+        _context(case)
+        | {"arguments": _arguments(case, {"--data": root, "--erased": erased, "--parent": parent})}
+        | {"error_rates": error_rates(policy, findings)},
     )
     if save:
         folder = out or audit_folder(opened.path)
@@ -306,6 +311,46 @@ def _context(case: Case) -> dict[str, Any]:
     return table
 
 
+def error_rates(spec: Spec, findings: tuple[Finding, ...]) -> dict[str, float | None]:
+    """The error rates that the findings have spent, summed over the audits (Boole's inequality).
+
+    ``tests``: the chance that any test rejects what it should not, at most; ``allowed`` is what the spec has for
+    that. ``bounds``: the chance that any stated bound is wrong, at most; each holds at its own level.
+    """
+
+    def spent(name: str) -> float:
+        rates = (finding.statistic.get(name) for finding in findings)
+        return sum(rate for rate in rates if isinstance(rate, float) and rate > 0)
+
+    return {"allowed": spec.alpha, "tests": spent("alpha"), "bounds": spent("alpha_bounds")}
+
+
+def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:
+    """What a command line needs besides run, spec and key to come to these findings; folders are named, not given.
+
+    Workers and kept results are left out: they change no finding.
+    """
+    options: list[tuple[str, object]] = [(name, FOLDERS[name]) for name, path in folders.items() if path is not None]
+    options += [("--commitment", case.commitment)]
+    if case.expected is not None:
+        options += [("--client", client) for client in case.expected.clients]
+        options += [("--sample", _place(case.run, sample)) for sample in case.expected.samples]
+    options += [
+        ("--budget", case.budget),
+        ("--spot", case.spot),
+        ("--until", "decided" if case.until_decided else None),
+    ]
+    return [word for name, value in options if value is not None for word in (name, str(value))]
+
+
+def _place(run: Run, sample: int) -> str:
+    """CLIENT:INDEX of a sample, by the numbers of before training; its id where no client had it."""
+    for client in run.original.clients:
+        if sample in (numbered := run.numbered(client)):
+            return f"{client}:{numbered.index(sample)}"
+    return str(sample)
+
+
 def _observed(path: Path) -> dict[str, Any]:
     """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
     table = read_json(path)
@@ -350,8 +395,3 @@ def read_findings(run: Path) -> dict[str, Any]:
     if document.get("format") != "fuaudit findings 1":
         raise EvidenceError(f"{path} does not hold findings")
     return document
-
-
-def digest_of_findings(document: dict[str, Any]) -> str:
-    """SHA-256 over the stored form of findings."""
-    return sha256(pretty_json(document))

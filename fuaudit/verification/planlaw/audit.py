@@ -19,7 +19,7 @@ from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 from fuaudit.verification.planlaw import laws
 from fuaudit.verification.planlaw.betting import average, log_wealth
 from fuaudit.verification.planlaw.bounds import RateBound, plans_needed, rate_bound, unseen
@@ -57,11 +57,7 @@ class PlanLaw:
     def examine(self, case: Case) -> Finding:
         """FAIL on a plan that draws the target or on rejection; PASS when a small enough violation would have shown."""
         if case.request is None or case.is_editor:
-            reason = (
-                "The run carries out no request."
-                if case.request is None
-                else "An editor has no plan whose law could be tested."
-            )
+            reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be tested."
             return Finding(NAME, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         law = case.run.plan.law
         if not isinstance(law, UniformLaw):
@@ -201,6 +197,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
     statistic: dict[str, Any] = {
         "plans": plans,
         "alpha": alpha,
+        "alpha_bounds": alpha * sum(bound.below is not None for bound in bounds),
         "plans_with_target": len(violations),
         "p_value": subject.p_value,
         "rejected_at": subject.rejected_at,
@@ -221,7 +218,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
         detectable=detectable,
         controls=controls,
         assumptions=(
-            "Requests do not depend on the draws (non-adaptive).",
+            NON_ADAPTIVE,
             "Bounds on rates hold for the stated violations alone, each at its own level.",
         ),
         details=(

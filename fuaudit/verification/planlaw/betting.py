@@ -23,7 +23,8 @@ before the first; it learns a large deviation fast, and pays (k - 1) / 2 log n f
 that fit the known law; slower, and cheap where the deviation is small."""
 
 
-def _law(law: Sequence[float], categories: ArrayLike) -> tuple[Floats, Ids]:
+def checked_law(law: Sequence[float], categories: ArrayLike) -> tuple[Floats, Ids]:
+    """A law ``(k,)`` and categories ``(n,)`` in 0 .. k - 1 as arrays; UsageError for anything else."""
     q, x = np.asarray(law, dtype=np.float64), np.asarray(categories)
     if q.ndim != 1 or (q < 0).any() or not np.isclose(q.sum(), 1.0, rtol=0, atol=1e-9):
         raise UsageError("a law is a list of probabilities that sum to 1")
@@ -53,7 +54,7 @@ def log_wealth(categories: ArrayLike, law: Sequence[float], suspects: Sequence[S
     Raises:
         UsageError: no law, or categories outside it.
     """
-    q, x = _law(law, categories)
+    q, x = checked_law(law, categories)
     earlier, number = before(x, len(q)), np.arange(len(x))
     paths = []
     for weight in WEIGHTS:
@@ -63,7 +64,7 @@ def log_wealth(categories: ArrayLike, law: Sequence[float], suspects: Sequence[S
         paths.append(np.cumsum(np.log(ratio)))
     for suspect in suspects:
         with np.errstate(divide="ignore", invalid="ignore"):
-            paths.append(np.cumsum(np.log(_law(suspect, x)[0] / q)[x]) if (q[x] > 0).all() else paths[0])
+            paths.append(np.cumsum(np.log(checked_law(suspect, x)[0] / q)[x]) if (q[x] > 0).all() else paths[0])
     return average(paths)
 
 

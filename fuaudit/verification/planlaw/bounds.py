@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fuaudit.errors import UsageError
-from fuaudit.verification.planlaw.betting import Floats, _law
+from fuaudit.verification.planlaw.betting import Floats, checked_law
 
 RATES = tuple(float(rate) for rate in np.geomspace(1e-5, 1.0, 101))
 """Rates that can be stated, increasing; neighbours differ by a factor of 1.12."""
@@ -40,8 +40,8 @@ class RateBound:
 
 def reversed_wealth(categories: ArrayLike, exact: Sequence[float], violation: Sequence[float], rate: float) -> Floats:
     """Log wealth ``(n,)`` against "the violation occurs at ``rate`` or more"; its largest value so far decides."""
-    q, x = _law(exact, categories)
-    v, _ = _law(violation, categories)
+    q, x = checked_law(exact, categories)
+    v, _ = checked_law(violation, categories)
     with np.errstate(divide="ignore", invalid="ignore"):
         gains = np.log(q) - np.log((1 - rate) * q + rate * v)
         # 0 / 0: a category that neither law has settles nothing

@@ -24,12 +24,16 @@ RATES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.
 class Goal:
     """What to look for: the ``power`` wanted, the number of replications, and the grid of rates, increasing.
 
+    ``sure`` asks for it of the lower limit of the power instead of its estimate: for whoever looks again and again
+    until the power is enough, and would else stop at the luckiest estimate.
+
     With the default 60 replications, 59 rejections put the lower limit of the power at .92, and 58 at .899.
     """
 
     power: float = 0.9
     replications: int = 60
     rates: tuple[float, ...] = RATES
+    sure: bool = False
 
     def __post_init__(self) -> None:
         increasing = all(a < b for a, b in zip(self.rates, self.rates[1:], strict=False))
@@ -75,7 +79,7 @@ class Detectable:
         """The smallest rate from which on every rate of the curve reaches the power wanted; None if none does."""
         answer = None
         for point in reversed(self.curve):
-            if point.estimate < self.goal.power:
+            if (point.lower if self.goal.sure else point.estimate) < self.goal.power:
                 break
             answer = point
         return answer

@@ -1,0 +1,92 @@
+"""Specs: one alpha for all audits, shared; what was spent is summed and stated."""
+
+from fractions import Fraction
+
+import pytest
+
+from fuaudit.errors import UsageError
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.words import facts
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.spec import builtin_specs, parse_spec, read_spec
+from fuaudit.verification.verify import error_rates, verify
+
+TESTS = {"plan-law", "parameters"}
+
+
+def spec(*checks, **top):
+    rows = [{"claim": "a claim", "audit": {"use": audit, **options}} | more for audit, options, more in checks]
+    return parse_spec({"id": "one", "asks": "exact", "out_of_scope": ["all else"], "check": rows} | top, "one")
+
+
+def test_audits_share_the_alpha_of_the_spec():
+    made = spec(
+        ("plan-law", {"plans": 10}, {"share": 0.25}),
+        ("integrity", {}, {}),
+        ("parameters", {"pairs": 4}, {"share": 0.5}),
+        alpha=0.01,
+    )
+    assert [check.audit.get("alpha") for check in made.checks] == [0.0025, None, 0.005]
+    assert made.alpha == 0.01
+    other = spec(("plan-law", {"plans": 10}, {"share": 0.25}), alpha=0.02)
+    assert other.digest != spec(("plan-law", {"plans": 10}, {"share": 0.5}), alpha=0.01).digest
+
+
+def test_a_spec_without_an_alpha_leaves_it_to_its_audits():
+    made = spec(("plan-law", {"alpha": 0.03}, {}))
+    assert (made.alpha, made.checks[0].audit) == (None, {"use": "plan-law", "alpha": 0.03})
+
+
+@pytest.mark.parametrize(
+    ("top", "checks", "reason"),
+    [
+        ({"alpha": 0.01}, [("plan-law", {}, {})], "needs a share"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.0})], "needs a share"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": 1.5})], "needs a share"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": True})], "needs a share"),
+        ({"alpha": 0.01}, [("plan-law", {"alpha": 0.01}, {"share": 1})], "sets its own"),
+        ({"alpha": 0.01}, [("integrity", {}, {"share": 0.5})], "no error rate"),
+        ({}, [("plan-law", {}, {"share": 0.5})], "no alpha"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.6}), ("parameters", {}, {"share": 0.6})], "more than 1"),
+        *(({"alpha": wrong}, [("integrity", {}, {})], "alpha must be") for wrong in (0.0, 1.0, True, "0.01", -0.1)),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused(top, checks, reason):
+    with pytest.raises(UsageError, match=reason):
+        spec(*checks, **top)
+
+
+@pytest.mark.parametrize("name", sorted(builtin_specs()))
+def test_built_in_specs_spend_their_alpha_and_no_more(name):
+    made = read_spec(name)
+    spent = sum(Fraction(check.audit.get("alpha", 0)) for check in made.checks)
+    assert float(spent) == pytest.approx(made.alpha, rel=1e-12)
+    assert {check.audit["use"] for check in made.checks if "alpha" in check.audit} <= TESTS
+
+
+def found(**statistic):
+    return Finding("x", Subject.ALGORITHM, Verdict.PASS, "", "", statistic)
+
+
+def test_error_rates_are_summed_and_what_was_not_tested_spends_nothing():
+    findings = (
+        found(alpha=0.25, alpha_bounds=0.5),
+        found(),
+        found(alpha=0.125),
+        found(alpha="a word", alpha_bounds=None),
+    )
+    rates = error_rates(read_spec("client-erasure"), findings)
+    assert rates == {"allowed": 0.001, "tests": 0.375, "bounds": 0.5}
+
+
+def test_findings_and_reports_state_what_was_spent(child):
+    """Plan law has one bound here, of the rate of untouched plans, and the client level suspects no printed form."""
+    result = verify(child, budget=16, key=bytes(32), save=False)
+    rates = result.context["error_rates"]
+    assert rates["tests"] == pytest.approx(0.001)
+    assert rates["bounds"] == pytest.approx(0.0002 + 4 * 0.0008)
+    rows = dict(facts(read_contents(result.as_json())))
+    assert rows["Chance of a false alarm"].startswith("at most 0.001, ")
+    assert rows["Chance that a stated bound is wrong"].startswith("at most 0.0034, ")
+    without = verify(child, budget=0, key=bytes(32), save=False).context["error_rates"]
+    assert without["tests"] == pytest.approx(0.0002)
