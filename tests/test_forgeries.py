@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import tomli_w
-from tests_support import audits, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import audits, config, drawn_client, drawn_sample, reseal, secret, told
 
 from fuaudit import train, unlearn
 from fuaudit.errors import EvidenceError
@@ -42,7 +42,12 @@ def test_fewer_rounds_than_the_law(lineage):
     change(child.path, "run.json", lambda t: t.update(executed_rounds=2))
     for round in (4, 6, 8):
         (child.path / checkpoint_name(round)).unlink()
-    result, found = audits(reseal(child.path), commitment=commitment)
+
+    def shorter(events):
+        kept = [event for event in events if event["event"] != "round"]
+        return [{**event, "kept_rounds": 2} if event["event"] == "unlearning" else event for event in kept]
+
+    result, found = audits(told(child.path, shorter), commitment=commitment)
     assert result.verdict == "FAIL"
     assert "stopped after round 2" in " ".join(found["plan"].details)
 
