@@ -164,10 +164,11 @@ def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: 
         result = work(name, hexadecimal(key, "--key") or bytes(32), repetitions, pairs, progress)
     lines = []
     for row in result.rows:
-        power = "certain" if row.caught.tries == 1 else f"power {row.caught.power:.2f}"
-        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power}")
+        power = "certain" if row.certain else f"power {row.caught.power:.2f}"
+        cost = row.caught.cost or "no cost"
+        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power:<10} {cost}")
         if not quiet:
-            lines.append(f"{'':<5}{row.caught.evidence}" + (f" ({row.caught.cost})" if row.caught.cost else ""))
+            lines.append(f"{'':<5}{row.caught.evidence}")
     document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
     emit(as_json, document, lines)
     sys.exit(0 if result.held else 1)

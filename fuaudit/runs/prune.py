@@ -138,7 +138,10 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
     if "edited_by" in run.info:
-        raise UsageError(f"the model of {run.path} was edited: its draws still hold the erased data")
+        raise UsageError(
+            f"the model of {run.path} was edited: its draws still hold the erased data",
+            "Unlearn its parent with a method that rewrites plans (such as fats or retrain), and prune that child.",
+        )
     if run.plan.first_involvement(run.request) is not None:
         raise UsageError(
             f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first."

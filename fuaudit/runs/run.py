@@ -18,7 +18,7 @@ from torch import Tensor
 from fuaudit import registry
 from fuaudit.config import Config, resolve
 from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
 from fuaudit.runs.keys import RunKeys
@@ -356,8 +356,9 @@ def load_run(path: str | Path) -> Run:
         folder = folder.resolve()
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
+        near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"
         raise EvidenceError(
-            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else ""
+            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else near
         )
     if not (folder / MANIFEST).exists():
         if (folder / "tombstone.json").exists():
