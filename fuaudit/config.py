@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fuaudit import registry
-from fuaudit.errors import UsageError, nearest
+from fuaudit.errors import UsageError, nearest, nearest_beside
 
 Table = dict[str, Any]
 
@@ -129,7 +129,8 @@ def read_config(path: Path) -> Config:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"there is no config {path}") from None
+        near = nearest_beside(path, lambda item: item.suffix == ".toml")
+        raise UsageError(f"there is no config {path}", near or "Examples are in examples/.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     return resolve(table, str(path))

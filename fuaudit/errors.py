@@ -7,7 +7,8 @@ the command line belongs to the class, so that scripts can tell a bad argument f
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 
 class FuauditError(Exception):
@@ -66,6 +67,18 @@ class BudgetError(FuauditError):
     """The work asked for is larger than the stated budget."""
 
     exit_code = 2
+
+
+def nearest_beside(path: Path, fitting: Callable[[Path], bool]) -> str:
+    """A sentence that offers what lies beside a path that is not there, and fits; empty where nothing does."""
+    try:
+        beside = [item.name for item in path.parent.iterdir() if fitting(item)]
+    except OSError:
+        return ""
+    if not beside:
+        return ""
+    (close,) = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.0)
+    return f"Nearest to it: {path.with_name(close)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -190,6 +190,54 @@ def test_the_whole_way_in_words(fuaudit, config_file, target, spec_file, tmp_pat
     assert "committed" in out
 
 
+def test_a_commitment_may_be_copied_untidily(fuaudit, copies, spec_file, trained):
+    untidy = f"  {trained.commitment.upper()}\n"
+    assert fuaudit("verify", copies / "fats", "--spec", spec_file, "-q", "--commitment", untidy)[0] == 0
+    for wrong in ("", "abc", trained.commitment + "0", "g" * 64, " ".join(["ab"] * 32)):
+        code, _, err = fuaudit("verify", copies / "fats", "--spec", spec_file, "-q", "--commitment", wrong)
+        assert code == 2
+        assert "--commitment takes 64" in err
+
+
+def test_show_tells_where_a_run_comes_from(fuaudit, trained, child, target, tmp_path):
+    shown = fuaudit("show", child.path)[1]
+    for words in (
+        "kind          unlearning, 6 rounds of 6",
+        f"parent        parent, digest {trained.digest}",
+        f"request       client {target}",
+        "method        fats (rewriter), exact",
+        f"kept          {child.info['first_change'][0] - 1} of 6 rounds",
+    ):
+        assert words in shown, words
+    assert "kind          training, 6 rounds of 6" in fuaudit("show", trained.path)[1]
+    out = tmp_path / "edited"
+    code, made, _ = fuaudit("unlearn", trained.path, "--with", "finetune", "--sample", "3:1", "--out", out)
+    assert code == 0
+    assert f"forgot sample {trained.sample(3, 1)} (3:1) with finetune" in made
+    assert "kept          no plan: the parent's last model was edited" in made
+
+
+def test_errors_say_what_to_do_next(fuaudit, copies, config_file, spec_file):
+    """The nearest name, or the next command."""
+    config_file()
+    for arguments, expected in (
+        (("show", copies / "fatz"), f"Nearest to it: {copies / 'fats'}"),
+        (("train", copies / "confg.toml"), f"Nearest to it: {copies / 'config.toml'}"),
+        (("show", copies / "none" / "run"), "fuaudit train CONFIG"),
+        (("resume", copies / "fats"), f"fuaudit show {copies / 'fats'}"),
+    ):
+        code, out, err = fuaudit(*arguments)
+        assert code in (2, 4)
+        assert out == ""
+        assert expected in err, arguments
+    assert "unlearn first: fuaudit unlearn" in fuaudit("verify", copies / "parent", "--spec", spec_file)[1]
+    assert "unlearn first" not in fuaudit("verify", copies / "fats", "--spec", spec_file)[1]
+    assert fuaudit("unlearn", copies / "parent", "--with", "finetune", "--client", "0", "-q")[0] == 0
+    code, _, err = fuaudit("prune", copies / "parent-finetune", "--yes")
+    assert code == 2
+    assert "prune that child" in err
+
+
 def test_a_run_named_by_a_dot(fuaudit, copies, monkeypatch):
     monkeypatch.chdir(copies / "fats")
     assert fuaudit("show", ".")[0] == 0

@@ -1,17 +1,22 @@
 """Forgeries by an operator who controls every byte and can make manifests and ledgers fit again."""
 
+import contextlib
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import tomli_w
-from tests_support import audits, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import audits, config, drawn_client, drawn_sample, reseal, secret, told
 
-from fuaudit import train, unlearn
-from fuaudit.errors import EvidenceError
+from fuaudit import load_run, train, unlearn
+from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.plans import Request
+from fuaudit.runs.files import append_line, parse_json, pretty_json, sha256, write_bytes
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import append, read_ledger
+from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.prune import prune
 from fuaudit.runs.tables import checkpoint_name
 
@@ -42,7 +47,12 @@ def test_fewer_rounds_than_the_law(lineage):
     change(child.path, "run.json", lambda t: t.update(executed_rounds=2))
     for round in (4, 6, 8):
         (child.path / checkpoint_name(round)).unlink()
-    result, found = audits(reseal(child.path), commitment=commitment)
+
+    def shorter(events):
+        kept = [event for event in events if event["event"] != "round"]
+        return [{**event, "kept_rounds": 2} if event["event"] == "unlearning" else event for event in kept]
+
+    result, found = audits(told(child.path, shorter), commitment=commitment)
     assert result.verdict == "FAIL"
     assert "stopped after round 2" in " ".join(found["plan"].details)
 
@@ -198,3 +208,346 @@ def test_the_untouched_model_under_a_right_plan_fails_every_spec(lineage):
     forged = reseal(child.path)
     for spec in ("client-erasure", "sample-erasure", "bounded-difference"):
         assert audits(forged, spec=spec)[0].verdict == "FAIL"
+
+
+# --- values that no honest run holds: evidence is rejected, with exit code 4, by every command that reads them
+
+
+def edited(path, name, old, new):
+    """One text file of a run, changed by hand, and the run sealed as a forger would."""
+    text = (path / name).read_text()
+    assert old in text
+    (path / name).write_text(text.replace(old, new, 1))
+    sealed(path)
+
+
+def sealed(path):
+    """Seal without opening: what is in the run may be refused."""
+    with contextlib.suppress(EvidenceError):
+        reseal(path)
+
+
+def rejected(fuaudit, path, *commands):
+    """Every command ends in exit code 4, in words."""
+    for command in commands:
+        code, out, err = fuaudit(command, path, *(("-q", "--budget", "0") if command == "verify" else ()))
+        assert (code, out) == (4, ""), (command, code, out, err)
+        assert "Traceback" not in err
+        assert err.startswith("error: ")
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """A training run, and children by a rewriter and an editor; nobody may edit them."""
+    root = tmp_path_factory.mktemp("forgeries")
+    run = train(config(), root / "parent", secret=secret(7))
+    request = Request.of(clients=[drawn_client(run)])
+    unlearn(run, "fats", request, root / "child")
+    unlearn(run, "finetune", request, root / "edited")
+    return root
+
+
+@pytest.fixture
+def forged(family, tmp_path):
+    """The family, free to be edited: its folder."""
+    return Path(shutil.copytree(family, tmp_path / "family"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("metrics.json", '"test_loss": 2', '"test_loss": 1e999, "more": 2'),
+        ("metrics.json", '"test_loss": 2', '"test_loss": [], "more": 2'),
+        ("metrics.json", '"test_accuracy": 0', '"test_accuracy": "x", "more": 0'),
+        ("metrics.json", '"test_accuracy": 0', '"test_accuracy": 7.5, "more": 0'),
+        ("metrics.json", '"round": 0', '"round": true'),
+        ("plan.json", '"requests"', '"pruned": true, "requests"'),
+        ("plan.json", '"requests"', '"pruned": "x", "requests"'),
+        ("plan.json", '"requests"', '"pruned": 1, "requests"'),
+        ("plan.json", '"requests"', '"erased_owners": {"x": 1}, "requests"'),
+        ("plan.json", '"requests"', '"erased_sizes": {"0": -1}, "requests"'),
+    ],
+)
+def test_values_that_audits_and_show_read(fuaudit, forged, name, old, new):
+    edited(forged / "child", name, old, new)
+    rejected(fuaudit, forged / "child", "show", "verify")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first_change": ["x"]},
+        {"first_change": ["x", 0]},
+        {"first_change": [3]},
+        {"first_change": [10**40, 0]},
+        {"first_change": [-1, 0]},
+        {"first_change": [True, 0]},
+        {"versions": {"torch": 1}},
+        {"plugins": [3]},
+        {"plugins": [{"use": 3}]},
+        {"executed_rounds": True},
+        {"engine": "batched"},
+        {"device": "cuda"},
+        {"device": "tpu"},
+        {"edited_by": "finetune"},
+        {"edited_by": 5},
+        {"parent": {"name": "x" * 300, "digest": "0" * 64}},
+        {"parent": {"name": "é" * 200, "digest": "0" * 64}},
+        {"parent": {"name": "a\0b", "digest": "0" * 64}},
+        {"parent": {"name": "..", "digest": "0" * 64}},
+        {"parent": {"name": "parent", "digest": 5}},
+    ],
+    ids=str,
+)
+def test_what_run_json_may_not_hold(fuaudit, forged, changes):
+    change(forged / "child", "run.json", lambda t: t.update(changes))
+    sealed(forged / "child")
+    # that no ancestor was edited is known only where the ancestors are looked at
+    if changes.get("edited_by") == "finetune":
+        result, found = audits(load_run(forged / "child"))
+        assert (result.verdict, found["integrity"].verdict) == ("FAIL", "FAIL")
+        assert "is said to be edited by 'finetune'" in " ".join(found["integrity"].details)
+    else:
+        rejected(fuaudit, forged / "child", "show", "verify")
+
+
+@pytest.mark.parametrize("changes", [{"guarantee": [1]}, {"cite": None}, {"kind": "other"}, {"kind": ["editor"]}])
+def test_labels_are_words(fuaudit, forged, changes):
+    change(forged / "child", "run.json", lambda t: t["unlearner"].update(changes))
+    sealed(forged / "child")
+    rejected(fuaudit, forged / "child", "show", "verify")
+
+
+def test_an_editor_cannot_be_left_unsaid(fuaudit, forged):
+    assert fuaudit("show", forged / "edited")[0] == 0
+    change(forged / "edited", "run.json", lambda t: t.pop("edited_by"))
+    sealed(forged / "edited")
+    rejected(fuaudit, forged / "edited", "show")
+
+
+@pytest.mark.parametrize("text", [b'"\\ud800"', b'{"a\\udfff": 1}', b'"\xed\xa0\x80"', b"[1e999]", b"[-1e400]"])
+def test_json_has_finite_numbers_and_whole_characters(text):
+    with pytest.raises(EvidenceError, match="valid JSON"):
+        parse_json(text, Path("some.json"))
+
+
+def test_escapes_of_whole_characters_are_read():
+    assert (
+        parse_json(b'"\\ud83d\\ude00 \\u00e9 \\\\ud800 1e308"', Path("some.json")) == "\U0001f600 \u00e9 \\ud800 1e308"
+    )
+
+
+def test_half_a_character_in_run_json(fuaudit, forged):
+    edited(forged / "child", "run.json", '"python": "', '"python": "\\ud800')
+    rejected(fuaudit, forged / "child", "show", "verify")
+
+
+@pytest.mark.parametrize("round", [9, 2**31, 10**40, -1])
+@pytest.mark.parametrize("stream", ["cohorts", "batches"])
+def test_segments_that_draw_absent_clients(fuaudit, forged, stream, round):
+    """One stream as before the request, the other over the retained population: refused before any plugin sees it.
+
+    Batches as before the request are those of absent clients in no round, only another plan.
+    """
+    request = load_run(forged / "child").request
+    assert request.clients[0] in load_run(forged / "parent").plan.cohort(8), "the case must show an absent client"
+
+    def moved(table):
+        streams = {name: [[0, 0, 0, 0], [8, 0, 1, 1]] for name in ("cohorts", "batches")}
+        table["streams"].update(streams | {stream: [[0, 0, 0, 0], [round, 0, 1, 1]]})
+
+    change(forged / "child", "plan.json", moved)
+    sealed(forged / "child")
+    if (stream, round) == ("batches", 9):
+        assert audits(load_run(forged / "child"))[0].verdict == "FAIL"
+    else:
+        rejected(fuaudit, forged / "child", "show", "verify")
+
+
+def without_rounds(events):
+    return [event for event in events if event["event"] != "round"]
+
+
+def with_event(**event):
+    return lambda events: [*events, event]
+
+
+def unlearning_says(**facts):
+    return lambda events: [{**e, **facts} if e["event"] == "unlearning" else e for e in events]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        with_event(event="round"),
+        with_event(event="round", round=[1], model="0" * 64),
+        with_event(event="round", round=8, model=3),
+        with_event(event="round", round=8, model="0" * 64),
+        with_event(event="round", round=9, model="0" * 64),
+        with_event(event="commitment", commitment="0" * 64),
+        with_event(event="request", clients=[0], samples=[], parent="0" * 64),
+        with_event(event="unlearning", first_change=[1, 0], kept_rounds=0),
+        with_event(event="blessing"),
+        lambda events: events[1:],
+        lambda events: [events[1], events[0], *events[2:]],
+        lambda events: [{**e, "clients": 5} if e["event"] == "request" else e for e in events],
+        lambda events: [{**e, "clients": [0.5]} if e["event"] == "request" else e for e in events],
+        lambda events: [e for e in events if e["event"] != "request"],
+        lambda events: [e for e in events if e["event"] != "unlearning"],
+        without_rounds,
+        lambda events: [*without_rounds(events), *[e for e in events if e["event"] == "round"][::-1]],
+        unlearning_says(kept_rounds=0, first_change=[1, 0]),
+        unlearning_says(kept_rounds=8),
+        unlearning_says(kept_rounds="6"),
+        lambda events: [
+            {"event": "unlearning", "messages": 0, "bytes": 0} if e["event"] == "unlearning" else e for e in events
+        ],
+    ],
+)
+def test_ledgers_that_tell_another_story(fuaudit, forged, edit):
+    with pytest.raises(EvidenceError):
+        told(forged / "child", edit)
+    rejected(fuaudit, forged / "child", "show", "verify")
+
+
+@pytest.mark.parametrize("name", ["parent", "edited"])
+def test_ledgers_of_training_and_of_editors(forged, name):
+    kept = told(forged / name, lambda events: events)
+    rounds = [event["round"] for event in kept.ledger.of_kind("round")]
+    assert rounds == ([*range(1, 9)] if name == "parent" else [])
+    edit = without_rounds if name == "parent" else with_event(event="round", round=8, model="0" * 64)
+    with pytest.raises(EvidenceError, match="not that of such a run"):
+        told(forged / name, edit)
+
+
+def test_a_ledger_that_keeps_fewer_rounds_than_the_plan(forged):
+    """With made-up lines for the rounds between; only the parent shows it."""
+    child = load_run(forged / "child")
+    (kept,) = (event["kept_rounds"] for event in child.ledger.of_kind("unlearning"))
+    assert kept > 1
+
+    def fewer(events):
+        told_rounds = [{"event": "round", "round": r, "model": "0" * 64} for r in range(2, kept + 1)]
+        first = [{**e, "kept_rounds": 1} if e["event"] == "unlearning" else e for e in events if e["event"] != "round"]
+        return [*first, *told_rounds, *[e for e in events if e["event"] == "round"]]
+
+    result, found = audits(told(forged / "child", fewer))
+    assert result.verdict == "FAIL"
+    assert f"keeps 1 rounds, its plan {kept} that are stored" in " ".join(found["integrity"].details)
+
+
+def test_a_request_to_another_parent_in_the_ledger(forged):
+    def elsewhere(events):
+        return [{**e, "parent": "0" * 64} if e["event"] == "request" else e for e in events]
+
+    _, found = audits(told(forged / "child", elsewhere))
+    assert found["integrity"].verdict == "FAIL"
+    assert "names another parent" in " ".join(found["integrity"].details)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"kind": "unlearning"},
+        {"kind": [1]},
+        {"executed_rounds": "8"},
+        {"kind": "unlearning", "parent": {"name": "x" * 300, "digest": "0"}},
+        {"kind": "unlearning", "parent": {"name": "x\0", "digest": "0"}},
+    ],
+    ids=str,
+)
+def test_tombstones_of_what_was_no_run(fuaudit, forged, info):
+    prune(forged / "child")
+    path = forged / "parent" / "tombstone.json"
+    stone = json.loads(path.read_text())
+    stone["info"].update(info)
+    stone["files"]["run.json"] = {"sha256": sha256(pretty_json(stone["info"])), "size": 1}
+    stone["digest"] = digest_of_files(stone["files"])
+    path.write_text(json.dumps(stone))
+    change(forged / "child", "run.json", lambda t: t["parent"].update(digest=stone["digest"]))
+    sealed(forged / "child")
+    rejected(fuaudit, forged / "child", "verify")
+
+
+@pytest.mark.parametrize("edit", [lambda t: t.pop("erased_sizes"), lambda t: t.update(erased_sizes={"0": 10**12}),
+                                  lambda t: t.update(erased_sizes={"99": 1})])  # fmt: skip
+def test_a_pruned_run_that_does_not_say_what_it_lost(forged, edit):
+    pruned, _ = prune(forged / "child")
+    assert pruned.before(1437).size > pruned.original.size
+    change(pruned.path, "plan.json", edit)
+    with pytest.raises(EvidenceError, match="erased"):
+        reseal(pruned.path).before(1437)
+
+
+# --- findings, and the folder that they lie in
+
+
+@pytest.fixture
+def audited(fuaudit, forged):
+    """The family, the child verified by an auditor; no sampling."""
+    assert fuaudit("verify", forged / "child", "-q", "--budget", "0", "--spec", "bounded-difference")[0] in (0, 3)
+    return forged
+
+
+def test_findings_of_another_run_make_no_report(fuaudit, audited):
+    assert fuaudit("report", audited / "child", "--format", "md")[0] == 0
+    shutil.copytree(audited / "child.audit", audited / "edited.audit")
+    for form in ("md", "json", "junit"):
+        code, out, err = fuaudit("report", audited / "edited", "--format", form)
+        assert (code, out) == (4, "")
+        assert "of another run" in err
+        assert "fuaudit verify" in err
+
+
+def test_findings_changed_by_hand_make_no_report(fuaudit, audited):
+    path = audited / "child.audit" / "findings.json"
+    found = json.loads(path.read_text())
+    found["reason"] = "All is well."
+    path.write_bytes(pretty_json(found))
+    code, _, err = fuaudit("report", audited / "child", "--format", "md")
+    assert code == 4
+    assert "log.jsonl" in err
+    (audited / "child.audit" / "log.jsonl").unlink()  # findings alone can be carried elsewhere
+    assert fuaudit("report", audited / "child", "--format", "md")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "findings.json.partial", ""])
+def test_nothing_is_written_through_links(fuaudit, forged, tmp_path, name):
+    elsewhere = tmp_path / "elsewhere"
+    folder = forged / "child.audit"
+    if name:
+        elsewhere.write_text("precious\n")
+        folder.mkdir()
+        (folder / name).symlink_to(elsewhere)
+    else:
+        elsewhere.mkdir()
+        folder.symlink_to(elsewhere)
+    code, _, err = fuaudit("verify", forged / "child", "-q", "--budget", "0", "--spec", "bounded-difference")
+    assert code == 70
+    assert "is a link" in err
+    assert "Traceback" not in err
+    if name:
+        assert elsewhere.read_text() == "precious\n"
+        assert (folder / name).is_symlink()  # left for whoever looks into it
+    else:
+        assert not list(elsewhere.iterdir())
+
+
+def test_a_report_is_not_written_through_a_link(fuaudit, audited, tmp_path):
+    (tmp_path / "precious").write_text("precious\n")
+    (audited / "child.audit" / "report.md.partial").symlink_to(tmp_path / "precious")
+    assert fuaudit("report", audited / "child", "--format", "md")[0] == 70
+    assert (tmp_path / "precious").read_text() == "precious\n"
+
+
+def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(StorageError):
+        append_line(tmp_path / "log.jsonl", b"{}")
+
+
+def test_what_a_crash_left_is_overwritten(tmp_path):
+    (tmp_path / "file.partial").write_bytes(b"torn, and longer than what follows")
+    write_bytes(tmp_path / "file", b"whole")
+    assert (tmp_path / "file").read_bytes() == b"whole"
+    assert not (tmp_path / "file.partial").exists()

@@ -58,6 +58,7 @@ def elsewhere(run):
     """Made on another platform, as far as an auditor can tell: other versions, and an engine that rounds otherwise."""
     info = json.loads((run.path / "run.json").read_text())
     info["versions"]["torch"] = "another"
+    info["engine"] = "batched"
     (run.path / "run.json").write_text(json.dumps(info))
     text = (run.path / "config.toml").read_text()
     (run.path / "config.toml").write_text(text.replace('"reference"', '"batched"'))

@@ -3,6 +3,7 @@
 import copy
 import html
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -368,21 +369,23 @@ def test_an_unknown_format_is_a_usage_error():
         render(document(), "markdwn")
 
 
-def test_reports_are_written_beside_the_findings(tmp_path):
-    run = tmp_path / "run"
+def test_reports_are_written_beside_the_findings(tmp_path, child):
+    run = shutil.copytree(child.path, tmp_path / "run")
     folder = tmp_path / "run.audit"
     with pytest.raises(EvidenceError):
         write_report(run)
-    write_bytes(folder / "findings.json", pretty_json(document()))
+    found = document() | {"run": child.digest}
+    write_bytes(folder / "findings.json", pretty_json(found))
     for form, extension in EXTENSIONS.items():
         path = write_report(run, form)
         assert path == folder / f"report.{extension}"
-        assert path.read_bytes() == render(document(), form)
+        assert path.read_bytes() == render(found, form)
 
 
-def test_findings_in_another_form_than_stored_are_refused(tmp_path):
+def test_findings_in_another_form_than_stored_are_refused(tmp_path, child):
     """The digest in a report must be that of the file."""
-    write_bytes(tmp_path / "run.audit" / "findings.json", pretty_json(document()) + b"\n")
+    shutil.copytree(child.path, tmp_path / "run")
+    write_bytes(tmp_path / "run.audit" / "findings.json", pretty_json(document() | {"run": child.digest}) + b"\n")
     with pytest.raises(EvidenceError, match="not in the form"):
         write_report(tmp_path / "run")
 

@@ -1,16 +1,19 @@
 """The self-test: ten planted faults are caught, right methods pass, and a level that is asleep is noticed."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from fuaudit.cli import cli
+from fuaudit.cli.methods import lines_of
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request, WeightedLaw, exactness
 from fuaudit.registry import build
-from fuaudit.selftest import FAULTS, Fault, Ground, selftest
+from fuaudit.selftest import FAULTS, Caught, Fault, Ground, selftest
+from fuaudit.selftest.selftest import Row, Selftest
 from fuaudit.testing import check_unlearner, federation
 
 CERTAIN = [fault for fault in FAULTS if fault.certain]
@@ -45,8 +48,6 @@ def test_a_level_that_catches_nothing_is_noticed(monkeypatch, tmp_path):
 
 
 def test_statistical_faults_are_held_to_their_power():
-    from fuaudit.selftest import Caught
-
     statistical = Fault("", "", lambda ground: Caught(0, 1, "", ""), certain=False)
     assert statistical.held(Caught(9, 10, "", ""))
     assert not statistical.held(Caught(8, 10, "", ""))
@@ -91,3 +92,18 @@ def test_the_command_prints_level_power_and_cost():
     assert all(row["level"] and row["evidence"] for row in rows.values())
     assert result.exit_code == (0 if document["held"] else 1)
     assert [name for name, row in rows.items() if not row["held"]] == ["fine-tuning"]  # 4 pairs cannot tell
+    assert [name for name, row in rows.items() if not row["certain"]] == [
+        "fine-tuning", "fats passes", "retrain passes",
+    ]  # fmt: skip
+
+
+def test_quiet_lines_keep_level_power_and_cost():
+    """One statistical try is not certain."""
+    rows = (
+        Row("reused key", "addresses", True, True, Caught(1, 1, "why", "64 plans")),
+        Row("fine-tuning", "parameters", False, False, Caught(0, 1, "why", "at most 4 pairs of runs")),
+    )
+    sure, tried = lines_of(Selftest("fats", rows), quiet=True)
+    assert re.fullmatch(r"ok +reused key +addresses +certain +64 plans", sure)
+    assert re.fullmatch(r"MISS +fine-tuning +parameters +power 0\.00 +at most 4 pairs of runs", tried)
+    assert "why" in "".join(lines_of(Selftest("fats", rows), quiet=False))

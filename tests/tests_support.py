@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuaudit import load_run, verify
-from fuaudit.runs.ledger import read_ledger
+from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import MANIFEST
 from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import Spec, read_spec
@@ -54,6 +55,17 @@ def audits(run, **options):
     spec = replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] != "plan-law"))
     result = verify(run, spec, budget=0, key=AUDIT_KEY, save=False, **options)
     return result, {f.audit: f for f in result.findings}
+
+
+def told(path: Path, edit):
+    """Write a ledger whose events are what ``edit`` makes of those that are there, seals left out, and seal again."""
+    events = [event for event in read_ledger(path).events if event["event"] not in ("sealed", "pruned")]
+    (path / LEDGER).unlink()
+    ledger = Ledger()
+    for event in edit(events):
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        ledger = append(path, ledger, event["event"], **facts)
+    return reseal(path)
 
 
 def reseal(path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fuaudit.cli.options import Folder, data_option, emit, hexadecimal, output_options, place
+from fuaudit.cli.options import Folder, commitment_of, data_option, emit, hexadecimal, output_options, place
 
 
 @click.command()
@@ -61,6 +61,7 @@ def verify(
     from fuaudit.verification.verify import audit_folder
     from fuaudit.verification.verify import verify as work
 
+    promised = commitment_of(commitment)
     expected = None
     if clients or samples:
         from fuaudit.plans import Request
@@ -76,7 +77,7 @@ def verify(
             root,
             erased,
             parent,
-            commitment,
+            promised,
             expected,
             budget=budget,
             key=hexadecimal(key, "--key"),
@@ -93,6 +94,8 @@ def verify(
         lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
+    if "request" not in result.context:
+        lines += ["", f"There is nothing to judge yet; unlearn first: fuaudit unlearn {run} --with fats --client 0"]
     lines += ["", f"findings {audit_folder(run) / 'findings.json'}", f"report   fuaudit report {run}"]
     emit(as_json, result.as_json(), lines[:1] if quiet else lines)
     sys.exit(result.exit_code)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fuaudit.cli.options import emit, hexadecimal, output_options
 from fuaudit.errors import PluginError, UsageError
+
+if TYPE_CHECKING:
+    from fuaudit.selftest.selftest import Selftest
 
 
 @click.command()
@@ -162,12 +165,18 @@ def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: 
 
     with bars(quiet or as_json) as progress:
         result = work(name, hexadecimal(key, "--key") or bytes(32), repetitions, pairs, progress)
+    document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
+    emit(as_json, document, lines_of(result, quiet))
+    sys.exit(0 if result.held else 1)
+
+
+def lines_of(result: Selftest, quiet: bool) -> list[str]:
+    """A self-test in words: a line for every fault, with level, power and cost, and one for its evidence."""
     lines = []
     for row in result.rows:
-        power = "certain" if row.caught.tries == 1 else f"power {row.caught.power:.2f}"
-        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power}")
+        power = "certain" if row.certain else f"power {row.caught.power:.2f}"
+        cost = row.caught.cost or "no cost"
+        lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power:<10} {cost}")
         if not quiet:
-            lines.append(f"{'':<5}{row.caught.evidence}" + (f" ({row.caught.cost})" if row.caught.cost else ""))
-    document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
-    emit(as_json, document, lines)
-    sys.exit(0 if result.held else 1)
+            lines.append(f"{'':<5}{row.caught.evidence}")
+    return lines

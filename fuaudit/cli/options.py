@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator
@@ -60,13 +61,17 @@ def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
 
 def hexadecimal(text: str | None, option: str) -> bytes | None:
     """32 bytes from 64 hexadecimal digits; UsageError for anything else."""
-    try:
-        value = None if text is None else bytes.fromhex(text)
-    except ValueError:
-        value = b""
-    if value is not None and len(value) != 32:
+    if text is None:
+        return None
+    if re.fullmatch("[0-9A-Fa-f]{64}", text) is None:
         raise UsageError(f"{option} takes 64 hexadecimal digits")
-    return value
+    return bytes.fromhex(text)
+
+
+def commitment_of(text: str | None) -> str | None:
+    """The commitment as it is written in ledgers, however it was copied; UsageError for what can be none."""
+    value = hexadecimal(None if text is None else text.strip(), "--commitment")
+    return None if value is None else value.hex()
 
 
 def place(text: str) -> tuple[int, int]:

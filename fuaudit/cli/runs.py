@@ -72,7 +72,8 @@ def unlearn(
         child = work(parent, name, request, folder, options_of(options), root, progress=progress)
     drawn = parent.plan.first_involvement(request)
     note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
-    describe(child, as_json, f"forgot {request} with {name}{note}")
+    asked = f" ({', '.join(samples)})" if samples else ""
+    describe(child, as_json, f"forgot {request}{asked} with {name}{note}")
 
 
 @click.command()
@@ -168,6 +169,7 @@ def describe(run: Any, as_json: bool, what: str) -> None:
     }
     lines = [
         f"{run.path}: {what}",
+        f"  kind          {document['kind']}, {run.executed} rounds of {law.rounds}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
@@ -178,10 +180,23 @@ def describe(run: Any, as_json: bool, what: str) -> None:
             "unlearner": run.info["unlearner"],
             "first_change": run.info["first_change"],
         }
-        rounds = max(0, min(run.info["first_change"][0], law.rounds + 1) - 1)
-        lines.append(f"  kept          {rounds} of {law.rounds} rounds")
+        parent, unlearner = run.info["parent"], run.info["unlearner"]
+        lines += [
+            f"  parent        {parent['name']}, digest {parent['digest']}",
+            f"  request       {run.request}",
+            f"  method        {unlearner['use']} ({unlearner['kind']}), {unlearner['guarantee']}",
+            f"  kept          {_kept(run)}",
+        ]
     lines += [f"  {text}" for text in document["stability"]]
     emit(as_json, document, lines)
+
+
+def _kept(run: Any) -> str:
+    """What is left of the parent's rounds, in words."""
+    if run.info["unlearner"]["kind"] == "editor":
+        return "no plan: the parent's last model was edited"
+    rounds = max(0, min(run.info["first_change"][0], run.executed + 1) - 1)
+    return f"{rounds} of {run.plan.law.rounds} rounds"
 
 
 def _stability(run: Any) -> list[str]:

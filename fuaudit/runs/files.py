@@ -6,9 +6,11 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ from fuaudit.errors import EvidenceError, StorageError, UsageError
 if sys.platform != "win32":
     import fcntl
 
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""A pipe in the place of a file would be waited for without end."""
+
 MAX_JSON_BYTES = 256 * 2**20
 MAX_TENSOR_BYTES = 64 * 2**30
 TEMPORARY = ".partial"
@@ -36,7 +42,9 @@ def storage(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno == errno.ELOOP:
+            hint = "Nothing is written through links: see who made it, and remove it."
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = "Free some space and resume; what was complete before still is."
         else:
             hint = "Check the path and its permissions."
@@ -66,17 +74,33 @@ def _write_all(handle: int, content: bytes) -> None:
         left = left[os.write(handle, left) :]
 
 
+def refuse_link(path: Path) -> None:
+    """Raises StorageError where a link stands: what is written through it would land wherever its maker likes."""
+    with storage(path):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link")
+
+
+def _open_new(path: Path, mode: int) -> int:
+    """A file that nobody else has open. What a crash left there is removed; a link is refused, not removed."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, f"{path.name} is a link")
+    if path.exists():
+        path.unlink()
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, mode)
+
+
 def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a whole file or nothing: a temporary file beside it, flushed to disk, then renamed over it.
 
     Raises:
-        StorageError: the file system refused; the old file, if any, is untouched.
+        StorageError: the file system refused, or a link stands in the way; the old file, if any, is untouched.
     """
     partial = path.with_name(path.name + TEMPORARY)
     with storage(path):
         make_folder(path.parent)
+        handle = _open_new(partial, mode)
         try:
-            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
             try:
                 _write_all(handle, content)
                 os.fsync(handle)
@@ -120,10 +144,17 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append one line with one write, and flush it to disk. StorageError when the file system refuses."""
+    """Append one line with one write, and flush it to disk.
+
+    Raises:
+        StorageError: the file system refused, or there is something else than a regular file.
+    """
+    refuse_link(path)
     with storage(path):
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINKS | _NO_WAIT, 0o644)
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
             written = os.write(handle, line + b"\n")
             if written != len(line) + 1:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -153,12 +184,27 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number of this format")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise ValueError(f"{digits} is too large for a number of this format")
+    return number
+
+
 def parse_json(content: bytes, path: Path) -> Any:
-    """Strict JSON: no repeated keys, no NaN or infinity, bounded size. EvidenceError for anything else."""
+    """Strict JSON in UTF-8: no repeated keys, only finite numbers and whole characters, bounded size.
+
+    Raises:
+        EvidenceError: for anything else.
+    """
     if len(content) > MAX_JSON_BYTES:
         raise EvidenceError(f"{path} is larger than {MAX_JSON_BYTES} bytes")
     try:
-        return json.loads(content, object_pairs_hook=_unique, parse_constant=_refuse)
+        text = content.decode()
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        if "\\u" in text:
+            canonical_json(value)  # half a character, written as an escape, has no bytes
+        return value
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{path} is not valid JSON: {error}") from None
 

@@ -35,7 +35,7 @@ from fuaudit.runs.keys import commitment, digest_of_key, initial_key, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import read_ledger
 from fuaudit.runs.manifest import MANIFEST, digest_of_files
-from fuaudit.runs.run import RECORDED, Run, load_run
+from fuaudit.runs.run import RECORDED, Run, checked_info, load_run
 from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, plan_table
 
@@ -73,6 +73,7 @@ def read_tombstone(path: Path) -> Tombstone:
     table = read_json(path / TOMBSTONE)
     try:
         stone = Tombstone(path, **{field.name: table[field.name] for field in fields(Tombstone)[1:]})
+        checked_info(stone.info, path / TOMBSTONE)
         if digest_of_files(stone.files) != stone.digest or not isinstance(stone.commitment, str):
             raise ValueError("its files do not have its digest")
         if sha256(pretty_json(stone.info)) != stone.files["run.json"]["sha256"]:
@@ -137,7 +138,10 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
     if "edited_by" in run.info:
-        raise UsageError(f"the model of {run.path} was edited: its draws still hold the erased data")
+        raise UsageError(
+            f"the model of {run.path} was edited: its draws still hold the erased data",
+            "Unlearn its parent with a method that rewrites plans (such as fats or retrain), and prune that child.",
+        )
     if run.plan.first_involvement(run.request) is not None:
         raise UsageError(
             f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first."

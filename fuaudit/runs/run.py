@@ -17,14 +17,29 @@ from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.config import Config, resolve
-from fuaudit.draws import Draws, Keyed, Recorded, Stream
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
+from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
 from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
-from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.ledger import Ledger, wrong_course
 from fuaudit.runs.manifest import FORMAT, MANIFEST, check_files, digest_of_files
+from fuaudit.runs.shapes import (
+    Shape,
+    are_counts_by_id,
+    are_tables_of_texts,
+    are_texts,
+    is_count,
+    is_digest,
+    is_folder_name,
+    is_loss,
+    is_position,
+    is_share,
+    is_table,
+    is_text,
+    wrong_fields,
+)
 from fuaudit.runs.tables import (
     read_checkpoint,
     read_involvement,
@@ -90,7 +105,14 @@ class Run:
 
     @cached_property
     def _plan_table(self) -> dict[str, Any]:
-        return read_table(self.path / "plan.json")
+        path = self.path / "plan.json"
+        table = read_table(path)
+        requests = table.get("requests")
+        # a child of a pruned run knows the owners only; the pruned run itself everything
+        whole = isinstance(requests, list) and bool(requests) and table.get("pruned") == len(requests)
+        if wrong := wrong_fields(table, {name: shape for name, shape in _PRUNED.items() if whole or name in table}):
+            raise EvidenceError(f"{path}: of the wrong kind: {', '.join(wrong)}")
+        return table
 
     @cached_property
     def keys(self) -> dict[str, Any]:
@@ -146,9 +168,11 @@ class Run:
     def plan(self) -> Plan:
         """The plan, from its segments and keys; EvidenceError when they do not fit together."""
         try:
-            return read_plan(self)
+            plan = read_plan(self)
+            _require_present(plan)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
             raise EvidenceError(f"{self.path / 'plan.json'} is not a plan: {error!r}") from None
+        return plan
 
     @property
     def pruned(self) -> bool:
@@ -192,13 +216,20 @@ class Run:
         if not self.pruned:
             return self.plan.populations[-2]
         samples = dict(self.original.samples)
+        owners, sizes = (self._plan_table.get(name, {}) for name in ("erased_owners", "erased_sizes"))
+        if {*map(str, self.request.clients)} != sizes.keys() or any(
+            owners.get(str(sample)) not in samples for sample in self.request.samples
+        ):
+            raise EvidenceError(f"{self.path / 'plan.json'} does not tell who owned what the last request erased")
         for sample in self.request.samples:
-            owner = self._plan_table["erased_owners"][str(sample)]
+            owner = owners[str(sample)]
             samples[owner] = tuple(sorted((*samples[owner], sample)))
         owned = {s for group in samples.values() for s in group}
-        free = iter(row for row in range(rows) if row not in owned)
-        for client, size in self._plan_table["erased_sizes"].items():
-            samples[int(client)] = tuple(next(free) for _ in range(size))
+        free = [row for row in range(rows) if row not in owned]
+        if sum(sizes.values()) > len(free):
+            raise EvidenceError(f"{self.path / 'plan.json'} names more erased samples than the dataset has rows for")
+        for client, size in sizes.items():
+            samples[int(client)], free = tuple(free[:size]), free[size:]
         return Population(samples)
 
     @cached_property
@@ -238,10 +269,48 @@ class Run:
         """Test loss and accuracy at every stored round."""
         path = self.path / "metrics.json"
         rows: list[dict[str, Any]] = read_json(path)
-        names = {"round", "test_loss", "test_accuracy"}
-        if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) and names <= r.keys() for r in rows):
+        plain = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        if not plain or not rows or any(wrong_fields(row, _METRICS) for row in rows):
             raise EvidenceError(f"{path} holds no metrics")
         return rows
+
+
+_METRICS: dict[str, Shape] = {"round": is_count, "test_loss": is_loss, "test_accuracy": is_share}
+_PRUNED: dict[str, Shape] = {"pruned": is_count, "erased_owners": are_counts_by_id, "erased_sizes": are_counts_by_id}
+_INFO: dict[str, Shape] = {
+    "executed_rounds": is_count,
+    "engine": is_text,
+    "device": is_text,
+    "versions": are_texts,
+    "plugins": are_tables_of_texts,
+}
+_CHILD: dict[str, Shape] = {"parent": is_table, "unlearner": is_table, "first_change": is_position}
+_PARENT: dict[str, Shape] = {"digest": is_digest, "name": is_folder_name}
+_UNLEARNER: dict[str, Shape] = {
+    "use": is_text,
+    "options": is_table,
+    "kind": lambda word: word in ("rewriter", "editor"),
+    "distribution": is_text,
+    "version": is_text,
+    "guarantee": is_text,
+    "cite": is_text,
+}
+"""The fields of the files of a run, and what each may hold."""
+
+
+def _require_present(plan: Plan) -> None:
+    """Raises ValueError where a round names a client of a population that its batches are not drawn over.
+
+    Only where the two streams are drawn over different populations can that be.
+    """
+    for round in range(1, plan.law.rounds + 1):
+        cohorts = plan.segment(Stream.COHORTS, Position(round, 0)).version
+        batches = {plan.segment(Stream.BATCHES, Position(round, step)).version for step in range(plan.law.steps + 1)}
+        if batches <= {cohorts}:
+            continue
+        named = set(plan.cohort(round))
+        if any(not named <= plan.populations[version].samples.keys() for version in batches):
+            raise ValueError(f"round {round} draws batches of a client that is gone by then")
 
 
 def _span(ids: tuple[int, ...]) -> str:
@@ -302,8 +371,9 @@ def load_run(path: str | Path) -> Run:
         folder = folder.resolve()
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
+        near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"
         raise EvidenceError(
-            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else ""
+            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else near
         )
     if not (folder / MANIFEST).exists():
         if (folder / "tombstone.json").exists():
@@ -322,6 +392,10 @@ def load_run(path: str | Path) -> Run:
     run = Run(folder, digest_of_files(found), read_info(folder), found, ledger, read_config_of(folder))
     if not 1 <= run.executed <= run.learner.law.rounds:
         raise EvidenceError(f"{folder} claims {run.executed} rounds of a learner with {run.learner.law.rounds}")
+    if wrong := wrong_course(ledger, run.info):
+        raise EvidenceError(f"the ledger of {folder} is not that of such a run: {wrong}")
+    if (run.info["engine"], run.info["device"]) != (run.config.run.engine, run.config.run.device):
+        raise EvidenceError(f"{folder} names another engine or device in run.json than in config.toml")
     return run
 
 
@@ -341,30 +415,24 @@ def read_config_of(folder: Path) -> Config:
 
 def read_info(folder: Path) -> dict[str, Any]:
     """``run.json``; EvidenceError when a field is missing or of the wrong kind."""
-    info = read_json(folder / "run.json")
+    path = folder / "run.json"
+    return checked_info(read_json(path), path)
+
+
+def checked_info(info: Any, path: Path) -> dict[str, Any]:
+    """What ``run.json``, or a copy of it at ``path``, holds; EvidenceError as for :func:`read_info`."""
     if not isinstance(info, dict) or info.get("format") != FORMAT or info.get("kind") not in ("training", "unlearning"):
-        raise EvidenceError(f"{folder / 'run.json'} does not describe a run of the format {FORMAT!r}")
-    needed: dict[str, type] = {
-        "executed_rounds": int,
-        "engine": str,
-        "device": str,
-        "versions": dict,
-        "plugins": list,
-    }
-    if info["kind"] == "unlearning":
-        needed |= {"parent": dict, "unlearner": dict, "first_change": list}
-    wrong = _wrong(info, needed)
-    if not wrong and info["kind"] == "unlearning":
-        wrong = _wrong(info["parent"], {"digest": str, "name": str})
-        wrong += _wrong(
-            info["unlearner"], {"use": str, "options": dict, "kind": str, "distribution": str, "version": str}
-        )
-        wrong += ["parent name"] if len(str(info["parent"].get("name"))) > 255 else []
+        raise EvidenceError(f"{path} does not describe a run of the format {FORMAT!r}")
+    is_child = info["kind"] == "unlearning"
+    wrong = wrong_fields(info, _INFO | (_CHILD if is_child else {}))
+    if not wrong and is_child:
+        wrong = [f"parent.{name}" for name in wrong_fields(info["parent"], _PARENT)]
+        wrong += [f"unlearner.{name}" for name in wrong_fields(info["unlearner"], _UNLEARNER)]
+    wrong += [] if is_text(info.get("edited_by", "")) else ["edited_by"]
+    if is_child and not wrong and info["unlearner"]["kind"] == "editor":
+        wrong += [] if info.get("edited_by") == info["unlearner"]["use"] else ["edited_by"]
+    if not is_child and "edited_by" in info:
+        wrong.append("edited_by")
     if wrong:
-        raise EvidenceError(f"{folder / 'run.json'}: missing or wrong: {', '.join(wrong)}")
-    table: dict[str, Any] = info
-    return table
-
-
-def _wrong(table: dict[str, Any], needed: dict[str, type]) -> list[str]:
-    return [name for name, kind in needed.items() if not isinstance(table.get(name), kind)]
+        raise EvidenceError(f"{path}: missing or wrong: {', '.join(wrong)}")
+    return info

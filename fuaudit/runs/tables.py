@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.draws import Address, Position, Purpose
+from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.schedule import Involvement
@@ -85,6 +85,8 @@ def read_segments(rows: list[list[int]], sources: int, versions: int) -> tuple[S
     if any(type(number) is not int for row in rows for number in row):
         raise ValueError("segments are rows of whole numbers")
     segments = tuple(Segment(Position(r, e), source, version) for r, e, source, version in rows)
+    if any(not (0 <= number <= END.round) for s in segments for number in s.start):
+        raise ValueError("a segment starts at no position that a plan can have")
     starts = [s.start for s in segments]
     if not segments or starts != sorted(set(starts)) or starts[0] != Position(0, 0):
         raise ValueError("segments are not in order from the start")

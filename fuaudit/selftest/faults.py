@@ -71,7 +71,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Caught:
-    """How often a fault was caught, by what evidence, and at what cost; ``tries`` is 1 where it is certain."""
+    """How often a fault was caught, by what evidence, and at what cost."""
 
     times: int
     tries: int

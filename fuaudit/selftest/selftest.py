@@ -21,6 +21,7 @@ class Row:
 
     name: str
     level: str
+    certain: bool
     held: bool
     caught: Caught
 
@@ -29,6 +30,7 @@ class Row:
         return {
             "name": self.name,
             "level": self.level,
+            "certain": self.certain,
             "held": self.held,
             "power": self.caught.power,
             "tries": self.caught.tries,
@@ -78,9 +80,9 @@ def selftest(
         ground = Ground(name, Path(folder), Keyed(key), repetitions, pairs, progress)
         for number, fault in enumerate(FAULTS, 1):
             caught = fault.plant(ground)
-            rows.append(Row(fault.name, fault.level, fault.held(caught), caught))
+            rows.append(Row(fault.name, fault.level, fault.certain, fault.held(caught), caught))
             progress("faults", number, len(FAULTS))
         for method in dict.fromkeys((name, "retrain")):
             caught = passes(ground, method)
-            rows.append(Row(f"{method} passes", "all", caught.power == 1, caught))
+            rows.append(Row(f"{method} passes", "all", False, caught.power == 1, caught))
     return Selftest(name, tuple(rows))

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reports what opening the run has checked: a run that fails is rejected, and has no findings at all."""
+    """Reports what opening the run has checked (a run that fails there is rejected, and has no findings at all), and
+    holds what every run of the lineage says of its parent against that parent.
+    """
 
     def examine(self, case: Case) -> Finding:
-        """PASS when the parent was checked too; INCONCLUSIVE when it is not at hand."""
+        """FAIL when runs contradict their parents; INCONCLUSIVE when the parent is not at hand; PASS otherwise."""
         run, parent = case.run, case.parent
+        if wrong := tuple(contradictions(case)):
+            shows = "What a run says of its parent is not what the parent says."
+            return Finding("integrity", Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT, details=wrong)
         details = [
             f"{len(run.files)} files match the manifest {run.digest}",
             f"{len(run.ledger.events)} events of the ledger follow from each other; head {run.ledger.head}",
@@ -30,7 +40,32 @@ class Integrity:
             Subject.RUN,
             Verdict.INCONCLUSIVE if missing else Verdict.PASS,
             "The parent of the run is not at hand." if missing else "Every byte of the run is accounted for.",
-            "Digests do not show who wrote the files, nor that they were not written anew as a whole.",
+            SHOWS_NOT,
             {"files": len(run.files), "events": len(run.ledger.events), "digest": run.digest},
             details=tuple(details),
         )
+
+
+def contradictions(case: Case) -> Iterator[str]:
+    """Where a run of the lineage names another parent, an editor that was not there, or rounds that it cannot keep."""
+    for child, parent in pairwise((case.run, *case.ancestors)):
+        if not isinstance(child, Run):
+            continue
+        name = child.path.name
+        (request,) = child.ledger.of_kind("request")
+        if request["parent"] != child.info["parent"]["digest"]:
+            yield f"the ledger of {name} names another parent than its run.json"
+        if child.info["unlearner"]["kind"] == "editor":
+            continue
+        if child.info.get("edited_by", parent.info.get("edited_by")) != parent.info.get("edited_by"):
+            yield f"{name} is said to be edited by {child.info['edited_by']!r}, and its parent is not"
+        (unlearning,) = child.ledger.of_kind("unlearning")
+        if unlearning["kept_rounds"] != (kept := kept_rounds(child, parent)):
+            yield f"the ledger of {name} keeps {unlearning['kept_rounds']} rounds, its plan {kept} that are stored"
+
+
+def kept_rounds(child: Run, parent: Run | Tombstone) -> int:
+    """The last round that a child need not execute: stored, before its first change, and executed by its parent."""
+    last: int = child.learner.law.rounds
+    before = min(max(int(child.info["first_change"][0]) - 1, 0), int(parent.info["executed_rounds"]))
+    return before if before == last else before - before % child.config.run.checkpoint_every

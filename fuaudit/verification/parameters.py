@@ -49,8 +49,8 @@ COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
 
 STOPPED = (
-    "The results decided when to stop (--until decided): the test by betting allows that; bounds on thresholds and on "
-    "epsilon are stated as if the number of pairs had been fixed, and the limits of the power as if looked at once.",
+    "The results decided when to stop (--until decided): the test by betting allows that; the limits of the power are "
+    "stated as if looked at once.",
 )
 """Taken on trust where the number of pairs was not fixed."""
 

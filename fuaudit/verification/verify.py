@@ -17,7 +17,17 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import append_line, canonical_json, pretty_json, read_json, sha256, write_bytes
+from fuaudit.runs.files import (
+    append_line,
+    canonical_json,
+    parse_json,
+    pretty_json,
+    read_bytes,
+    read_json,
+    refuse_link,
+    sha256,
+    write_bytes,
+)
 from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
@@ -120,6 +130,7 @@ def verify(
         EvidenceError: the run or its parent is missing, incomplete or altered.
         UsageError: an unknown spec, or arguments that do not fit.
         PluginError: a plugin failed.
+        StorageError: the findings cannot be written, or their folder or log is a link.
     """
     if spot is not None and spot < 1:
         raise UsageError(f"a spot check replays at least 1 stretch, not {spot}")
@@ -130,6 +141,10 @@ def verify(
     if kept is not None and key is None:
         raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
     chosen = key if key is not None else secrets.token_bytes(32)
+    folder = out or audit_folder(opened.path)
+    if save:
+        refuse_link(folder)
+        refuse_link(folder / LOG)
     case = Case(
         opened,
         above,
@@ -166,7 +181,6 @@ def verify(
         | {"error_rates": error_rates(policy, findings)},
     )
     if save:
-        folder = out or audit_folder(opened.path)
         content = pretty_json(result.as_json())
         write_bytes(folder / FINDINGS, content)
         # every verification leaves a line, so that running again until it turns green would show
@@ -387,11 +401,26 @@ def cost(case: Case, spec: Spec) -> str:
 
 
 def read_findings(run: Path) -> dict[str, Any]:
-    """The stored findings of a run; EvidenceError when there are none, or they are of another run."""
-    path = audit_folder(run) / FINDINGS
+    """The stored findings of a run.
+
+    Raises:
+        EvidenceError: the run does not check out, there are no findings, they are of another run, or not those that
+            were stored last.
+        StorageError: their folder is a link.
+    """
+    folder = audit_folder(run)
+    path = folder / FINDINGS
+    refuse_link(folder)
     if not path.exists():
         raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
-    document: dict[str, Any] = read_json(path)
-    if document.get("format") != "fuaudit findings 1":
+    content, anew = read_bytes(path), f"Make them anew with: fuaudit verify {run}"
+    document = parse_json(content, path)
+    if not isinstance(document, dict) or document.get("format") != "fuaudit findings 1":
         raise EvidenceError(f"{path} does not hold findings")
+    if document.get("run") != load_run(run).digest:
+        raise EvidenceError(f"{path} holds the findings of another run, or of this one before it was pruned", anew)
+    if (folder / LOG).exists() or (folder / LOG).is_symlink():
+        last = parse_json(read_bytes(folder / LOG).rstrip(b"\n").rpartition(b"\n")[2], folder / LOG)
+        if not isinstance(last, dict) or last.get("findings") != sha256(content) or last.get("run") != document["run"]:
+            raise EvidenceError(f"{path} is not what the last line of {LOG} beside it names", anew)
     return document

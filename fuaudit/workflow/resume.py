@@ -36,7 +36,9 @@ def resume(
     """
     folder = Path(path)
     if (folder / MANIFEST).exists():
-        raise UsageError(f"the run {folder} is complete: there is nothing to resume")
+        raise UsageError(
+            f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
+        )
     if not (folder / "run.json").exists():
         raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
     with claimed(folder):
