@@ -69,10 +69,13 @@ def test_a_pruned_run_cannot_give_erased_rows_to_a_client_it_invents(parent, com
                 answers[at] = parent.plan.batch(round, step, client, occurrence)
     child, _ = prune(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child"))
     before = parent.plan.populations[0].samples
-    clients = {name.get(client, client): samples for client, samples in before.items()}
+    clients = {client: samples for client, samples in before.items() if client != target}
+    read = {s for at, batch in answers.items() if at.client == invented for s in batch}
+    clients[invented] = tuple(sorted(read.union(before[target][:8])))
     (child.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(Population(clients))))
     (child.path / "recorded.safetensors").write_bytes(tensor_bytes(recorded_tensors({0: answers})))
-    edit(child.path, "plan.json", streams={stream: [[0, 0, 0, 1]] for stream in ("initial", "cohorts", "batches")})
+    streams = {stream: [[0, 0, 0, 1]] for stream in ("initial", "cohorts", "batches")}
+    edit(child.path, "plan.json", streams=streams, erased_sizes={str(target): 20})
     forged = sealed(child.path)
     assert (forged.model == untouched).all()
     result, found = audits(forged, commitment=commitment, expected=Request.of(clients=[target]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.data.dataset import Dataset, digest_of_client
+from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -158,7 +158,7 @@ class Case:
     @cached_property
     def left_in(self) -> LeftIn:
         """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
-        return left_in(self)
+        return left_in(self.run, self.ancestors, self.complete_lineage, self.ready.dataset, self.models)
 
     def models(self, plan: Plan, population: Population, schedule: Rounds) -> Checkpoints:
         """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
@@ -190,10 +190,3 @@ def _unlearner(run: Run) -> Any:
 def drawn_plan(run: Run) -> Plan:
     """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
     return replace(run.plan, index=None)
-
-
-def changed_clients(run: Run, dataset: Dataset) -> list[int]:
-    """Clients whose retained rows at hand have another digest than a run recorded."""
-    samples = run.plan.retained.samples
-    recorded = run.client_digests
-    return [c for c in samples if digest_of_client(dataset, samples[c]) != recorded.get(c)]

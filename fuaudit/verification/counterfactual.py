@@ -6,18 +6,17 @@ replay exists to find are executed on the same machine: what they differ by is t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fuaudit.plans import Population
+from fuaudit.data.dataset import Dataset, digest_of_client
+from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import NONE, Drawn, Round, Rounds
 from fuaudit.runs.products import Checkpoints
+from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
-
-if TYPE_CHECKING:
-    from fuaudit.verification.case import Case
 
 
 @dataclass(frozen=True)
@@ -48,32 +47,39 @@ class LeftIn:
     missing: tuple[str, ...]
 
 
-def left_in(case: Case) -> LeftIn:
+def changed_clients(run: Run, dataset: Dataset) -> list[int]:
+    """Clients whose retained rows at hand have another digest than the run recorded."""
+    samples = run.plan.retained.samples
+    return [c for c in samples if digest_of_client(dataset, samples[c]) != run.client_digests.get(c)]
+
+
+Models = Callable[[Plan, Population, Rounds], Checkpoints]
+"""Executes a schedule over a population, from a plan's initial model: models and states at the stored rounds."""
+
+
+def left_in(run: Run, ancestors: Sequence[Run | Tombstone], complete: bool, dataset: Dataset, models: Models) -> LeftIn:
     """Every request of the lineage with its data left in; needs the parents and the erased rows.
 
     Raises:
         UsageError: no data is at hand at all.
     """
     links: list[Link] = []
-    child = case.run
+    child = run
     if not child.is_child:
         return LeftIn((), ("the run carries out no request, so there is nothing to leave in",))
-    for parent in case.ancestors:
+    for parent in ancestors:
         if not isinstance(parent, Run):
             return LeftIn(tuple(links), (f"the parent of {child.path.name} was pruned",))
-        if reason := _not_at_hand(case, parent):
+        if reason := _not_at_hand(parent, dataset):
             return LeftIn(tuple(links), (reason,))
-        links.append(_link(case, parent, child.plan.retained))
+        links.append(_link(run, parent, child.plan.retained, models))
         child = parent
-    missing = () if case.complete_lineage else (f"the parent of {child.path.name} is not at hand",)
+    missing = () if complete else (f"the parent of {child.path.name} is not at hand",)
     return LeftIn(tuple(links), missing)
 
 
-def _not_at_hand(case: Case, parent: Run) -> str:
+def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     """Why the rows that a parent was trained on cannot be read here; empty when they can."""
-    from fuaudit.verification.case import changed_clients
-
-    dataset = case.ready.dataset
     absent = dataset.absent.intersection(parent.plan.retained.owner)
     if absent:
         return f"{len(absent)} erased rows of {parent.path.name} are not at hand (--erased ROOT)"
@@ -82,15 +88,15 @@ def _not_at_hand(case: Case, parent: Run) -> str:
     return ""
 
 
-def _link(case: Case, parent: Run, retained: Population) -> Link:
+def _link(run: Run, parent: Run, retained: Population, models: Models) -> Link:
     before, plan = parent.plan.retained, parent.plan
-    schedule = Drawn([plan], case.run.executed)
+    schedule = Drawn([plan], run.executed)
     return Link(
         parent,
-        case.run.plan.first_change(plan).round,
-        case.models(plan, before, schedule),
-        case.models(plan, retained, Only(schedule, retained)),
-        case.models(case.run.plan, before, case.schedule),
+        run.plan.first_change(plan).round,
+        models(plan, before, schedule),
+        models(plan, retained, Only(schedule, retained)),
+        models(run.plan, before, Drawn([run.plan], run.executed)),
     )
 
 

@@ -18,7 +18,8 @@ from fuaudit.runs.products import products
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
-from fuaudit.verification.case import Case, changed_clients, drawn_plan
+from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.counterfactual import changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.tolerance import Judgement, within_tolerance
 

@@ -18,7 +18,8 @@ from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import beginning
 from fuaudit.training.rounds import State
-from fuaudit.verification.case import Case, changed_clients
+from fuaudit.verification.case import Case
+from fuaudit.verification.counterfactual import changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spot import spot_check
 from fuaudit.verification.tolerance import within_tolerance
