@@ -16,17 +16,16 @@ method for small federations, and an example of one whose acceptance an audit mu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import permutations
 from math import lcm, perm
 from typing import ClassVar
 
-from fuaudit.draws import END, Address, Draws, Position, Purpose, Recorded
+from fuaudit.draws import END, Address, Draws, Position, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request, WeightedLaw
-from fuaudit.plans.plan import occurrences
 
 Cohorts = Mapping[tuple[int, ...], Fraction]
 MOST = 50_000
@@ -77,7 +76,7 @@ class MaximalCoupling:
             at = Address(Purpose.COUPLING, round, version=version)
             if not _happens(fresh, at, keep):
                 cohort = _drawn(fresh, at._replace(occurrence=1), _residual(before, after))
-                return _from_here(plan, request, fresh, round, cohort)
+                return plan.erase(request, fresh, Position(round, 0)).recorded({round: cohort})
         return plan.erase(request, fresh, first)
 
 
@@ -137,17 +136,3 @@ def _drawn(draws: Draws, at: Address, table: Cohorts) -> tuple[int, ...]:
     scale = lcm(*(table[cohort].denominator for cohort in cohorts))
     (rank,) = draws.weighted(at, range(len(cohorts)), [int(table[cohort] * scale) for cohort in cohorts], 1)
     return cohorts[rank]
-
-
-def _from_here(plan: Plan, request: Request, fresh: Draws, round: int, cohort: tuple[int, ...]) -> Plan:
-    """Everything from a round on is drawn anew, but for its cohort, which is given; such a plan is recorded."""
-    anew = plan.erase(request, fresh, Position(round, 0))
-    answers = {Address(Purpose.COHORT, round): cohort}
-    for later in range(round, plan.law.rounds + 1):
-        members = cohort if later == round else anew.cohort(later)
-        answers[Address(Purpose.COHORT, later)] = members
-        for client, occurrence in occurrences(members):
-            for step in range(1, plan.law.steps + 1):
-                at = Address(Purpose.BATCH, later, step, client, occurrence)
-                answers[at] = anew.batch(later, step, client, occurrence)
-    return replace(anew, sources=(*plan.sources, Recorded(answers)))

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Stream
+from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.plans.law import Law
 from fuaudit.plans.population import Population, Request
@@ -164,6 +164,24 @@ class Plan:
         erased = self.erase(request, fresh, START)
         whole = (Segment(START, len(self.sources), len(self.populations)),)
         return replace(erased, streams={stream: whole for stream in Stream})
+
+    def recorded(self, cohorts: Mapping[int, tuple[int, ...]]) -> Plan:
+        """The plan with what its last source draws written down, and other cohorts in some rounds (by number).
+
+        For rewriters that segments cannot express. Batches of given cohorts come from the last source too. For laws
+        that draw a cohort, and a batch, at once.
+        """
+        last = len(self.sources) - 1
+        first = next(segment.start.round for segment in self.streams[Stream.COHORTS] if segment.source == last)
+        answers: dict[Address, tuple[int, ...]] = {}
+        for round in range(first, self.law.rounds + 1):
+            cohort = cohorts[round] if round in cohorts else self.cohort(round)
+            answers[Address(Purpose.COHORT, round)] = cohort
+            for client, occurrence in occurrences(cohort):
+                for step in range(1, self.law.steps + 1):
+                    at = Address(Purpose.BATCH, round, step, client, occurrence)
+                    answers[at] = self.batch(round, step, client, occurrence)
+        return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
 
     def first_change(self, parent: Plan) -> Position:
         """The first position at which this plan draws from elsewhere than the plan it was rewritten from.

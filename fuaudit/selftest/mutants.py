@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fuaudit.draws import END, Address, Draws, Position, Purpose, Recorded, Stream
+from fuaudit.draws import END, Draws, Position, Stream
 from fuaudit.plans import Plan, Request, Segment
-from fuaudit.plans.plan import cut, occurrences
+from fuaudit.plans.plan import cut
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,11 @@ class Relabelled(Mutant):
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
         left = plan.retained.without(request).clients
         heir = {gone: next((c for c in left if c > gone), left[0]) for gone in request.clients}
-        anew = plan.erase(request, fresh, Position(1, 0))
-        answers: dict[Address, tuple[int, ...]] = {}
-        for round in range(1, plan.law.rounds + 1):
-            cohort = tuple(heir.get(client, client) for client in plan.cohort(round))
-            answers[Address(Purpose.COHORT, round)] = cohort
-            for client, occurrence in occurrences(cohort):
-                for step in range(1, plan.law.steps + 1):
-                    at = Address(Purpose.BATCH, round, step, client, occurrence)
-                    answers[at] = anew.batch(round, step, client, occurrence)
-        return replace(anew, sources=(*plan.sources, Recorded(answers)))
+        cohorts = {
+            round: tuple(heir.get(client, client) for client in plan.cohort(round))
+            for round in range(1, plan.law.rounds + 1)
+        }
+        return plan.erase(request, fresh, Position(1, 0)).recorded(cohorts)
 
 
 class OldKey(Mutant):

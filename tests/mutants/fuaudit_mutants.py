@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from fuaudit_plugins.fats import FatsUnlearning
 from fuaudit_plugins.mifa import LatestUpdates
 
-from fuaudit.draws import END, Address, Position, Purpose, Recorded
-from fuaudit.plans.plan import occurrences
+from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.training.stages import weighted_sum
 
 
@@ -69,21 +68,15 @@ class Places(FatsUnlearning):
         first = min(plan.first_involvement(request) or END, executed)
         if request.samples or first == END:
             return super().rewrite(plan, request, fresh, executed)
-        erased, left = plan.erase(request, fresh, first), plan.retained.without(request).clients
-        answers = {}
+        left, cohorts = plan.retained.without(request).clients, {}
         for round in range(first.round, plan.law.rounds + 1):
             at = Address(Purpose.COHORT, round, version=len(plan.populations))
             spare = fresh.sequence(at, left, plan.law.cohort_size)
             if self.gives_to_first:
                 spare = left[:1] * len(spare)
             pairs = zip(plan.cohort(round), spare, strict=True)
-            cohort = tuple(new if old in request.clients else old for old, new in pairs)
-            answers[Address(Purpose.COHORT, round)] = cohort
-            for client, occurrence in occurrences(cohort):
-                for step in range(1, plan.law.steps + 1):
-                    at = Address(Purpose.BATCH, round, step, client, occurrence)
-                    answers[at] = erased.batch(round, step, client, occurrence)
-        return replace(erased, sources=(*plan.sources, Recorded(answers)))
+            cohorts[round] = tuple(new if old in request.clients else old for old, new in pairs)
+        return plan.erase(request, fresh, first).recorded(cohorts)
 
 
 @dataclass(frozen=True)
