@@ -114,14 +114,19 @@ def _complete(plugin: Any, table: Table) -> Table:
     return {"use": table["use"], **values}
 
 
+def stage_kind(table: object) -> str:
+    """In which of the two groups a stage of the server's chain is registered; UsageError when in none."""
+    name = table.get("use") if isinstance(table, Mapping) else None
+    for kind in STAGE_KINDS:
+        if name in registry.entries(kind):
+            return kind
+    both = {name for kind in STAGE_KINDS for name in registry.entries(kind)}
+    raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))
+
+
 def build_stage(table: object) -> Any:
     """A stage of the server's chain, from either group."""
-    name = table.get("use") if isinstance(table, Mapping) else None
-    kinds = [kind for kind in STAGE_KINDS if name in registry.entries(kind)]
-    if not kinds:
-        both = {**registry.entries("aggregators"), **registry.entries("stages")}
-        raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))
-    return registry.build(kinds[0], table)  # type: ignore[arg-type]
+    return registry.build(stage_kind(table), table)  # type: ignore[arg-type]
 
 
 def read_config(path: Path) -> Config:

@@ -92,7 +92,9 @@ class Drawn:
     def round(self, number: int) -> Round:
         """See :class:`Rounds`."""
         if self._block is None or number not in self._block[0]:
-            rounds = range(number, min(number + self._length, self.rounds + 1))
+            # where all rounds fit, all are drawn: whoever goes through them again finds them
+            first = 1 if self._length >= self.rounds else number
+            rounds = range(first, min(first + self._length, self.rounds + 1))
             drawn = expand_many(self._plans, rounds)
             # the size of the first round tells how many fit
             self._length = max(1, len(rounds) * _AT_ONCE // max(1, drawn.batches.size))

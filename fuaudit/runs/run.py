@@ -135,7 +135,7 @@ class Run:
         draws, children = self.keys["draws"][-1], self.keys["children"]
         return RunKeys(bytes.fromhex(draws), bytes.fromhex(children)) if draws and children else None
 
-    @property
+    @cached_property
     def committed_partition(self) -> str:
         """The digest of the partition that the commitment is about, from what the run holds of it.
 
@@ -357,7 +357,7 @@ def _initial(kept: dict[str, Any] | None) -> tuple[tuple[int, int], int] | None:
 
 
 def _is_key(text: object) -> bool:
-    return text is None or (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None)
+    return text is None or is_digest(text)
 
 
 def load_run(path: str | Path) -> Run:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fuaudit import registry
-from fuaudit.config import STAGE_KINDS, TABLES, Config
+from fuaudit.config import TABLES, Config, stage_kind
 from fuaudit.draws import Recorded
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -48,9 +48,7 @@ def versions(device: str = "cpu") -> dict[str, str]:
 def plugins_of(config: Config) -> list[dict[str, str]]:
     """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
     named = [(kind, getattr(config, table)["use"]) for table, kind in TABLES.items()]
-    for stage in config.server:
-        kind = next(kind for kind in STAGE_KINDS if stage["use"] in registry.entries(kind))
-        named.append((kind, stage["use"]))
+    named += [(stage_kind(stage), stage["use"]) for stage in config.server]
     found = [registry.find(kind, name) for kind, name in named]
     return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 

@@ -39,9 +39,10 @@ class Steps:
         """Whether the direction is the gradient alone, and no momentum is kept."""
         return not self.proximal and self.drift is None and not self.momentum
 
-    def __getitem__(self, runs: slice) -> Steps:
-        drift = None if self.drift is None else self.drift[runs]
-        velocity = None if self.velocity is None else self.velocity[runs]
+    def __getitem__(self, at: slice | tuple[int, int]) -> Steps:
+        """The steps of some runs, or of one participation (run, place)."""
+        drift = None if self.drift is None else self.drift[at]
+        velocity = None if self.velocity is None else self.velocity[at]
         return Steps(self.size, self.proximal, drift, self.momentum, self.dampening, velocity)
 
 

@@ -238,7 +238,7 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
         if not len(active):
             continue
         part = Schedule(schedule.cohorts[active, :round], schedule.batches[active, :round])
-        moment = Moment(vectors[active], {k: v[active] for k, v in state.items()})
+        moment = Moment(vectors, state)[active]
         *_, (_, moment) = execute(ready.learning, ground, population, part, moment, maker, first=round)
         vectors[active] = moment.vectors
         for key, value in state.items():

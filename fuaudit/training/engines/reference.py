@@ -51,11 +51,8 @@ def participate(
     module: nn.Module, task: Task, vectors: Tensor, batches: Tensor, steps: Steps, at: tuple[int, int], into: Outcome
 ) -> None:
     """The participation ``at`` (run, place), written into its rows of an outcome."""
-    drift = None if steps.drift is None else steps.drift[at]
-    velocity = None if steps.velocity is None else steps.velocity[at]
-    own = Steps(steps.size, steps.proximal, drift, steps.momentum, steps.dampening, velocity)
     vector = vectors[at[0]]
-    end, speed = local_steps(module, task, vector, batches[at], own)
+    end, speed = local_steps(module, task, vector, batches[at], steps[at])
     into.updates[at] = vector - end
     if into.velocity is not None:
         into.velocity[at] = speed
