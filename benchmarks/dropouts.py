@@ -7,8 +7,8 @@
 
 30 clients with 2 of 60 shards each, batches of 16, step size 0.01 * 0.95 ** (t - 1), 200 rounds, 100 for SCAFFOLD,
 which uploads twice. Every run is a folder under DIR named by its setting; a run that is complete is read, one that was
-interrupted is resumed, so the command can be killed at any time and given again. Keys are fixed here, before any
-result.
+interrupted is resumed on the engine it has, so the command can be killed at any time and given again. Keys are fixed
+here, before any result.
 
 The paper does not print FedProx's mu; it is 0.01 here. It does not print the shapes of its CNN either.
 """
@@ -67,6 +67,7 @@ class Scale:
     model: str = "mimic-cnn"
     rows: int = 60_000
     device: str = "auto"
+    engine: str = "auto"
 
 
 def key(number: int) -> bytes:
@@ -100,8 +101,14 @@ def config(method: str, setting: dict[str, Any], scale: Scale) -> dict[str, Any]
             "decay": 0.95,
             **setting,
         },
-        "run": {"checkpoint_every": max(1, rounds // 20), "device": scale.device},
+        "run": {"checkpoint_every": max(1, rounds // 20), "device": scale.device, "engine": scale.engine},
     }
+
+
+def mark_of(tables: dict[str, Any]) -> str:
+    """What tells settings apart in names of folders. Engine and device are no part of it."""
+    asked = {name: table for name, table in tables.items() if name != "run"}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def run_of(folder: Path, tables: dict[str, Any], number: int, data: Dataset) -> Run:
@@ -184,13 +191,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--engine", default="auto", help="compiled is the fast one on a CPU with a C++ compiler")
     parser.add_argument("--partition", default="shards")
     parser.add_argument("--model", default="mimic-cnn")
     parser.add_argument("--smoke", action="store_true", help="3,000 rows, 6 rounds of one epoch: it runs, no more")
     given = parser.parse_args()
-    scale = Scale(given.epochs, given.rounds, given.partition, given.model, device=given.device)
+    scale = Scale(given.epochs, given.rounds, given.partition, given.model, device=given.device, engine=given.engine)
     if given.smoke:
-        scale = Scale(1, 6, given.partition, given.model, rows=3000, device=given.device)
+        scale = Scale(1, 6, given.partition, given.model, rows=3000, device=given.device, engine=given.engine)
     chosen = {name: SETTINGS[given.table][name] for name in given.setting or SETTINGS[given.table]}
     keys = given.key or [1]
     data = scaled(registry.build("datasets", {"use": "fashion-mnist"}).load(given.data), scale)
@@ -198,7 +206,7 @@ def main() -> None:
     for name, setting in chosen.items():
         for method, columns in results.items():
             tables = config(method, setting, scale)
-            mark = hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()[:8]
+            mark = mark_of(tables)
             folders = [given.out / f"{method}-{name.replace(' ', '-')}-{mark}-key-{number}" for number in keys]
             columns[name] = row([run_of(f, tables, n, data) for f, n in zip(folders, keys, strict=True)])
             document = {"scale": str(scale), "keys": keys, "results": results}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import hardware
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -36,7 +36,7 @@ from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
 from fuaudit.training import Chain, Learning, execute
-from fuaudit.training.engines import Engine, Task, engine, processors
+from fuaudit.training.engines import Engine, Task, engine
 from fuaudit.training.execute import Moment, StepSizes, beginning, task
 from fuaudit.training.stages import Mean
 
@@ -260,14 +260,6 @@ def cnn_rows(places: int) -> list[Row]:
         Row("threads, 2 cores", 1, lambda: replay(setting, ground, schedule, start, engine("threads", 2))),
         Row("batched, 1 core", 1, lambda: replay(setting, ground, schedule, start, engine("batched", 1)), TOLERANCE),
     ]
-
-
-def hardware() -> dict[str, str]:
-    """Versions and processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    return {"processor": (names or [platform.processor()])[0], "cores": str(processors()), **versions}
 
 
 def main() -> None:

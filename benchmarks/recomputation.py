@@ -1,9 +1,12 @@
-"""How often FATS computes again, against the exact probability: ``python benchmarks/recomputation.py``.
+"""How often FATS computes again, against the exact probability.
 
-Draws many plans of the paper's MNIST setting, each under a key of its own, by the same draws that train a run, and
-counts in how many of them one client and one sample, both fixed beforehand, are drawn at all; then the same for ten
-clients and ten samples of ten clients at once, the size of the paper's own requests. No model is trained: a plan is
-all that the question needs.
+    python benchmarks/recomputation.py                                            MNIST as the paper has it
+    python benchmarks/recomputation.py --config examples/fashion-fats.toml --data ROOT
+
+Draws many plans of one setting, each under a key of its own, by the same draws that train a run, and counts in how
+many of them one client and one sample, both fixed beforehand, are drawn at all; then the same for ten clients and ten
+samples of ten clients at once, the size of the paper's own requests. No model is trained: a plan is all that the
+question needs.
 """
 
 from __future__ import annotations
@@ -11,98 +14,130 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 from fuaudit_plugins.fats import Stability, client_stability, sample_stability
+from machine import hardware
 from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
 
+from fuaudit import registry
+from fuaudit.config import read_config
+from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.schedule import Stack
 from fuaudit.runs.keys import derive
+from fuaudit.training.setup import load_dataset
 
-CLIENTS, SAMPLES = 300, 200
-LAW = UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10)
-POPULATION = Population({c: tuple(range(SAMPLES * c, SAMPLES * (c + 1))) for c in range(CLIENTS)})
-CLIENT, SAMPLE = 0, 0
 CHUNK = 2000
 
 
 @dataclass(frozen=True)
 class Level:
-    """What is erased, and what the theory says about it."""
+    """What is erased, and what the theory says about it. A place of a cohort hits it with probability ``hit``."""
 
     name: str
     request: Request
-    stability: Stability
+    law: UniformLaw
+    hit: float
+    bound: float
+
+    @property
+    def places(self) -> int:
+        return self.law.cohort_size * self.law.rounds
+
+    @property
+    def exact(self) -> float:
+        """The probability of computing again: places are independent and alike."""
+        return 1 - (1 - self.hit) ** self.places
 
     @property
     def missed(self) -> float:
-        """The probability that one round does not draw the target: rounds are independent and alike."""
-        return float((1 - self.stability.exact) ** (1 / LAW.rounds))
+        """The probability that one round does not draw the target."""
+        return (1 - self.hit) ** self.law.cohort_size
 
     @property
     def expected_rounds(self) -> float:
         """Expected rounds to compute again: round s is one of them iff a round up to s drew the target."""
-        return math.fsum(1 - self.missed**s for s in range(1, LAW.rounds + 1))
+        return math.fsum(1 - self.missed**s for s in range(1, self.law.rounds + 1))
 
     def first_round_law(self) -> NDArray[np.float64]:
         """The probability of every first round 1 .. R, then that of never: ``(R + 1,)``."""
-        rounds = [self.missed ** (s - 1) * (1 - self.missed) for s in range(1, LAW.rounds + 1)]
-        return np.array([*rounds, self.missed**LAW.rounds])
+        rounds = [self.missed ** (s - 1) * (1 - self.missed) for s in range(1, self.law.rounds + 1)]
+        return np.array([*rounds, self.missed**self.law.rounds])
 
 
-def batch(one: Stability, number: int) -> Stability:
-    """For ``number`` clients, or samples of as many clients, at once: at every place their hits exclude each other."""
-    places = LAW.cohort_size * LAW.rounds
-    a_place = 1 - (1 - one.exact) ** (1 / places)
-    return Stability(1 - (1 - number * a_place) ** places, min(number * one.bound, 1.0))
+def mnist() -> tuple[UniformLaw, Population]:
+    """300 clients with 200 samples each, 30 rounds of 5 clients, 10 steps with batches of 10."""
+    population = Population({c: tuple(range(200 * c, 200 * (c + 1))) for c in range(300)})
+    return UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10), population
 
 
-def levels() -> list[Level]:
-    client = client_stability(LAW, POPULATION)
-    sample = sample_stability(LAW, POPULATION, CLIENT)
-    ten = range(10)
+def levels(law: UniformLaw, population: Population) -> list[Level]:
+    """The first client and its first sample; the first ten clients at once, and the first sample of each of them.
+
+    At every place of a cohort, hits of different clients exclude each other, so their probabilities add up.
+    """
+    if not law.replacement:
+        raise SystemExit("the exact probabilities here are those of cohorts with replacement, as FATS draws them")
+    ten = population.clients[:10]
+    places = law.cohort_size * law.rounds
+
+    def level(name: str, clients: Sequence[int], samples: Sequence[int], each: list[Stability]) -> Level:
+        hit = math.fsum(1 - (1 - one.exact) ** (1 / places) for one in each)
+        bound = min(math.fsum(one.bound for one in each), 1.0)
+        return Level(name, Request.of(clients=clients, samples=samples), law, hit, bound)
+
+    firsts = [population.samples[client][0] for client in ten]
+    client = client_stability(law, population)
+    samples = [sample_stability(law, population, client) for client in ten]
     return [
-        Level("client", Request.of(clients=[CLIENT]), client),
-        Level("sample", Request.of(samples=[SAMPLE]), sample),
-        Level("10 clients", Request.of(clients=ten), batch(client, len(ten))),
-        Level("10 samples", Request.of(samples=[SAMPLES * c for c in ten]), batch(sample, len(ten))),
+        level("client", ten[:1], (), [client]),
+        level("sample", (), firsts[:1], samples[:1]),
+        level("10 clients", ten, (), [client] * len(ten)),
+        level("10 samples", (), firsts, samples),
     ]
 
 
-def simulate(chosen: list[Level], plans: int, key: bytes, say: Callable[[str], None]) -> dict[str, NDArray[np.int64]]:
+def of_config(path: Path, root: Path | None, key: bytes) -> tuple[UniformLaw, Population]:
+    """Law and population of a config; a partition that is drawn is drawn by the key."""
+    config = read_config(path)
+    population = partition(registry.build("partitions", config.partition), load_dataset(config, root), Keyed(key))
+    return registry.build("learners", config.learner).law, population
+
+
+def simulate(
+    chosen: list[Level], population: Population, plans: int, key: bytes, say: Callable[[str], None]
+) -> dict[str, NDArray[np.int64]]:
     """The first round that draws the target of every level, ``(plans,)``; R + 1 where none does."""
+    law = chosen[0].law
     first: dict[str, list[NDArray[np.int64]]] = {level.name: [] for level in chosen}
     for done in range(0, plans, CHUNK):
         numbers = range(done, min(done + CHUNK, plans))
         keys = [derive(key, "recomputation", "plan", str(number)) for number in numbers]
-        stack = Stack([Plan.fresh(LAW, POPULATION, Keyed(secret)) for secret in keys])
+        stack = Stack([Plan.fresh(law, population, Keyed(secret)) for secret in keys])
         for level in chosen:
             rounds, _ = stack.first_involvement(level.request)
-            first[level.name].append(np.minimum(rounds, LAW.rounds + 1))
+            first[level.name].append(np.minimum(rounds, law.rounds + 1))
         say(f"{numbers.stop:,} of {plans:,} plans")
     return {name: np.concatenate(parts) for name, parts in first.items()}
 
 
 def row(level: Level, first: NDArray[np.int64]) -> dict[str, Any]:
     """The simulated figures of one level beside the exact ones."""
-    plans, exact = len(first), level.stability.exact
-    hits = int((first <= LAW.rounds).sum())
-    again = LAW.rounds + 1 - first  # rounds to compute again
+    plans, exact, rounds = len(first), level.exact, level.law.rounds
+    hits = int((first <= rounds).sum())
+    again = rounds + 1 - first  # rounds to compute again
     interval = binomtest(hits, plans).proportion_ci(confidence_level=0.99, method="exact")
     expected = level.first_round_law() * plans
-    fit = chisquare(np.bincount(first - 1, minlength=LAW.rounds + 1), expected)
+    fit = chisquare(np.bincount(first - 1, minlength=rounds + 1), expected)
     error = math.sqrt(exact * (1 - exact) / plans)
     return {
         "request": str(level.request),
@@ -113,17 +148,17 @@ def row(level: Level, first: NDArray[np.int64]) -> dict[str, Any]:
         "standard_error": error,
         "z": (hits / plans - exact) / error,
         "interval_99": [float(interval.low), float(interval.high)],
-        "linear_bound": level.stability.bound,
+        "linear_bound": level.bound,
         "rounds_mean": float(again.mean()),
         "rounds_standard_error": statistics.pstdev(again.tolist()) / math.sqrt(plans),
         "rounds_exact": level.expected_rounds,
         "rounds_given_recomputation": float(again[again > 0].mean()) if hits else None,
         "rounds_given_recomputation_exact": level.expected_rounds / exact,
-        "rounds_retraining": LAW.rounds,
-        "share_saved": 1 - float(again.mean()) / LAW.rounds,
-        "share_saved_exact": 1 - level.expected_rounds / LAW.rounds,
+        "rounds_retraining": rounds,
+        "share_saved": 1 - float(again.mean()) / rounds,
+        "share_saved_exact": 1 - level.expected_rounds / rounds,
         "chi_square": float(fit.statistic),
-        "chi_square_degrees": LAW.rounds,
+        "chi_square_degrees": rounds,
         "chi_square_p": float(fit.pvalue),
     }
 
@@ -148,29 +183,19 @@ def shown(name: str, r: dict[str, Any]) -> str:
     )
 
 
-def hardware() -> dict[str, str]:
-    """Versions and processor."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.processor(),
-        "cores": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, help="a config with the learner fats; by default the paper's MNIST")
+    parser.add_argument("--data", type=Path, metavar="ROOT", help="the folder of the config's data")
     parser.add_argument("--plans", type=int, default=100_000)
     parser.add_argument("--key", default=bytes(32).hex(), metavar="HEX", help="32 bytes that all plans follow from")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
     given = parser.parse_args()
     started = time.perf_counter()
-    chosen = levels()
-    first = simulate(chosen, given.plans, bytes.fromhex(given.key), lambda text: print(f"\r{text}", end="", flush=True))
+    key = bytes.fromhex(given.key)
+    law, population = of_config(given.config, given.data, key) if given.config else mnist()
+    chosen = levels(law, population)
+    first = simulate(chosen, population, given.plans, key, lambda text: print(f"\r{text}", end="", flush=True))
     rows = {level.name: row(level, first[level.name]) for level in chosen}
     print()
     for name, figures in rows.items():
@@ -178,7 +203,8 @@ def main() -> None:
     seconds = time.perf_counter() - started
     print(f"{seconds:.0f} s, {1e6 * seconds / given.plans:.0f} microseconds a plan")
     if given.json:
-        setting = {"clients": CLIENTS, "samples": SAMPLES, **asdict(LAW)}
+        sizes = sorted(map(len, population.samples.values()))
+        setting = {"clients": len(sizes), "samples": [sizes[0], sizes[-1]], **asdict(law)}
         document = {"setting": setting, "key": given.key, "levels": rows, "seconds": seconds, "machine": hardware()}
         given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 

@@ -23,7 +23,7 @@ class RunOptions:
     """
 
     checkpoint_every: int = 5
-    engine: Literal["auto", "reference", "threads", "batched"] = "auto"
+    engine: Literal["auto", "reference", "threads", "batched", "compiled"] = "auto"
     device: str = "auto"
     dtype: Literal["float32", "float64"] = "float32"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from fuaudit.plans.schedule import expand_many
 from fuaudit.training import Chain, Learning, execute
 from fuaudit.training.engines import Engine, Task, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_lanes
+from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
 from fuaudit.training.execute import StepSizes, beginning, task
@@ -366,6 +368,7 @@ def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
 def test_engines_by_name() -> None:
     assert engine("threads", 3) == Threads(3)
     assert engine("batched", 3) == Batched(3)
+    assert engine("compiled", 3) == Compiled(3)
     assert engine("batched").workers >= 1  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="threds") as error:
         engine("threds")
@@ -382,3 +385,62 @@ def test_chunks_shrink_with_the_model() -> None:
     modules = [Mlp((32,)).build((64,), 10), Mlp((200,)).build((784,), 10), Cnn().build((1, 28, 28), 10)]
     tasks = [Task(module, Layout.of(module), torch.empty(0), torch.empty(0)) for module in modules]
     assert [suitable_lanes(ground) for ground in tasks] == [256, 4, 4]
+
+
+compiling = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="the engine 'compiled' needs a C++ compiler"
+)
+
+
+@pytest.fixture(scope="module")
+def ready() -> tuple[Task, Compiled]:
+    """A convolutional task and one engine for it, so that it is compiled once."""
+    return make_task("cnn"), Compiled(2, lanes=2)
+
+
+@compiling
+def test_compiled_agrees_with_the_reference_on_every_term_of_a_step(ready: tuple[Task, Compiled]) -> None:
+    ground, compiled = ready
+    batches = make_batches(3)
+    for steps in (STEP, *(make_steps(ground, batches, term) for term in TERMS)):
+        assert gap(compiled, Reference(), ground, batches, steps) <= TOLERANCE
+    wrong = Steps(STEP.size * 1.001)
+    vectors = make_vectors(ground, 3)
+    updates = [
+        maker.advance(ground, vectors, batches, s).updates for maker, s in ((compiled, wrong), (Reference(), STEP))
+    ]
+    assert (updates[0] - updates[1]).abs().max() > 1e-6
+
+
+@compiling
+def test_compiled_does_not_see_what_is_computed_beside(ready: tuple[Task, Compiled]) -> None:
+    """Bits stay with other workers, cohorts and company; empty batches are no steps, and other rows not read."""
+    ground, compiled = ready
+    batches = make_batches(5, places=3)
+    vectors = make_vectors(ground, 5)
+    expected = compiled.advance(ground, vectors, batches, STEP).updates
+    assert not expected[0, 0].any()
+    assert torch.equal(Compiled(1, lanes=2).advance(ground, vectors, batches, STEP).updates, expected)
+    for run in range(5):
+        found = compiled.advance(ground, vectors[run : run + 1], batches[run : run + 1, :2], STEP).updates
+        assert torch.equal(found, expected[run : run + 1, :2])
+    erased = replace(ground, inputs=ground.inputs.clone())
+    erased.inputs[:10] = torch.nan
+    assert torch.equal(compiled.advance(erased, vectors, batches, STEP).updates, expected)
+    assert not compiled.advance(ground, vectors, batches[..., :0], STEP).updates.any()
+
+
+class Undecided(nn.Sequential):
+    """A model whose way depends on its input, which nothing can compile as a whole."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = super().forward(inputs)
+        return logits if float(logits.sum()) > 0 else -logits
+
+
+def test_a_model_that_cannot_be_compiled_is_refused_with_a_way_out() -> None:
+    ground = make_task("cnn")
+    unfit = replace(ground, module=Undecided(*ground.module.children()).double())
+    with pytest.raises(UsageError, match="compile") as error:
+        Compiled(1, lanes=2).advance(unfit, make_vectors(ground, 1), make_batches(1), STEP)
+    assert "threads" in str(error.value.hint)

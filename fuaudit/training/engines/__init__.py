@@ -1,8 +1,9 @@
-"""Engines: three ways to run local SGD along given batches, which replay one plan to the same result."""
+"""Engines: four ways to run local SGD along given batches, which replay one plan to the same result."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -10,11 +11,17 @@ from torch import nn
 from fuaudit.errors import UsageError, nearest
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.batched import Batched
+from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.protocol import Engine, Task
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
 
-ENGINES = {"reference": Reference, "threads": Threads, "batched": Batched}
+ENGINES: dict[str, Callable[[int], Engine]] = {
+    "reference": lambda workers: Reference(),
+    "threads": Threads,
+    "batched": Batched,
+    "compiled": Compiled,
+}
 """By the name under which a run records its engine."""
 
 
@@ -22,10 +29,7 @@ def engine(name: str, workers: int | None = None) -> Engine:
     """An engine by name; ``workers`` defaults to the processors at hand. UsageError for an unknown name."""
     if name not in ENGINES:
         raise UsageError(f"there is no engine called {name!r}", nearest(name, ENGINES))
-    if name == "reference":
-        return Reference()
-    count = workers or processors()
-    return Threads(count) if name == "threads" else Batched(count)
+    return ENGINES[name](workers or processors())
 
 
 def processors() -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import log2, prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
@@ -137,23 +137,35 @@ def _linear_walk(
             parameter.sub_(pull)
 
 
-def _general_walk(task: Task, steps: Steps) -> Walk:
-    """The steps of any module through torch.func; see :data:`Walk`."""
-    # functional_call exchanges the parameters of the module for a while, so every worker needs one of its own
-    module = copy.deepcopy(task.module)
+Gradients = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor], dict[str, Tensor]]
+"""From parameters ``(c, *shape)``, inputs ``(c, B, *shape)``, targets and rates ``(c, B)`` to one a parameter."""
+
+
+def stacked_gradients(module: nn.Module) -> Gradients:
+    """The gradients of any module through torch.func. Calls use the module as a workspace."""
 
     def loss(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> Tensor:
         logits = functional_call(module, parameters, (inputs,))
         return (cross_entropy(logits, targets, reduction="none") * rates).sum()
 
-    gradients = vmap(grad(loss))
+    return vmap(grad(loss))
+
+
+def _own_gradients(module: nn.Module) -> Gradients:
+    """Those of a copy: functional_call exchanges the parameters for a while, so every worker needs one of its own."""
+    return stacked_gradients(copy.deepcopy(module))
+
+
+def _general_walk(task: Task, steps: Steps, gradients: Gradients) -> Walk:
+    """The steps of any module; see :data:`Walk`."""
 
     def walk(
         parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
     ) -> None:
         named = dict(zip(task.layout.names, parameters, strict=True))
         used = (reads.rates > 0).any(dim=2)
-        for step, read in enumerate(zip(reads.inputs, reads.targets, reads.rates, strict=True)):
+        for step in used.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
+            read = reads.inputs[step], reads.targets[step], reads.rates[step]
             moves = list(gradients(named, *read).values())  # gradients times the step size
             if pulls:  # not in place: parameters that are added up in a model share one gradient
                 moves = [move + pull for move, pull in zip(moves, pulls.at(step, parameters), strict=True)]
@@ -193,6 +205,7 @@ class Batched:
     workers: int
     lanes: int | None = None
     name: str = "batched"
+    gradients_of: Callable[[nn.Module], Gradients] = field(default=_own_gradients, repr=False, compare=False)
     _idle: list[Buffers] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
@@ -214,7 +227,8 @@ class Batched:
             except IndexError:
                 buffers = Buffers()
             chunk = slice(first, first + width)
-            _advance(task, vectors[chunk], batches[chunk], steps[chunk], result[chunk], buffers)
+            gradients = self.gradients_of(task.module)
+            _advance(task, vectors[chunk], batches[chunk], steps[chunk], result[chunk], gradients, buffers)
             self._idle.append(buffers)
 
         if vectors.device.type == "cpu" and self.workers > 1 and len(vectors) > width:
@@ -231,7 +245,15 @@ def _longer(rows: Tensor, surplus: int) -> Tensor:
     return torch.cat([rows, rows[-1:].expand(surplus, *rows.shape[1:])])
 
 
-def _advance(task: Task, vectors: Tensor, batches: Tensor, steps: Steps, into: Outcome, buffers: Buffers) -> None:
+def _advance(
+    task: Task,
+    vectors: Tensor,
+    batches: Tensor,
+    steps: Steps,
+    into: Outcome,
+    gradients: Gradients,
+    buffers: Buffers,
+) -> None:
     """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to an outcome ``(g, K, d)``."""
     places = batches.shape[:2]
     reads = Reads.gather(task, batches.flatten(0, 1), steps.size, buffers)
@@ -251,7 +273,7 @@ def _advance(task: Task, vectors: Tensor, batches: Tensor, steps: Steps, into: O
         at_start = vectors.new_zeros(*places, vectors.shape[1]) if steps.velocity is None else steps.velocity
         velocities = [rows.flatten(0, 1) * steps.size for rows in task.layout.split(at_start)]
     fast = linear_stack(task.module) and velocities is None
-    walk = _linear_walk if fast else _general_walk(task, steps)
+    walk = _linear_walk if fast else _general_walk(task, steps, gradients)
     walk(parameters, reads, pulls, velocities, buffers)
     for start, end, update in zip(starts, parameters, task.layout.split(into.updates), strict=True):
         torch.sub(start, end.unflatten(0, places), out=update)

@@ -1,9 +1,16 @@
-"""FATS on MNIST at the paper's setting: ``python benchmarks/mnist_fats.py --data ROOT``.
+"""FATS against retraining and against FedAvg, on real data.
 
-Trains, unlearns one client and one sample with noop, FATS and retraining, and says what that did to accuracy and what
-it cost; with ``--verify`` it audits every result as well. Keys and targets are fixed here, before any result. Two
-further targets are chosen among those that were drawn, so that there is something to find in the run itself: they
-depend on the draws, so only the audits of the run (not those of the algorithm) look at them.
+    python benchmarks/fats.py examples/mnist-fats.toml --data ROOT
+    python benchmarks/fats.py examples/fashion-fats.toml --data ROOT --step-size 0.05 --step-size 0.001
+    python benchmarks/fats.py examples/shakespeare-fats.toml --data ROOT --forget client --forget sample
+
+Trains, unlearns one client and one sample, and ten of each at once, with noop, FATS and retraining, and says what that
+did to accuracy and what it cost. FedAvg is trained with the same numbers, and retrained without the target: FATS is an
+alternative to that. With ``--verify`` every result is audited as well.
+
+Keys and targets are fixed here, before any result. Two further targets are chosen among those that were drawn, so that
+there is something to find in the run itself: they depend on the draws, so only the audits of the run (not those of the
+algorithm) look at them.
 """
 
 from __future__ import annotations
@@ -11,20 +18,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import platform
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+import tomllib
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
+from machine import hardware
+from recomputation import Level, levels, of_config
 
 from fuaudit import registry
-from fuaudit.config import read_config
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
 from fuaudit.runs.run import Run
@@ -33,8 +38,6 @@ from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-CONFIGS = {"0.05": EXAMPLES / "mnist-fats.toml", "0.001": EXAMPLES / "mnist-fats-paper-rate.toml"}
 TEN = range(10)
 FIXED = {
     "client": ((0,), ()),
@@ -54,10 +57,26 @@ AUDITED = {
 MIDDLE = 15
 """Drawn targets are looked for in this round: its first client, and the first sample of that client's first batch."""
 
+KEYS = (1, 2, 3)
 
-def key(purpose: str, number: int) -> bytes:
-    """The keys of this benchmark, for everybody to compute."""
-    return hashlib.sha256(f"fuaudit mnist-fats {purpose} {number}".encode()).digest()
+
+def key(name: str, purpose: str, number: int) -> bytes:
+    """The keys of this benchmark, for everybody to compute; ``name`` is that of the config."""
+    return hashlib.sha256(f"fuaudit {name} {purpose} {number}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training: a config under a key. ``number`` is the key's, and that of the audits' key."""
+
+    name: str
+    tables: dict[str, Any]
+    number: int
+    data: Dataset
+
+    def of_fedavg(self) -> Case:
+        """FedAvg with the same numbers."""
+        return replace(self, tables=self.tables | {"learner": self.tables["learner"] | {"use": "fedavg"}})
 
 
 @dataclass
@@ -107,9 +126,10 @@ def made(run: Run, clock: Clock, seconds: float) -> Made:
     return Made(run, table)
 
 
-def trained(rate: str, number: int, folder: Path, data: Dataset) -> Made:
+def trained(case: Case, folder: Path) -> Made:
     clock, started = Clock(), time.perf_counter()
-    run = train(read_config(CONFIGS[rate]), folder, secret=key("train", number), dataset=data, progress=clock)
+    secret = key(case.name, "train", case.number)
+    run = train(case.tables, folder, secret=secret, dataset=case.data, progress=clock)
     return made(run, clock, time.perf_counter() - started)
 
 
@@ -149,10 +169,10 @@ class Audits:
     budget: int
     stress: int
 
-    def __call__(self, run: Run, kind: str, run_only: bool, number: int, data: Dataset) -> dict[str, Any]:
+    def __call__(self, run: Run, kind: str, run_only: bool, case: Case) -> dict[str, Any]:
         started = time.perf_counter()
         spec = policy(kind, self.stress, run_only)
-        result = verify(run, spec, dataset=data, budget=self.budget, key=key("audit", number))
+        result = verify(run, spec, dataset=case.data, budget=self.budget, key=key(case.name, "audit", case.number))
         plan = next(f for f in result.findings if f.audit == "plan")
         return {
             "verdict": str(result.verdict),
@@ -166,26 +186,37 @@ def say(*parts: object) -> None:
     print(*parts, flush=True)
 
 
-def one_key(rate: str, number: int, folder: Path, data: Dataset, audits: Audits | None) -> dict[str, Any]:
-    """Everything about one training run."""
-    origin = trained(rate, number, folder / "original", data)
+def one_key(case: Case, folder: Path, kinds: list[str], audits: Audits | None) -> dict[str, Any]:
+    """Everything about one training run, and about FedAvg's beside it."""
+    origin = trained(case, folder / "original")
     before = origin.figures
-    say(f"\nstep size {rate}, key {number}: accuracy {before['accuracy']:.4f}, {before['seconds']:.1f} s")
-    table: dict[str, Any] = {"key": key("train", number).hex(), "original": before, "targets": {}}
-    targets = {kind: request_of(origin.run, *target) for kind, target in FIXED.items()} | drawn_targets(origin.run)
-    for kind, methods in (AUDITED if audits else MEASURED).items():
+    say(f"\n{case.name}, key {case.number}: accuracy {before['accuracy']:.4f}, {before['seconds']:.1f} s")
+    table: dict[str, Any] = {"key": key(case.name, "train", case.number).hex(), "original": before, "targets": {}}
+    targets = {kind: request_of(origin.run, *target) for kind, target in FIXED.items()}
+    if audits:
+        targets |= drawn_targets(origin.run)
+    for kind in kinds:
         request, rows = targets[kind], {}
-        for name in methods:
-            child = forgotten(origin.run, name, request, folder / f"{kind} {name}".replace(" ", "-"), data)
+        for name in (AUDITED if audits else MEASURED)[kind]:
+            child = forgotten(origin.run, name, request, folder / f"{kind} {name}".replace(" ", "-"), case.data)
             rows[name] = child.figures
             line = f"  {kind:13}{name:16} {summary(child.figures)}"
             if audits:
                 run_only = kind not in FIXED
-                rows[name]["verify"] = found = audits(child.run, request.kind, run_only, number, data)
+                rows[name]["verify"] = found = audits(child.run, request.kind, run_only, case)
                 wrong = [f"{audit} {verdict}" for audit, verdict in found["audits"].items() if verdict != "PASS"]
                 line += f"  {found['verdict']} ({', '.join(wrong) or 'all PASS'}; {found['seconds']:.0f} s)"
             say(line)
         table["targets"][kind] = {"request": str(request), "methods": rows}
+    if not audits:
+        rival = trained(case.of_fedavg(), folder / "fedavg")
+        say(f"  FedAvg: accuracy {rival.figures['accuracy']:.4f}, {rival.figures['seconds']:.1f} s")
+        table["fedavg"] = rival.figures
+        for kind in kinds:
+            request = request_of(rival.run, *FIXED[kind])
+            again = forgotten(rival.run, "retrain", request, folder / f"{kind} fedavg".replace(" ", "-"), case.data)
+            say(f"  {kind:13}{'FedAvg, retrain':16} {summary(again.figures)}")
+            table["targets"][kind]["methods"]["fedavg, retrain"] = again.figures
     return table
 
 
@@ -206,9 +237,11 @@ def spread(values: list[float]) -> dict[str, Any]:
     }
 
 
-def overview(keys: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over keys: accuracy before and after, rounds, and time as a share of retraining."""
+def overview(keys: list[dict[str, Any]], exact: dict[str, Level]) -> dict[str, Any]:
+    """Over keys: accuracy before and after, rounds, and time as a share of retraining; how often FATS computed."""
     table: dict[str, Any] = {"before": spread([k["original"]["accuracy"] for k in keys])}
+    if "fedavg" in keys[0]:
+        table["fedavg before"] = spread([k["fedavg"]["accuracy"] for k in keys])
     for kind, targets in keys[0]["targets"].items():
         rows = [k["targets"][kind]["methods"] for k in keys]
         for name in targets["methods"] if "retrain" in targets["methods"] else ():
@@ -220,48 +253,55 @@ def overview(keys: list[dict[str, Any]]) -> dict[str, Any]:
                 "time_of_retraining": spread([m["seconds"] / r["seconds"] for m, r in pairs]),
                 "round_time_of_retraining": [m["rounds_s"] and m["rounds_s"] / r["rounds_s"] for m, r in pairs],
             }
+        if kind in exact and "fats" in targets["methods"]:
+            again = [row["fats"]["rounds_changed"] for row in rows]
+            table[f"{kind} fats"] |= {
+                "recomputed": sum(rounds > 0 for rounds in again),
+                "keys": len(again),
+                "recomputation_exact": exact[kind].exact,
+                "rounds_exact": exact[kind].expected_rounds,
+            }
     return table
 
 
-def hardware() -> dict[str, str]:
-    """Versions and processor."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.processor(),
-        "cores": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "fuaudit": registry.find("unlearners", "fats").version,
-    }
+def at(tables: dict[str, Any], step_size: float | None) -> dict[str, Any]:
+    """A config with another step size."""
+    return tables if step_size is None else tables | {"learner": tables["learner"] | {"step_size": step_size}}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, metavar="ROOT", help="the folder that holds MNIST/raw")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path, help="a config with the learner fats")
+    parser.add_argument("--data", type=Path, required=True, metavar="ROOT", help="the folder that holds the data")
     parser.add_argument("--key", type=int, action="append", metavar="N", help="number of a key; by default 1, 2 and 3")
-    parser.add_argument("--step-size", choices=CONFIGS, action="append", help="by default all")
+    parser.add_argument("--step-size", type=float, action="append", help="another one than the config's")
+    parser.add_argument("--forget", choices=AUDITED.keys() | FIXED, action="append", help="by default all")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the runs there; it must not exist or be empty")
-    parser.add_argument("--verify", action="store_true", help="audit every child run too")
+    parser.add_argument("--verify", action="store_true", help="audit every child run too, and leave FedAvg out")
     parser.add_argument("--budget", type=int, default=0, help="training runs that each audit may spend on level 6")
     parser.add_argument("--stress", type=int, default=3, help="stress plans of each audit")
     parser.add_argument("--json", type=Path, metavar="OUT")
     given = parser.parse_args()
-    data = registry.build("datasets", {"use": "mnist"}).load(given.data)
+    tables, name = tomllib.loads(given.config.read_text(encoding="utf-8")), given.config.stem
+    keys = tuple(given.key or KEYS)
+    data = registry.build("datasets", tables["data"]).load(given.data)
     audits = Audits(given.budget, given.stress) if given.verify else None
+    kinds = given.forget or list(AUDITED if audits else MEASURED)
+    law, population = of_config(given.config, given.data, key(name, "train", keys[0]))
+    exact = {level.name: level for level in levels(law, population)}
     document: dict[str, Any] = {"machine": hardware(), "audits": audits and asdict(audits), "step_sizes": {}}
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.out or Path(scratch)
-        for rate in given.step_size or CONFIGS:
-            keys = [
-                one_key(rate, number, folder / f"{rate}-{number}", data, audits) for number in given.key or (1, 2, 3)
-            ]
-            document["step_sizes"][rate] = {"keys": keys, "overview": overview(keys)}
-            say(json.dumps(document["step_sizes"][rate]["overview"], indent=2))
-            if given.json:
-                given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        for step_size in given.step_size or [None]:
+            found: list[dict[str, Any]] = []
+            entry = document["step_sizes"][step_size or tables["learner"]["step_size"]] = {"keys": found}
+            for number in keys:
+                case = Case(name, at(tables, step_size), number, data)
+                found.append(one_key(case, folder / f"{step_size}-{number}", kinds, audits))
+                entry["overview"] = overview(found, exact)
+                if given.json:
+                    given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            say(json.dumps(entry["overview"], indent=2))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""The batched engine with gradients compiled by torch for this machine: for convolutions, where it can be.
+
+Compiling fuses what lies between convolutions and takes the interpreter out of a step. It needs a C++ compiler on a
+CPU (Triton on a GPU) and some seconds for each model and size of a batch, so nobody gets it unasked. A loop that a
+model writes out, as the LSTM does, takes minutes to compile.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from fuaudit.errors import UsageError
+from fuaudit.training.engines.batched import Batched, Gradients, stacked_gradients
+from fuaudit.training.engines.protocol import Task
+from fuaudit.training.solvers import Outcome, Steps
+
+
+def compiled_gradients(module: nn.Module) -> Gradients:
+    """:func:`~fuaudit.training.engines.batched.stacked_gradients`, compiled at the first call for every size.
+
+    Raises:
+        UsageError: when called, if the model cannot be compiled here.
+    """
+    compiled = torch.compile(stacked_gradients(copy.deepcopy(module)), fullgraph=True, dynamic=False)
+    compiling, known = Lock(), set[Any]()
+
+    def gradients(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> dict[str, Tensor]:
+        size = inputs.shape
+        if size in known:
+            return compiled(parameters, inputs, targets, rates)
+        with compiling:  # workers that came at the same time would compile it once more
+            try:
+                result: dict[str, Tensor] = compiled(parameters, inputs, targets, rates)
+            except Exception as error:
+                raise UsageError(
+                    f"torch cannot compile this model here: {str(error).splitlines()[0]}",
+                    'Install a C++ compiler, or take another engine, such as engine = "threads".',
+                ) from error
+            known.add(size)
+        return result
+
+    return gradients
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Chunks of ``lanes`` participations, over ``workers`` threads on a CPU, one by one on a GPU.
+
+    Participations of all runs and places stand side by side, so that sizes stay the same from round to round when
+    cohorts do not. What differs from the batched engine is the rounding of single operations.
+    """
+
+    workers: int
+    lanes: int | None = None
+    name: str = "compiled"
+    _compiled: WeakKeyDictionary[nn.Module, Gradients] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError if the model cannot be compiled."""
+        runs, places = batches.shape[:2]
+        drift, velocity = (None if t is None else t.flatten(0, 1).unsqueeze(1) for t in (steps.drift, steps.velocity))
+        apart = replace(steps, drift=drift, velocity=velocity)
+        batched = Batched(self.workers, self.lanes, gradients_of=self._gradients_of)
+        found = batched.advance(task, vectors.repeat_interleave(places, 0), batches.flatten(0, 1).unsqueeze(1), apart)
+        updates, speed = (None if t is None else t.view(runs, places, -1) for t in (found.updates, found.velocity))
+        assert updates is not None
+        return Outcome(updates, speed)
+
+    def _gradients_of(self, module: nn.Module) -> Gradients:
+        if module not in self._compiled:
+            self._compiled[module] = compiled_gradients(module)
+        return self._compiled[module]
