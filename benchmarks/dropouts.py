@@ -117,7 +117,7 @@ def config(method: str, setting: dict[str, Any], scale: Scale) -> dict[str, Any]
         "partition": partition,
         "model": {"use": scale.model},
         "learner": learner,
-        "run": {"checkpoint_every": max(1, rounds // 20), "device": scale.device, "engine": scale.engine},
+        "run": {"checkpoint_every": max(1, rounds // 10), "device": scale.device, "engine": scale.engine},
     }
     if scale.step_sizes == "printed":
         learner["decay"] = 1.0
