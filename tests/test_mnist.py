@@ -6,6 +6,7 @@ With FUAUDIT_DATA=ROOT, where ROOT holds MNIST/raw, the run is made on the real 
 import gzip
 import os
 import struct
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,10 @@ def mnist_like(root: Path, train: int, test: int, folder: str = "MNIST") -> Path
     return root
 
 
+class FewMnist(Mnist):
+    rows = (1250, 50)
+
+
 @pytest.fixture(
     scope="module",
     params=[
@@ -63,8 +68,9 @@ def mnist_like(root: Path, train: int, test: int, folder: str = "MNIST") -> Path
     ],
 )
 def whole(request, tmp_path_factory):
-    root = Path(ROOT) if request.param == "real" else mnist_like(tmp_path_factory.mktemp("data"), 1250, 50)
-    return Mnist().load(root)
+    if request.param == "real":
+        return Mnist().load(Path(ROOT))
+    return FewMnist().load(mnist_like(tmp_path_factory.mktemp("data"), *FewMnist.rows))
 
 
 @pytest.fixture(scope="module")
@@ -156,13 +162,13 @@ class TestReader:
     def test_plain_and_gzipped_are_the_same(self, tmp_path):
         (tmp_path / "plain").write_bytes(idx(self.ARRAY))
         (tmp_path / "zipped.gz").write_bytes(gzip.compress(idx(self.ARRAY)))
-        assert np.array_equal(read_idx(tmp_path / "plain"), self.ARRAY)
-        assert np.array_equal(read_idx(tmp_path / "zipped"), self.ARRAY)
+        assert np.array_equal(read_idx(tmp_path / "plain", (2, 3, 4)), self.ARRAY)
+        assert np.array_equal(read_idx(tmp_path / "zipped", (2, 3, 4)), self.ARRAY)
 
     def test_plain_comes_before_gzipped(self, tmp_path):
         (tmp_path / "both").write_bytes(idx(self.ARRAY))
         (tmp_path / "both.gz").write_bytes(gzip.compress(idx(self.ARRAY[:1])))
-        assert read_idx(tmp_path / "both").shape == (2, 3, 4)
+        assert np.array_equal(read_idx(tmp_path / "both", (2, 3, 4)), self.ARRAY)
 
     @pytest.mark.parametrize("zipped", [False, True])
     @pytest.mark.parametrize(
@@ -174,13 +180,26 @@ class TestReader:
             (b"\x00\x00\x0d" + idx(ARRAY)[3:], "not an IDX file of bytes"),  # floats
             (b"PK\x03\x04" + idx(ARRAY), "not an IDX file of bytes"),
             (b"", "not an IDX file of bytes"),
+            (idx(ARRAY[:1]), r"3 axes of lengths \(1, 3, 4\), not \(2, 3, 4\)"),
+            (idx(ARRAY.reshape(6, 4)), "2 axes"),
+            (b"\x00\x00\x08\x03" + struct.pack(">3I", 65536, 65536, 2**31), "not the authors' file"),
         ],
-        ids=["one byte short", "one byte more", "short header", "other type", "zip archive", "empty"],
+        ids=[
+            "one byte short",
+            "one byte more",
+            "short header",
+            "other type",
+            "zip archive",
+            "empty",
+            "fewer rows",
+            "rank",
+            "wraps",
+        ],
     )
     def test_what_is_no_such_file_is_refused(self, tmp_path, content, said, zipped):
         (tmp_path / ("file.gz" if zipped else "file")).write_bytes(gzip.compress(content) if zipped else content)
         with pytest.raises(UsageError, match=said):
-            read_idx(tmp_path / "file")
+            read_idx(tmp_path / "file", (2, 3, 4))
 
     def test_missing_says_where_to_look(self, tmp_path):
         with pytest.raises(UsageError, match=r"there is neither .*train-images.* nor .*\.gz"):
@@ -189,9 +208,30 @@ class TestReader:
             Mnist().load(None)
 
     def test_fashion_mnist_has_a_folder_of_its_own(self, tmp_path):
-        data = FashionMnist().load(mnist_like(tmp_path, 20, 10, "FashionMNIST"))
+        class Few(FashionMnist):
+            rows = (20, 10)
+
+        data = Few().load(mnist_like(tmp_path, 20, 10, "FashionMNIST"))
         assert (data.size, len(data.test_targets), data.shape) == (20, 10, (1, 28, 28))
         assert data.targets.tolist() == [i % 10 for i in range(20)]
+
+    def test_only_the_authors_numbers_of_rows_are_read(self, tmp_path):
+        mnist_like(tmp_path, 20, 10)
+        with pytest.raises(UsageError, match=r"\(20, 28, 28\), not \(60000, 28, 28\)"):
+            Mnist().load(tmp_path)
+
+    def test_no_more_is_unpacked_than_the_array_needs(self, tmp_path):
+        """A file of 200 MB of zeros behind an honest header: refused with less than 10 MB held at any time."""
+        with gzip.open(tmp_path / "file.gz", "wb", compresslevel=1) as file:
+            file.write(idx(self.ARRAY))
+            for _ in range(200):
+                file.write(bytes(10**6))
+        tracemalloc.start()
+        with pytest.raises(UsageError, match="surplus"):
+            read_idx(tmp_path / "file", (2, 3, 4))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 10**7
 
 
 class TestDirichlet:
@@ -225,5 +265,21 @@ class TestDirichlet:
     def test_more_clients_than_samples_is_refused(self):
         with pytest.raises(UsageError, match="cannot share"):
             self.deal(6_001, 0.5)
-        with pytest.raises(UsageError, match="concentration"):
-            self.deal(3, 0.0)
+        for concentration in (0.0, -1.0, float("nan"), float("inf"), 1e308):
+            with pytest.raises(UsageError, match="concentration"):
+                self.deal(3, concentration)
+
+    def test_a_number_rounded_beyond_the_last_share_takes_the_last_class_left(self):
+        """NumPy sums 200 shares pairwise; where that is more than the last running sum, no class would be found."""
+        mixtures = np.random.Generator(np.random.Philox(0)).dirichlet(np.ones(200), 100) + 1e-12
+        mixture = next(row for row in mixtures if row.sum() * (1 - 2**-53) >= np.cumsum(row)[-1])
+
+        class Edge(np.random.Generator):
+            def dirichlet(self, weights):
+                return mixture - 1e-12
+
+            def random(self):
+                return 1 - 2**-53
+
+        hands = Dirichlet(1).deal(np.arange(200), Edge(np.random.Philox(0)))
+        assert sorted(hands[0]) == list(range(200))

@@ -9,6 +9,7 @@ type, of which :class:`fuaudit.models.Embedding` makes NaN.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -61,6 +62,71 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
+INPUT_TYPES = (
+    *(torch.float16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+)
+"""What inputs may be: types that NumPy knows too, so that digests can be taken of them."""
+
+
+def require_sound(dataset: Dataset) -> None:
+    """Check data before anything is computed or written with it.
+
+    Raises:
+        UsageError: inputs that are not ``(N, *shape)`` of one of ``INPUT_TYPES``, equal for training and test rows;
+            targets that are not ``(N,)`` int64 in [0, classes); no training or no test row; ids of absent rows or
+            owners that cannot be; inputs of rows at hand that are NaN, infinite, below 0 (integers) or the mark of
+            erased rows.
+    """
+    for problem in _problems(dataset):
+        raise UsageError(f"the data cannot be used: {problem}", "docs/data-and-models.md says what data must be like.")
+
+
+def _problems(data: Dataset) -> Iterator[str]:
+    """What is wrong with a data set; only the first is sure to be meaningful."""
+    parts = (("training", data.inputs, data.targets), ("test", data.test_inputs, data.test_targets))
+    for name, inputs, targets in parts:
+        if inputs.dtype not in INPUT_TYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in INPUT_TYPES)
+            yield f"the {name} inputs are {inputs.dtype}, not one of {known}"
+        if inputs.ndim < 2 or not inputs[:1].numel():
+            yield f"there are no {name} rows, or no numbers in them: the inputs have shape {tuple(inputs.shape)}"
+        if targets.dtype is not torch.int64 or targets.shape != inputs.shape[:1]:
+            yield (
+                f"{inputs.shape[0]} {name} rows need as many targets of type int64, "
+                f"not {targets.dtype} of shape {tuple(targets.shape)}"
+            )
+        if (low := int(targets.min())) < 0 or (high := int(targets.max())) >= data.classes:
+            yield f"a {name} target is {low if low < 0 else high}, outside 0 to {data.classes - 1}"
+    if (data.inputs.shape[1:], data.inputs.dtype) != (data.test_inputs.shape[1:], data.test_inputs.dtype):
+        yield (
+            f"training inputs are {data.inputs.dtype} of shape {data.shape}, "
+            f"test inputs {data.test_inputs.dtype} of shape {tuple(data.test_inputs.shape[1:])}"
+        )
+    if not data.absent <= set(range(data.size)) or len(data.absent) == data.size:
+        yield f"{len(data.absent)} of {data.size} training rows cannot be the absent ones"
+    if data.owners is not None and (data.owners.dtype is not torch.int64 or int(data.owners.min()) < -1):
+        yield "owners must be int64, from 0, or -1 where they are unknown"
+    present = torch.ones(data.size, dtype=torch.bool)
+    present[sorted(data.absent)] = False
+    for name, inputs, at_hand in (
+        ("training", data.inputs, present),
+        ("test", data.test_inputs, torch.ones(len(data.test_inputs), dtype=torch.bool)),
+    ):
+        if bool((wrong := at_hand & _out_of_range(inputs)).any()):
+            kind = "NaN or infinite" if inputs.is_floating_point() else f"below 0 or {erased_input(inputs.dtype)}"
+            mark = "" if inputs.is_floating_point() else ", the mark of erased rows"
+            yield f"the inputs of {name} row {int(wrong.nonzero()[0])} are {kind}{mark}"
+
+
+def _out_of_range(inputs: Tensor) -> Tensor:
+    """Which rows ``(N,)`` of inputs ``(N, *shape)`` hold a number that is none, or that stands for an erased one."""
+    low, high = inputs.flatten(1).amin(1), inputs.flatten(1).amax(1)
+    if inputs.is_floating_point():
+        return ~(low.isfinite() & high.isfinite())
+    return (low < 0) | (high == erased_input(inputs.dtype))
+
+
 class DatasetPlugin(Protocol):
     """A registered dataset: a frozen dataclass that loads from a folder, or from nowhere."""
 
@@ -80,6 +146,42 @@ class TrainingRows:
 def erased_input(dtype: torch.dtype) -> float | int:
     """What overwrites the inputs of erased rows: NaN, or the largest number of an integer type."""
     return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+MOST_ABSENT = 2**30
+"""The most bytes that rows which are not at hand may take. How many there are is said by a run, or by a file of ids,
+and neither shall choose how much memory is used."""
+
+
+def require_room(rows: int, inputs: Tensor) -> None:
+    """Raises UsageError where so many absent rows, like those of ``inputs (N, *shape)``, are too many."""
+    if rows * inputs[:1].numel() * inputs.element_size() > MOST_ABSENT:
+        raise UsageError(
+            f"{rows} rows are missing behind those at hand, which would take more than {MOST_ABSENT // 2**20} MiB",
+            "Check the ids in the data, and whether it is the data of this run.",
+        )
+
+
+def padded(dataset: Dataset, rows: int) -> Dataset:
+    """The dataset with at least ``rows`` training rows; those that are added are absent, and overwritten as erased.
+
+    Whoever holds the retained rows alone cannot know how many there were: the last ones may be among the erased.
+
+    Raises:
+        UsageError: they would take more than ``MOST_ABSENT`` bytes.
+    """
+    more = rows - dataset.size
+    if more <= 0:
+        return dataset
+    require_room(more, dataset.inputs)
+    inputs = dataset.inputs.new_full((more, *dataset.shape), erased_input(dataset.inputs.dtype))
+    return replace(
+        dataset,
+        inputs=torch.cat([dataset.inputs, inputs]),
+        targets=torch.cat([dataset.targets, dataset.targets.new_full((more,), ERASED_TARGET)]),
+        absent=dataset.absent | frozenset(range(dataset.size, rows)),
+        owners=None if dataset.owners is None else torch.cat([dataset.owners, dataset.owners.new_full((more,), -1)]),
+    )
 
 
 SCALINGS = ("none", "standardise")

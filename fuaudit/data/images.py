@@ -1,10 +1,15 @@
-"""Images: scikit-learn's digits, and folders in torchvision's layouts of MNIST and CIFAR."""
+"""Images: scikit-learn's digits, MNIST in torchvision's layout, and the binary version of CIFAR.
+
+Every format here is plain bytes. CIFAR's Python version is pickles, which execute what they say; it is not read.
+"""
 
 from __future__ import annotations
 
 import gzip
+import struct
 import zlib
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import ClassVar
 
@@ -36,39 +41,43 @@ class Digits:
         return Dataset(inputs[~test], targets[~test], inputs[test], targets[test], classes=10)
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes in the IDX format, plain or gzipped.
+def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """An array ``shape`` of bytes in the IDX format, plain or gzipped; no more of the file is unpacked than that.
 
     Raises:
-        UsageError: there is no such file, or its header and size disagree.
+        UsageError: there is no such file, it holds another array, or its header and size disagree.
     """
     zipped = path.with_name(path.name + ".gz")
-    if path.exists():
-        content = path.read_bytes()
-    elif zipped.exists():
-        try:
-            content = gzip.decompress(zipped.read_bytes())
-        except (EOFError, OSError, zlib.error) as error:
-            raise UsageError(f"{zipped} is cut short or corrupt: {error}") from None
-    else:
+    if not path.exists() and not zipped.exists():
         raise UsageError(f"there is neither {path} nor {zipped.name}", "Give the folder above 'raw' with --data.")
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise UsageError(f"{path} is not an IDX file of bytes")
-    rank = content[3]
-    header = 4 + 4 * rank
-    if len(content) < header:
-        raise UsageError(f"{path} is cut short inside its header")
-    shape = tuple(int(n) for n in np.frombuffer(content[4:header], dtype=">u4"))
-    if len(shape) != rank or len(content) - header != int(np.prod(shape, dtype=np.int64)):
-        raise UsageError(f"{path} is cut short or has surplus bytes")
-    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+    try:
+        with path.open("rb") if path.exists() else gzip.open(zipped) as file:
+            kind, header = file.read(4), file.read(4 * len(shape))
+            if len(kind) < 4 or kind[:3] != b"\x00\x00\x08":
+                raise UsageError(f"{path} is not an IDX file of bytes")
+            if kind[3] != len(shape) or header != struct.pack(f">{len(shape)}I", *shape):
+                found = struct.unpack(f">{len(header) // 4}I", header[: len(header) // 4 * 4])
+                raise UsageError(
+                    f"{path} is cut short, or not the authors' file: {kind[3]} axes of lengths {found}, not {shape}",
+                    "Fetch the authors' file again.",
+                )
+            content = file.read(prod(shape) + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise UsageError(f"{path} or {zipped.name} is cut short or corrupt: {error}") from None
+    if len(content) != prod(shape):
+        raise UsageError(f"{path} is cut short or has surplus bytes", "Fetch the authors' file again.")
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
 @dataclass(frozen=True)
 class _Idx:
-    """Images of 28 x 28 bytes in torchvision's layout, ``ROOT/<folder>/raw``; inputs in [0, 1], (1, 28, 28)."""
+    """Images of 28 x 28 bytes in torchvision's layout, ``ROOT/<folder>/raw``; inputs in [0, 1], (1, 28, 28).
+
+    ``rows``: how many training and test images the authors' files hold; others are refused.
+    """
 
     folder: ClassVar[str]
+    rows: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
@@ -76,19 +85,15 @@ class _Idx:
             raise UsageError(f"{self.folder} is read from a folder", f"Give --data ROOT with ROOT/{self.folder}/raw.")
         raw = root / self.folder / "raw"
 
-        def images(name: str) -> torch.Tensor:
-            return torch.from_numpy(read_idx(raw / name).astype(np.float32) / 255).unsqueeze(1)
+        def part(name: str, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+            images = read_idx(raw / f"{name}-images-idx3-ubyte", (rows, 28, 28))
+            labels = read_idx(raw / f"{name}-labels-idx1-ubyte", (rows,))
+            return (
+                torch.from_numpy(images.astype(np.float32) / 255).unsqueeze(1),
+                torch.from_numpy(labels.astype(np.int64)),
+            )
 
-        def labels(name: str) -> torch.Tensor:
-            return torch.from_numpy(read_idx(raw / name).astype(np.int64))
-
-        return Dataset(
-            images("train-images-idx3-ubyte"),
-            labels("train-labels-idx1-ubyte"),
-            images("t10k-images-idx3-ubyte"),
-            labels("t10k-labels-idx1-ubyte"),
-            classes=10,
-        )
+        return Dataset(*part("train", self.rows[0]), *part("t10k", self.rows[1]), classes=10)
 
 
 @dataclass(frozen=True)
@@ -111,16 +116,14 @@ class FashionMnist(_Idx):
 class _Cifar:
     """Colour images of 32 x 32; inputs in [0, 1], ``(3, 32, 32)``. 50,000 training and 10,000 test images.
 
-    Read from the authors' binary version, ``ROOT/<binary>``, where it is there; a file is records of label bytes
-    and 3,072 bytes of red, green and blue. Otherwise from the Python version in torchvision's layout, which is
-    pickles: torchvision compares the MD5 of every file with that of the authors' files before it unpickles one,
-    and other files are refused. With ``download`` torchvision fetches that version if it is not there.
+    Read from the authors' binary version, ``ROOT/<binary>``; a file is records of label bytes and 3,072 bytes of red,
+    green and blue. ``rows``: how many training and test images the authors' files hold; others are refused.
     """
 
-    download: bool = False
     name: ClassVar[str]
-    pickled: ClassVar[str]
+    archive: ClassVar[str]
     binary: ClassVar[str]
+    rows: ClassVar[tuple[int, int]] = (50_000, 10_000)
     train_files: ClassVar[tuple[str, ...]]
     test_files: ClassVar[tuple[str, ...]]
     label_bytes: ClassVar[int]
@@ -130,26 +133,30 @@ class _Cifar:
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
         if root is None:
+            raise UsageError(f"{self.name} is read from a folder", f"Give --data ROOT with ROOT/{self.binary}.")
+        folder = root / self.binary
+        if not folder.is_dir():
             raise UsageError(
-                f"{self.name} is read from a folder",
-                f"Give --data ROOT with ROOT/{self.binary} or ROOT/{self.pickled}.",
+                f"there is no {folder}",
+                f"Unpack the authors' binary version there ({self.archive}); the Python version is not read.",
             )
-        if (root / self.binary).is_dir():
-            parts = [self._records(root / self.binary, files) for files in (self.train_files, self.test_files)]
-        else:
-            parts = [self._unpickled(root, train) for train in (True, False)]
-        (train_images, train_labels), (test_images, test_labels) = parts
-        return Dataset(train_images, train_labels, test_images, test_labels, self.classes)
+        train, test = self.rows
+        return Dataset(
+            *self._records(folder, self.train_files, train), *self._records(folder, self.test_files, test), self.classes
+        )
 
-    def _records(self, folder: Path, files: tuple[str, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _records(self, folder: Path, files: tuple[str, ...], count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Images ``(n, 3, 32, 32)`` and labels ``(n,)`` of the binary version; the last label byte is the fine one."""
-        records = []
+        records, each = [], count // len(files) * (self.label_bytes + 3072)
         for name in files:
             try:
-                content = (folder / name).read_bytes()
-            except FileNotFoundError:
-                raise UsageError(f"there is no {folder / name}", "Unpack the binary version again.") from None
-            if not content or len(content) % (self.label_bytes + 3072):
+                with (folder / name).open("rb") as file:
+                    content = file.read(each + 1)
+            except OSError as error:
+                raise UsageError(
+                    f"cannot read {folder / name}: {error.strerror}", "Unpack the binary version again."
+                ) from None
+            if len(content) != each:
                 raise UsageError(f"{folder / name} is cut short or has surplus bytes", "Unpack the archive again.")
             records.append(np.frombuffer(content, dtype=np.uint8).reshape(-1, self.label_bytes + 3072))
         rows = np.concatenate(records)
@@ -159,31 +166,13 @@ class _Cifar:
         images = rows[:, self.label_bytes :].reshape(-1, 3, 32, 32).astype(np.float32) / 255
         return torch.from_numpy(images), torch.from_numpy(labels)
 
-    def _unpickled(self, root: Path, train: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images ``(n, 3, 32, 32)`` and labels ``(n,)`` of the Python version, by torchvision."""
-        if not self.download and not (root / self.pickled).is_dir():
-            raise UsageError(
-                f"there is neither {root / self.binary} nor {root / self.pickled}",
-                "Unpack one of the archives there, or say download = true in [data].",
-            )
-        from torchvision import datasets
-
-        try:
-            data = getattr(datasets, self.name)(root, train=train, download=self.download)
-        except (OSError, RuntimeError) as error:
-            raise UsageError(
-                f"{root / self.pickled} does not hold the authors' files: {error}", "Unpack the archive again."
-            ) from None
-        images = data.data.transpose(0, 3, 1, 2).astype(np.float32) / 255
-        return torch.from_numpy(images), torch.tensor(data.targets)
-
 
 @dataclass(frozen=True)
 class Cifar10(_Cifar):
-    """CIFAR-10: ten classes. See :class:`_Cifar` for files and options."""
+    """CIFAR-10: ten classes. See :class:`_Cifar` for the files."""
 
     name: ClassVar[str] = "CIFAR10"
-    pickled: ClassVar[str] = "cifar-10-batches-py"
+    archive: ClassVar[str] = "cifar-10-binary.tar.gz"
     binary: ClassVar[str] = "cifar-10-batches-bin"
     train_files: ClassVar[tuple[str, ...]] = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
     test_files: ClassVar[tuple[str, ...]] = ("test_batch.bin",)
@@ -193,10 +182,10 @@ class Cifar10(_Cifar):
 
 @dataclass(frozen=True)
 class Cifar100(_Cifar):
-    """CIFAR-100 with its hundred fine classes. See :class:`_Cifar` for files and options."""
+    """CIFAR-100 with its hundred fine classes. See :class:`_Cifar` for the files."""
 
     name: ClassVar[str] = "CIFAR100"
-    pickled: ClassVar[str] = "cifar-100-python"
+    archive: ClassVar[str] = "cifar-100-binary.tar.gz"
     binary: ClassVar[str] = "cifar-100-binary"
     train_files: ClassVar[tuple[str, ...]] = ("train.bin",)
     test_files: ClassVar[tuple[str, ...]] = ("test.bin",)

@@ -7,7 +7,6 @@ their names, so row ids do not depend on how users are spread over files.
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +18,12 @@ import torch
 from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.documents import parse
 from fuaudit.data.text import TOKENS, encode
 from fuaudit.errors import UsageError
+
+_NUMBERS = {int, float}
+"""The numbers of JSON; true and false are of another type."""
 
 Rows = tuple[Tensor, Tensor]
 """Inputs ``(n, *shape)`` and targets ``(n,)`` of one user."""
@@ -30,7 +33,7 @@ Rows = tuple[Tensor, Tensor]
 class _Leaf:
     """A LEAF data set in ``ROOT/<folder>/data``, as LEAF's own scripts lay it out.
 
-    ``owners`` takes the first so many users in the order of names, of the training and of the test files.
+    ``owners`` takes the first so many users of the training files in the order of names, and their test samples.
     """
 
     owners: int | None = None
@@ -44,7 +47,7 @@ class _Leaf:
 
     @abstractmethod
     def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
-        """The samples of one user from the lists ``x`` and ``y``; ValueError or TypeError if they are not such."""
+        """The samples of one user from the lists ``x`` and ``y``; ValueError if they are not such."""
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
@@ -52,8 +55,15 @@ class _Leaf:
             raise UsageError(
                 f"{self.folder} is read from LEAF's files", f"Give --data ROOT with ROOT/{self.folder}/data/train."
             )
-        names, train = self._users(root / self.folder / "data" / "train")
-        _, test = self._users(root / self.folder / "data" / "test")
+        found, tested = (self._users(root / self.folder / "data" / part) for part in ("train", "test"))
+        names = tuple(sorted(found))[: self.owners]
+        train = [found[name] for name in names]
+        test = [tested[name] for name in sorted(tested) if self.owners is None or name in names]
+        if not test:
+            raise UsageError(
+                f"the files in {root / self.folder / 'data' / 'test'} hold no sample of the {len(names)} users",
+                "Split samples, not users, into training and test files, or leave owners out.",
+            )
         shapes = {inputs.shape[1:] for inputs, _ in (*train, *test)}
         if len(shapes) != 1:
             raise UsageError(
@@ -62,8 +72,8 @@ class _Leaf:
         owners = torch.repeat_interleave(torch.tensor([len(inputs) for inputs, _ in train]))
         return Dataset(*_joined(train), *_joined(test), self.classes, owners=owners, owner_names=names)
 
-    def _users(self, folder: Path) -> tuple[tuple[str, ...], list[Rows]]:
-        """The users of a folder in the order of names, and their samples; users without any are left out."""
+    def _users(self, folder: Path) -> dict[str, Rows]:
+        """The users of a folder and their samples; users without any are left out."""
         paths = sorted(folder.glob("*.json"))
         if not paths:
             raise UsageError(
@@ -79,27 +89,32 @@ class _Leaf:
                     continue
                 try:
                     found[user] = self.rows(inputs, targets)
-                except (TypeError, ValueError, OverflowError) as error:
+                except (ValueError, OverflowError) as error:
                     raise UsageError(f"{path}: the samples of user {user!r} are not {self.folder}'s: {error}") from None
-        names = tuple(sorted(found))[: self.owners]
-        if not names:
+        if not found:
             raise UsageError(f"the files in {folder} hold no sample")
-        return names, [found[name] for name in names]
+        return found
 
 
 def _read(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Name and lists ``x`` and ``y`` of every user of a file; UsageError when it is no such file."""
+    content = parse(path.read_bytes(), path)
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UsageError(f"{path} is cut short or is no JSON: {error}") from None
-    try:
-        for user, count in zip(content["users"], content["num_samples"], strict=True):
-            inputs, targets = content["user_data"][user]["x"], content["user_data"][user]["y"]
+        users, counts, samples = content["users"], content["num_samples"], content["user_data"]
+        if len(set(users)) != len(users):
+            raise UsageError(
+                f"{path}: {next(user for user in users if users.count(user) > 1)!r} is listed twice in users"
+            )
+        if set(users) != samples.keys():
+            raise UsageError(f"{path}: users and user_data do not name the same users")
+        for user, count in zip(users, counts, strict=True):
+            inputs, targets = samples[user]["x"], samples[user]["y"]
+            if not isinstance(inputs, list) or not isinstance(targets, list):
+                raise UsageError(f"{path}: x and y of user {user!r} must be lists")
             if not len(inputs) == len(targets) == count:
                 raise UsageError(f"{path}: user {user!r} shall have {count} samples, not {len(inputs)}, {len(targets)}")
             yield user, inputs, targets
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is not in LEAF's form (users, num_samples, user_data): {error!r}") from None
 
 
@@ -120,13 +135,16 @@ class Femnist(_Leaf):
 
     def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
         """See :class:`_Leaf`."""
-        labels = np.array(targets, dtype=np.int64)
-        if not ((labels >= 0) & (labels < self.classes)).all():
-            raise ValueError(f"a class is outside 0 to {self.classes - 1}")
-        images = np.array(inputs, dtype=np.float32).reshape(len(labels), 1, 28, 28)
-        if not np.isfinite(images).all():
-            raise ValueError("an image holds NaN or an infinity")
-        return torch.from_numpy(images), torch.from_numpy(labels)
+        if not all(type(label) is int and 0 <= label < self.classes for label in targets):
+            raise ValueError(f"a class is not a whole number from 0 to {self.classes - 1}")
+        if not all(
+            isinstance(image, list) and len(image) == 784 and {*map(type, image)} <= _NUMBERS for image in inputs
+        ):
+            raise ValueError("an image is not a list of 784 numbers")
+        images = np.array(inputs, dtype=np.float32).reshape(-1, 1, 28, 28)
+        if not ((images >= 0) & (images <= 1)).all():
+            raise ValueError("an image holds a number outside 0 to 1, or NaN")
+        return torch.from_numpy(images), torch.tensor(targets)
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,8 @@ class Shakespeare(_Leaf):
 
     def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
         """See :class:`_Leaf`."""
-        if any(len(target) != 1 for target in targets) or len({len(text) for text in inputs}) != 1:
-            raise ValueError("windows must have one length, and targets be one character")
+        if not all(isinstance(text, str) for text in (*inputs, *targets)):
+            raise ValueError("windows and targets must be texts")
+        if any(len(target) != 1 for target in targets) or len({len(text) for text in inputs}) != 1 or not inputs[0]:
+            raise ValueError("windows must have one length, at least 1, and targets be one character")
         return encode("".join(inputs)).view(len(inputs), -1), encode("".join(targets)).long()

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
-from fuaudit.data.dataset import Dataset, erased_input
+from fuaudit.data.dataset import INPUT_TYPES, Dataset, erased_input, require_room
 from fuaudit.errors import UsageError
 
 
@@ -17,13 +19,12 @@ class Tensors:
     """A user's own data: ``ROOT/data.safetensors`` with ``inputs``, ``targets``, ``test_inputs``, ``test_targets``.
 
     Inputs are real numbers, or integers for models that begin with an embedding. An optional tensor ``ids (n,)``
-    names the stable ids of the training rows; ids that are missing are rows already erased from the folder.
-    ``size`` is then the number of rows that there once were. An optional tensor ``owners (n,)`` holds the number
-    of the owner of every row, from 0, for the partition ``by-owner``.
+    names the stable ids of the training rows, from 0; ids that are missing are rows already erased from the folder.
+    So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
+    owner of every row, from 0, for the partition ``by-owner``.
     """
 
     classes: int
-    size: int | None = None
     file: ClassVar[str] = "data.safetensors"
 
     def load(self, root: Path | None) -> Dataset:
@@ -32,29 +33,53 @@ class Tensors:
 
         if root is None or not (root / self.file).exists():
             raise UsageError(f"there is no {self.file} to read", f"Give --data ROOT with ROOT/{self.file}.")
-        tensors = load_file(root / self.file)
+        try:
+            tensors = load_file(root / self.file)
+        except (OSError, SafetensorError) as error:
+            raise UsageError(f"{root / self.file} is no safetensors file: {error}") from None
         missing = {"inputs", "targets", "test_inputs", "test_targets"} - tensors.keys()
         if missing:
             raise UsageError(f"{root / self.file} lacks {', '.join(sorted(missing))}")
-        inputs, targets = tensors["inputs"], tensors["targets"].long()
-        ids = tensors.get("ids", torch.arange(len(inputs))).long()
-        size = self.size if self.size is not None else int(ids.max()) + 1
-        if (
-            len(ids) != len(inputs)
-            or len(targets) != len(inputs)
-            or len(set(ids.tolist())) != len(ids)
-            or int(ids.max()) >= size
-        ):
-            raise UsageError(f"{root / self.file}: ids, inputs and targets do not fit together")
-        rows = torch.full((size, *inputs.shape[1:]), erased_input(inputs.dtype), dtype=inputs.dtype)
-        classes = torch.zeros(size, dtype=torch.int64)
-        rows[ids], classes[ids] = inputs, targets
-        absent = frozenset(range(size)) - frozenset(ids.tolist())
-        owners = None
-        if "owners" in tensors:
-            if tensors["owners"].shape != ids.shape:
-                raise UsageError(f"{root / self.file}: owners must name one owner a training row")
-            owners = torch.full((size,), -1)
-            owners[ids] = tensors["owners"].long()
-        test_inputs, test_targets = tensors["test_inputs"], tensors["test_targets"].long()
-        return Dataset(rows, classes, test_inputs, test_targets, self.classes, absent, owners)
+        inputs, count = tensors["inputs"], len(tensors["targets"]) if tensors["targets"].ndim else 0
+        if inputs.ndim < 2 or inputs.dtype not in INPUT_TYPES or not count:
+            raise UsageError(
+                f"{root / self.file}: inputs of type {inputs.dtype} and shape {tuple(inputs.shape)} "
+                f"with {count} targets cannot be used",
+                "Give inputs (n, ...) of real numbers or integers, and targets (n,).",
+            )
+        columns = {name: self._integers(root, tensors, name) for name in ("targets", "test_targets")}
+        columns |= {name: self._integers(root, tensors, name) for name in ("ids", "owners") if name in tensors}
+        ids = columns.get("ids", torch.arange(count))
+        if "owners" in columns and columns["owners"].shape != ids.shape:
+            raise UsageError(f"{root / self.file}: owners must name one owner a training row")
+        if not len(ids) == len(inputs) == count or len(ids.unique()) != count or int(ids.min()) < 0:
+            raise UsageError(
+                f"{root / self.file}: ids, inputs and targets do not fit together",
+                "Every row of the inputs needs one target and one id of its own, from 0.",
+            )
+        size = int(ids.max()) + 1
+        require_room(size - count, inputs)
+
+        def placed(values: Tensor, absent: float) -> Tensor:
+            everywhere = values.new_full((size, *values.shape[1:]), absent)
+            everywhere[ids] = values
+            return everywhere
+
+        return Dataset(
+            placed(inputs, erased_input(inputs.dtype)),
+            placed(columns["targets"], 0),
+            tensors["test_inputs"],
+            columns["test_targets"],
+            self.classes,
+            frozenset(range(size)) - frozenset(ids.tolist()),
+            placed(columns["owners"], -1) if "owners" in columns else None,
+        )
+
+    def _integers(self, root: Path, tensors: dict[str, Tensor], name: str) -> Tensor:
+        """One tensor as int64 ``(n,)``; UsageError for real numbers, truth values or other shapes."""
+        values = tensors[name]
+        if values.ndim != 1 or values.dtype not in INPUT_TYPES or values.is_floating_point():
+            raise UsageError(
+                f"{root / self.file}: {name} must be integers (n,), not {values.dtype} of shape {tuple(values.shape)}"
+            )
+        return values.long()

@@ -6,7 +6,6 @@ The alphabet is fixed. One that is collected from the texts at hand would know t
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.documents import parse
 from fuaudit.errors import UsageError
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
@@ -27,6 +27,9 @@ OTHER = len(ALPHABET)
 
 TOKENS = OTHER + 1
 """How many tokens there are: the classes of a next-character task."""
+
+MOST_TEXT = 64 * 2**20
+"""The most bytes that a file of roles may have when it is unpacked: fifteen times all of Shakespeare."""
 
 _TOKEN_OF = np.full(128, OTHER, dtype=np.uint8)
 _TOKEN_OF[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
@@ -85,8 +88,12 @@ class ShakespeareRoles:
             cut = len(tokens) - len(tokens) // 5
             train.append(windows(tokens[:cut], self.window, self.stride))
             test.append(windows(tokens[cut:], self.window, self.test_stride))
-        if not any(len(inputs) for inputs, _ in train):
-            raise UsageError(f"{root / self.file} has no role with more than {self.window} characters to train on")
+        for part, purpose in ((train, "train"), (test, "test")):
+            if not any(len(inputs) for inputs, _ in part):
+                raise UsageError(
+                    f"{root / self.file} has no role with more than {self.window} characters to {purpose} on",
+                    "Take more roles (owners), or a smaller window; the last fifth of each text is for testing.",
+                )
         owners = torch.repeat_interleave(torch.tensor([len(inputs) for inputs, _ in train]))
         return Dataset(*_joined(train), *_joined(test), TOKENS, owners=owners, owner_names=names)
 
@@ -98,11 +105,15 @@ def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 def _texts(path: Path) -> dict[str, str]:
     try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
+        with gzip.open(path) as file:
+            unpacked = file.read(MOST_TEXT + 1)
     except FileNotFoundError:
         raise UsageError(f"there is no {path}", f"Give the folder above {path.parent.name!r} with --data.") from None
-    except (EOFError, OSError, zlib.error, ValueError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise UsageError(f"{path} is cut short or is no gzipped JSON: {error}") from None
+    if len(unpacked) > MOST_TEXT:
+        raise UsageError(f"{path} holds more than {MOST_TEXT // 2**20} MiB of text", "Split it, or take fewer roles.")
+    content = parse(unpacked, path)
     if not isinstance(content, dict) or not content or not all(isinstance(text, str) for text in content.values()):
         raise UsageError(f"{path} must hold one object of role -> text")
     return content

@@ -165,6 +165,19 @@ class Run:
         return read_population(self.path / "partition.safetensors")
 
     @cached_property
+    def rows(self) -> int:
+        """How many training rows there were at least: ids below it are rows, at hand or erased.
+
+        After a prune the ids of erased clients are unknown; there are rows enough for as many as there were.
+        """
+        named = [s for group in self.original.samples.values() for s in group]
+        named += [sample for request in self.requests for sample in request.samples]
+        erased = (
+            len(self.request.samples) + sum(self._plan_table.get("erased_sizes", {}).values()) if self.pruned else 0
+        )
+        return max(max(named, default=-1) + 1, self.original.size + erased)
+
+    @cached_property
     def plan(self) -> Plan:
         """The plan, from its segments and keys; EvidenceError when they do not fit together."""
         try:

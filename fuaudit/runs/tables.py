@@ -65,6 +65,7 @@ def read_population(path: Path) -> Population:
         or starts + ends[-1:] != sorted(starts + ends[-1:])
         or (ends[-1] if ends else 0) != len(samples)
         or len(set(samples)) != len(samples)
+        or min(samples, default=0) < 0  # would name a row from the end, which has an id already
         or len(set(clients)) != len(clients)
     ):
         raise EvidenceError(f"{path} is not a partition: clients, ends and samples do not fit together")

@@ -12,8 +12,9 @@ from torch import nn
 
 from fuaudit import registry
 from fuaudit.config import Config, build_stage
-from fuaudit.data.dataset import SCALINGS, Dataset, retained_rows
+from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_sound, retained_rows
 from fuaudit.errors import PluginError, UsageError, nearest
+from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population
 from fuaudit.training.engines import Engine, engine, suggested
@@ -58,6 +59,7 @@ def load_dataset(config: Config, root: Path | None) -> Dataset:
     """The dataset of a config.
 
     Raises:
+        UsageError: it cannot be read, or is not sound (:func:`fuaudit.data.dataset.require_sound`).
         PluginError: the plugin raised, or returned something that is no dataset.
     """
     plugin = registry.build("datasets", config.data)
@@ -69,6 +71,7 @@ def load_dataset(config: Config, root: Path | None) -> Dataset:
         raise PluginError(f"dataset {config.data['use']!r} raised while loading: {error!r}") from error
     if not isinstance(dataset, Dataset):
         raise PluginError(f"dataset {config.data['use']!r} returned {type(dataset).__name__}, not a Dataset")
+    require_sound(dataset)
     return dataset
 
 
@@ -76,6 +79,7 @@ def build_module(config: Config, dataset: Dataset) -> nn.Module:
     """The model as a template. Layers fill their parameters from torch's global generator: it is put back.
 
     Raises:
+        UsageError: the model cannot read the inputs of the dataset.
         PluginError: the recipe raised, or built no module.
     """
     recipe = registry.build("models", config.model)
@@ -89,15 +93,37 @@ def build_module(config: Config, dataset: Dataset) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise PluginError(f"model {config.model['use']!r} built {type(module).__name__}, not a module")
     require_reading(module, dataset.inputs)
+    _require_tokens(module, dataset)
     return module
 
 
-def setup(config: Config, root: Path | None, dataset: Dataset | None = None) -> Setup:
+def _require_tokens(module: nn.Module, dataset: Dataset) -> None:
+    """Raises UsageError when a model with an embedding gets real numbers, or tokens that no embedding of it has."""
+    known = max((m.num_embeddings for m in module.modules() if isinstance(m, Embedding)), default=None)
+    if known is None:
+        return
+    if dataset.inputs.is_floating_point():
+        raise UsageError("the inputs are real numbers; this model reads tokens, which are integers")
+    present = torch.ones(dataset.size, dtype=torch.bool)
+    present[sorted(dataset.absent)] = False
+    highest = [inputs.flatten(1).amax(1) for inputs in (dataset.inputs, dataset.test_inputs)]
+    token = max(int(highest[0][present].max()), int(highest[1].max()))
+    if token >= known:
+        raise UsageError(
+            f"the inputs hold the token {token}; the model knows 0 to {known - 1}",
+            "Give the model as many tokens as there are, as in: tokens = N for the model lstm.",
+        )
+
+
+def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
     """Build everything a config names. Its ``config`` says which engine and device ``auto`` has become.
 
-    A run records that config, so its audits compute on the same engine and kind of device.
+    A run records that config, so its audits compute on the same engine and kind of device. ``rows`` is how many
+    training rows a run knows; those that the dataset lacks are absent.
     """
-    data = dataset or load_dataset(config, root)
+    if dataset is not None:
+        require_sound(dataset)
+    data = padded(dataset or load_dataset(config, root), rows)
     if config.scaling not in SCALINGS:
         raise UsageError(f"unknown scaling {config.scaling!r}", nearest(config.scaling, SCALINGS))
     device = device_of(config.run.device)

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from fuaudit import registry
-from fuaudit.data.dataset import Dataset
+from fuaudit.config import Config
+from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.plans import Request
@@ -28,7 +29,7 @@ from fuaudit.runs.files import (
     sha256,
     write_bytes,
 )
-from fuaudit.runs.prune import parent_of
+from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
 from fuaudit.training.setup import load_dataset
@@ -137,7 +138,9 @@ def verify(
     opened = run if isinstance(run, Run) else load_run(run)
     above = parent_of(opened, parent)
     policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
-    data = dataset or _data(opened, root, erased)
+    if dataset is not None:
+        require_sound(dataset)
+    data = _data(opened.config, root, erased, _rows(opened, above), dataset)
     if kept is not None and key is None:
         raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
     chosen = key if key is not None else secrets.token_bytes(32)
@@ -199,21 +202,31 @@ def default_spec(run: Run) -> str:
     return "sample-erasure" if run.is_child and run.request.kind == "sample" else "client-erasure"
 
 
-def _data(run: Run, root: Path | None, erased: Path | None) -> Dataset | None:
-    """The rows at hand; None when the dataset needs a folder and none was given."""
+def _rows(run: Run, above: Run | Tombstone | None) -> int:
+    """How many training rows a lineage knows of."""
+    rows = run.rows
+    while above is not None:
+        rows, above = max(rows, above.rows if isinstance(above, Run) else 0), parent_of(above)
+    return rows
+
+
+def _data(config: Config, root: Path | None, erased: Path | None, rows: int, dataset: Dataset | None) -> Dataset | None:
+    """The rows at hand, of so many at least; None when the dataset needs a folder and none was given."""
     try:
-        data = load_dataset(run.config, root)
+        data = dataset or load_dataset(config, root)
     except UsageError:
         if root is not None:
             raise
         return None
-    if erased is None:
+    data = padded(data, rows)
+    if erased is None or dataset is not None:
         return data
-    other = load_dataset(run.config, erased)
-    if other.inputs.shape != data.inputs.shape:
-        raise UsageError("--erased holds another dataset than --data: their sizes differ")
-    rows = sorted(data.absent - other.absent)
-    data.inputs[rows], data.targets[rows] = other.inputs[rows], other.targets[rows]
+    other = padded(load_dataset(config, erased), data.size)
+    data = padded(data, other.size)
+    if (other.shape, other.inputs.dtype) != (data.shape, data.inputs.dtype):
+        raise UsageError("--erased holds another dataset than --data: their inputs differ in shape or type")
+    found = sorted(data.absent - other.absent)
+    data.inputs[found], data.targets[found] = other.inputs[found], other.targets[found]
     return replace(data, absent=data.absent & other.absent)
 
 

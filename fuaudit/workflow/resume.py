@@ -52,7 +52,7 @@ def resume(
         ledger = mend_ledger(folder, done)
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger)
-        ready = setup(config, root, dataset)
+        ready = setup(config, root, dataset, unfinished.rows)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):

@@ -83,7 +83,7 @@ def unlearn(
     table = {"use": name, **(options or {})}
     unlearner = registry.build("unlearners", table)
     editor = is_editor(unlearner)
-    ready = setup(run.config, root, dataset)
+    ready = setup(run.config, root, dataset, run.rows)
     keys = run.run_keys
     if keys is None:
         raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
