@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from math import log2, prod
+from math import gcd, log2, prod
 
 import torch
 from torch import Tensor, nn
@@ -228,6 +228,7 @@ class Batched:
         drift, velocity = (None if t is None else t.flatten(0, 1) for t in (steps.drift, steps.velocity))
         apart = replace(steps, drift=drift, velocity=velocity)
         firsts = range(0, len(rows), lanes)
+        beside = gcd(lanes, places)  # so many neighbours in a chunk are of one run, and share what it sent
         updates = vectors.new_empty(len(firsts) * lanes, task.layout.dimension)
         result = Outcome(updates, torch.empty_like(updates) if steps.momentum else None)
 
@@ -237,10 +238,10 @@ class Batched:
             except IndexError:
                 buffers = Buffers()
             chunk = slice(first, first + lanes)
-            run = torch.arange(first, first + lanes).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
-            torch.index_select(vectors, 0, run.to(vectors.device), out=updates[chunk])
+            owners = torch.arange(first, first + lanes, beside).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
+            sent = vectors[owners.to(vectors.device)]
             gradients = self.gradients_of(task.module)
-            _advance(task, _filled(rows[chunk], lanes), apart[chunk], result[chunk], gradients, buffers)
+            _advance(task, sent, _filled(rows[chunk], lanes), apart[chunk], result[chunk], gradients, buffers)
             self._idle.append(buffers)
 
         if vectors.device.type == "cpu" and self.workers > 1 and len(firsts) > 1:
@@ -261,23 +262,28 @@ def _filled(rows: Tensor, lanes: int) -> Tensor:
 
 def _advance(
     task: Task,
+    vectors: Tensor,
     batches: Tensor,
     steps: Steps,
     into: Outcome,
     gradients: Gradients,
     buffers: Buffers,
 ) -> None:
-    """One chunk: batches ``(c, E, B)`` to an outcome ``(c, d)``, whose updates hold the models sent before.
+    """One chunk: models ``(g, d)``, each sent to c / g neighbours, and batches ``(c, E, B)`` to an outcome ``(c, d)``.
 
     ``steps`` may have fewer rows, if the last batches are empty.
     """
     split, lanes = task.layout.split, len(batches)
-    sent = split(into.updates)
+    groups = len(vectors), lanes // len(vectors)
+    starts = [start.unsqueeze(1) for start in split(vectors)]
     parameters = []
-    for name, start in zip(task.layout.names, sent, strict=True):
-        parameters.append(buffers.take(f"parameter {name}", start, start.shape).copy_(start))
+    for name, start in zip(task.layout.names, starts, strict=True):
+        parameter = buffers.take(f"parameter {name}", vectors, (lanes, *start.shape[2:]))
+        parameter.unflatten(0, groups).copy_(start)
+        parameters.append(parameter)
     pulls = velocities = None
     if steps.proximal or steps.drift is not None:
+        sent = [start.expand(*groups, *start.shape[2:]).flatten(0, 1) for start in starts]
         pulls = Pulls(steps, sent, None if steps.drift is None else split(_filled(steps.drift, lanes)))
     if steps.momentum:
         at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, lanes)
@@ -287,8 +293,8 @@ def _advance(
         walk = _linear_walk
     for reads in Reads.blocks(task, batches, steps.size, buffers):
         walk(parameters, reads, pulls, velocities, buffers)
-    for end, update in zip(parameters, sent, strict=True):
-        update.sub_(end)
+    for start, end, update in zip(starts, parameters, split(into.updates), strict=True):
+        torch.sub(start, end.unflatten(0, groups), out=update.unflatten(0, groups))
     if into.velocity is not None and velocities is not None:
         for velocity, rows in zip(velocities, split(into.velocity), strict=True):
             torch.div(velocity, steps.size, out=rows)
