@@ -405,6 +405,11 @@ def test_integers_are_overwritten_and_never_scaled():
         scaling_constants(data, Population({0: (1, 2)}), "standardise")
 
 
+def test_one_number_alone_is_scaled_by_one():
+    data = Dataset(torch.tensor([[3.0], [5.0]]), torch.zeros(2).long(), torch.ones(1, 1), torch.zeros(1).long(), 2)
+    assert scaling_constants(data, Population({0: (1,)}), "standardise") == (5.0, 1.0)
+
+
 def test_a_model_that_cannot_read_tokens_is_refused_before_training(small_config, tmp_path):
     with pytest.raises(UsageError, match=r"integers .* this model cannot read"):
         train(small_config(), tmp_path / "run", dataset=tokens_dataset(), secret=SECRET)

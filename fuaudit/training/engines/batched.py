@@ -250,8 +250,9 @@ class Batched:
         else:
             for first in firsts:
                 work(first)
-        ends = (None if t is None else t[: len(rows)].view(runs, places, -1) for t in (updates, result.velocity))
-        return Outcome(*ends)
+        speed = result.velocity
+        shape = runs, places, updates.shape[1]
+        return Outcome(updates[: len(rows)].view(shape), None if speed is None else speed[: len(rows)].view(shape))
 
 
 def _filled(rows: Tensor, lanes: int) -> Tensor:
