@@ -36,7 +36,10 @@ def test_accuracy_is_drawn_over_uploads():
 
 def test_the_raster_has_one_mark_a_participation_and_counts_empty_rounds():
     raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
-    assert raster.caption == "30 participations in 20 rounds; rounds with nobody in them: 5."
+    assert (
+        raster.caption
+        == "30 participations in 20 rounds; rounds with nobody in them: 5; clients that never took part: 2."
+    )
     assert len(re.findall(r"<use [^>]*#r-", raster.svg)) >= 30
 
 
@@ -44,6 +47,32 @@ def test_a_large_raster_is_cut_and_says_so(monkeypatch):
     monkeypatch.setattr(figures, "PARTICIPATIONS", 10)
     raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("Drawn are the first 7 of 20 rounds.")
+
+
+def test_a_round_larger_than_a_raster_is_drawn_all_the_same(monkeypatch):
+    monkeypatch.setattr(figures, "PARTICIPATIONS", 2)
+    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    assert raster.caption.endswith("Drawn are the first 1 of 20 rounds.")
+
+
+def labels(svg):
+    """What a figure says, in its order."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_the_raster_shows_clients_that_never_took_part_and_empty_rounds_at_the_end():
+    found = read_contents(with_dropouts(cohorts=[[0], [3], *[[]] * 28]))
+    raster = next(d for d in drawings(found) if d.title.startswith("Who took part"))
+    assert raster.caption.endswith("rounds with nobody in them: 28; clients that never took part: 2.")
+    words = labels(raster.svg)
+    assert words[: words.index("round")][-1] in ("25", "30")  # the last tick of the axis of rounds
+    assert words[words.index("round") + 1 :] == ["0", "2", "3", "10", "client"]
+
+
+def test_accuracy_over_uploads_is_left_out_where_no_stored_round_has_any():
+    found = with_dropouts()
+    found["context"]["metrics"] = [{"round": 21, "test_accuracy": 0.5, "test_loss": 1.0}]
+    assert not [d for d in drawings(read_contents(found)) if "over uploads" in d.title]
 
 
 def test_accuracy_of_each_client_in_the_order_of_ids():
@@ -71,6 +100,10 @@ def test_documents_without_dropouts_have_neither():
         {"cohorts": [[0]], "uploads": [2**60]},
         {"cohorts": [[0]], "uploads": [1], "own_accuracy": {"x": 0.5}},
         {"cohorts": [[0]], "uploads": [1], "own_accuracy": [0.5]},
+        {"cohorts": [[0]], "uploads": [1], "own_accuracy": {"0": 1.5}},
+        {"cohorts": [[0]], "uploads": [1], "own_accuracy": {"0": -3}},
+        {"cohorts": [[0]], "uploads": [1], "own_accuracy": {"-1": 0.5}},
+        {"cohorts": [[0], [0]], "uploads": [2, 1]},
     ],
 )
 def test_what_tells_no_participations_is_refused(dropouts):

@@ -22,7 +22,7 @@ from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import expand_many
 from fuaudit.training import Chain, Learning, execute
-from fuaudit.training.engines import Engine, Task, engine, suggested
+from fuaudit.training.engines import Engine, Task, batched, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_lanes
 from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
@@ -198,10 +198,105 @@ def test_which_models_have_a_step_by_hand() -> None:
     assert by_hand == ["linear", "mlp", "deep mlp"]
 
 
+class Halved(nn.Linear):
+    """A layer that computes something else than its base class."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) / 2
+
+
+class Negated(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = super().forward(inputs)
+        return -logits
+
+
+def tied() -> nn.Module:
+    shared = nn.Linear(6, 6)
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 6), nn.ReLU(), shared, nn.ReLU(), shared)
+
+
+def hooked() -> nn.Module:
+    module = Mlp((6,)).build(SHAPE, CLASSES)
+    module[1].register_forward_hook(lambda layer, inputs, output: output / 2)  # type: ignore[index, operator, union-attr]
+    return module
+
+
+def patched() -> nn.Module:
+    module = Mlp((6,)).build(SHAPE, CLASSES)
+    module[2].forward = torch.tanh  # type: ignore[index, assignment, union-attr]
+    return module
+
+
+def over_the_last_axis() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, CLASSES))
+
+
+LOOK_ALIKES: dict[str, Callable[[], nn.Module]] = {
+    "a subclass of Sequential": lambda: Negated(*Mlp((6,)).build(SHAPE, CLASSES)),  # type: ignore[arg-type, misc]
+    "a subclass of Linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(256, 6), nn.ReLU(), Halved(6, CLASSES)),
+    "tied layers": tied,
+    "a forward hook": hooked,
+    "a forward of its own": patched,
+    "Linear over the last axis": over_the_last_axis,
+}
+
+
+@pytest.mark.parametrize("look_alike", LOOK_ALIKES)
+def test_what_only_looks_like_linear_layers_is_computed_as_it_says(
+    look_alike: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MODELS, look_alike, LOOK_ALIKES[look_alike])
+    ground = make_task(look_alike)
+    assert linear_stack(ground.module) is None
+    assert gap(Batched(1, lanes=6), Reference(), ground, make_batches(3)) <= TOLERANCE
+    assert gap(Threads(2), Reference(), ground, make_batches(3)) == 0
+
+
+def test_frozen_parameters_and_hooks_on_gradients_are_refused() -> None:
+    frozen, watched = MODELS["mlp"](), MODELS["mlp"]()
+    frozen[1].bias.requires_grad_(False)  # type: ignore[index, operator, union-attr]
+    watched[3].weight.register_hook(torch.neg)  # type: ignore[index, operator, union-attr]
+    with pytest.raises(UsageError) as error:
+        Layout.of(frozen)
+    assert "1: Linear has a frozen parameter (bias)" in error.value.hint
+    with pytest.raises(UsageError) as error:
+        Layout.of(watched)
+    assert "3: Linear has a hook on a gradient (weight)" in error.value.hint
+
+
 @pytest.mark.parametrize("lanes", [1, 3, 7, 256])
 @both_paths
 def test_a_chunk_may_be_smaller_or_larger_than_the_work(model: str, lanes: int) -> None:
     assert gap(Batched(1, lanes=lanes), Reference(), make_task(model), make_batches(4)) <= TOLERANCE
+
+
+@both_paths
+def test_what_is_gathered_at_once_changes_no_bit(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground, batches = make_task(model), make_batches(3, steps=5)
+    steps, vectors = make_steps(ground, batches, "everything"), make_vectors(ground, 3)
+    for terms in (STEP, steps):
+        expected = Batched(1, lanes=4).advance(ground, vectors, batches, terms).updates
+        for limit in (0, 2 * 4 * 5 * 256 * 8):  # one step, two steps at a time
+            monkeypatch.setattr(batched, "READ_AT_ONCE", limit)
+            found = Batched(1, lanes=4).advance(ground, vectors, batches, terms).updates
+            assert torch.equal(found, expected)
+            monkeypatch.undo()
+
+
+@both_paths
+def test_memory_that_is_kept_does_not_grow_with_places_and_steps(model: str) -> None:
+    """Thirty places in chunks of four; a thousand steps of four batches of five images would be 41 MB."""
+    ground = make_task(model)
+    maker = Batched(1, lanes=4)
+    for places, steps in ((4, 2), (30, 2), (1, 1000)):
+        batches = make_batches(1, places, steps, ragged=False)
+        assert torch.isfinite(maker.advance(ground, make_vectors(ground, 1), batches, STEP).updates).all()
+        (buffers,) = maker._idle
+        sizes = {name: kept.numel() * kept.element_size() for name, kept in buffers._kept.items()}
+        assert sizes["inputs"] <= batched.READ_AT_ONCE
+        held = sum(size for name, size in sizes.items() if name.startswith("parameter"))
+        assert held == 4 * 8 * ground.layout.dimension
 
 
 @dataclass(frozen=True)
@@ -299,6 +394,13 @@ def test_bits_do_not_depend_on_the_order(together: Together) -> None:
     maker = Batched(1)
     updates = maker.advance(ground, vectors, batches, STEP).updates
     assert torch.equal(maker.advance(ground, vectors, batches.flip(1), STEP).updates, updates.flip(1))
+
+
+def test_bits_do_not_depend_on_the_cohorts_beside(together: Together) -> None:
+    """Three places alone, or among four of which one is empty: no chunk has another shape."""
+    ground, vectors, batches, _ = together
+    expected = Batched(1).advance(ground, vectors, batches, STEP).updates
+    assert torch.equal(Batched(1).advance(ground, vectors, batches[:, :3], STEP).updates, expected[:, :3])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -10,7 +10,7 @@ from torch import nn
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset, erased_input, retained_rows, scaling_constants
 from fuaudit.data.text import TOKENS
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.models import Embedding, Layout
 from fuaudit.models.layout import linear_stack, require_reading
 from fuaudit.plans import Population, Request
@@ -131,6 +131,18 @@ def test_batched_agrees_with_the_reference(model, steps):
 
 
 @every_model
+def test_engines_agree_on_batches_of_one_sample(model):
+    ground = ground_of(model)
+    vectors, batches = round_of(ground)
+    batches = batches[..., :1].contiguous()
+    expected = Reference().advance(ground, vectors, batches, STEP).updates
+    assert bool((expected[:, 1:] != 0).any(dim=2).all())
+    assert torch.equal(Threads(2).advance(ground, vectors, batches, STEP).updates, expected)
+    found = Batched(1, lanes=4).advance(ground, vectors, batches, STEP).updates
+    assert float((found - expected).abs().max()) <= TOLERANCE
+
+
+@every_model
 def test_the_models_of_many_runs_are_measured_at_once(model):
     """Forward alone under vmap, as the parameters audit does it."""
     ground = ground_of(model)
@@ -204,6 +216,17 @@ class TestLaws:
         with pytest.raises(UsageError, match=said):
             Layout.of(module)
 
+    def test_empty_buffers_are_none(self):
+        """InstanceNorm without parameters or statistics has three, all None."""
+        with torch.random.fork_rng(devices=[]):
+            module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.InstanceNorm2d(2), nn.Flatten(), nn.Linear(72, 4)).double()
+        inputs = torch.rand(ROWS, 1, 8, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+        ground = Task(module, Layout.of(module), inputs, torch.arange(ROWS) % 4)
+        vectors, batches = round_of(ground)
+        expected = Reference().advance(ground, vectors, batches, STEP).updates
+        found = Batched(1, lanes=4).advance(ground, vectors, batches, STEP).updates
+        assert float((found - expected).abs().max()) <= TOLERANCE
+
     def test_all_refusals_come_at_once(self):
         with torch.random.fork_rng(devices=[]):
             module = nn.Sequential(nn.Dropout(0.5), nn.Linear(2, 2), nn.BatchNorm1d(2))
@@ -263,6 +286,54 @@ def test_models_say_what_they_cannot_read():
         build("resnet-20", COLOUR, 10, width=8, groups=3)
     with pytest.raises(UsageError, match="cannot read"):
         require_reading(build("linear", WINDOW, 10), torch.zeros(3, 80, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mlp", {"hidden": [8, 0]}),
+        ("cnn", {"channels": [4, 0]}),
+        ("cnn", {"hidden": -1}),
+        ("mimic-cnn", {"hidden": [0]}),
+        ("vgg-11", {"width": 0}),
+        ("vgg-16", {"hidden": [0]}),
+        ("resnet-18", {"width": -32}),
+        ("resnet-20", {"width": 0}),
+    ],
+)
+def test_layers_have_a_size(name, options):
+    with pytest.raises(UsageError, match="must be at least 1"):
+        build(name, COLOUR, 10, **options)
+
+
+class Drops(nn.Module):
+    """Dropout that no layer shows."""
+
+    def forward(self, inputs):
+        return nn.functional.dropout(inputs.flatten(1), 0.5)
+
+
+class Breaks(nn.Module):
+    def forward(self, inputs):
+        raise ValueError("this layer reads nothing")
+
+
+def drawing(*layers):
+    with torch.random.fork_rng(devices=[]):
+        return nn.Sequential(*(layer() for layer in layers))
+
+
+@pytest.mark.parametrize("layer", [nn.RReLU, lambda: nn.FractionalMaxPool2d(2, output_size=4), Drops])
+def test_models_that_draw_are_refused(layer):
+    inputs = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+    with pytest.raises(UsageError, match="draws from torch's global generator"):
+        require_reading(drawing(layer), inputs)
+    require_reading(drawing(nn.ReLU, lambda: nn.MaxPool2d(2), nn.Flatten), inputs)
+
+
+def test_a_model_that_raises_is_reported_as_such():
+    with pytest.raises(PluginError, match=r"raised on inputs of shape \(1, 8, 8\): .*reads nothing"):
+        require_reading(Breaks(), torch.zeros(5, 1, 8, 8))
 
 
 def test_none_of_them_has_the_step_by_hand():
@@ -332,6 +403,11 @@ def test_integers_are_overwritten_and_never_scaled():
     assert scaling_constants(data, Population({0: (1, 2)}), "none") == (0.0, 1.0)
     with pytest.raises(UsageError, match=r"integers .* 'standardise' has no meaning"):
         scaling_constants(data, Population({0: (1, 2)}), "standardise")
+
+
+def test_one_number_alone_is_scaled_by_one():
+    data = Dataset(torch.tensor([[3.0], [5.0]]), torch.zeros(2).long(), torch.ones(1, 1), torch.zeros(1).long(), 2)
+    assert scaling_constants(data, Population({0: (1,)}), "standardise") == (5.0, 1.0)
 
 
 def test_a_model_that_cannot_read_tokens_is_refused_before_training(small_config, tmp_path):

@@ -18,6 +18,7 @@ import pytest
 import torch
 from conftest import SECRET
 
+from fuaudit.data.dataset import scaling_constants
 from fuaudit.draws import Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
@@ -25,7 +26,7 @@ from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
-from fuaudit.runs import load_run
+from fuaudit.runs import load_run, products
 from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.prune import other_holders, prune
@@ -760,3 +761,20 @@ def test_recorded_draws_are_those_that_were_drawn(family):
     assert isinstance(pruned.plan.sources[-1], Keyed)
     assert pruned.plan.first_involvement(pruned.request) is None
     assert list(population_tensors(pruned.original)["clients"]) == list(pruned.plan.retained.clients)
+
+
+def test_inputs_are_scaled_by_constants_that_are_computed_once_a_run(tiny, tmp_path, monkeypatch):
+    """They take a pass over all rows; before, every stored round and every client paid for one."""
+    passes = []
+
+    def counted(*arguments):
+        passes.append(arguments)
+        return scaling_constants(*arguments)
+
+    monkeypatch.setattr(products, "scaling_constants", counted)
+    learner = {"use": "scaffold", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
+    tables = tiny.tables | {"learner": learner | {"step_size": 0.1}}
+    run = train(tables, tmp_path / "run", dataset=tiny.dataset, secret=SECRET)
+    assert len(run.metrics) == 3
+    assert len(json.loads((run.path / "dropouts.json").read_text())["own_accuracy"]) == 3
+    assert len(passes) == 1

@@ -214,7 +214,7 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
         )
     if scaling == "standardise":
         rows = dataset.inputs[torch.tensor(sorted(population.owner), dtype=torch.int64)].double()
-        return float(rows.mean()), float(rows.std()) or 1.0
+        return float(rows.mean()), (float(rows.std()) if rows.numel() > 1 else 0.0) or 1.0
     raise UsageError(f"unknown scaling {scaling!r}", f"Known: {', '.join(SCALINGS)}.")
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import nn
 
 from fuaudit.errors import UsageError
+from fuaudit.models.layout import require_positive
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,9 @@ class Cnn:
 
     channels: tuple[int, ...] = (10, 20)
     hidden: int = 50
+
+    def __post_init__(self) -> None:
+        require_positive("cnn", *self.channels, self.hidden)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
@@ -52,6 +56,9 @@ class MimicCnn:
 
     channels: tuple[int, ...] = (6, 16)
     hidden: tuple[int, ...] = (120, 84)
+
+    def __post_init__(self) -> None:
+        require_positive("mimic-cnn", *self.channels, *self.hidden)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
@@ -110,6 +117,9 @@ class _Vgg:
     groups: int = 32
     hidden: tuple[int, ...] = ()
     blocks: ClassVar[tuple[tuple[int, ...], ...]]
+
+    def __post_init__(self) -> None:
+        require_positive("a VGG net", self.width, *self.hidden)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""

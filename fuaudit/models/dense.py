@@ -8,6 +8,8 @@ from math import prod
 
 from torch import nn
 
+from fuaudit.models.layout import require_positive
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -23,6 +25,9 @@ class Mlp:
     """Fully connected layers with ReLU between them. ``hidden = [32]`` on digits has 2,410 parameters."""
 
     hidden: tuple[int, ...] = (32,)
+
+    def __post_init__(self) -> None:
+        require_positive("mlp", *self.hidden)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""

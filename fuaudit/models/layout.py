@@ -16,7 +16,7 @@ Policy on batch normalisation: refused, in every form. Running statistics are a 
 rewind and that averaging does not treat as the paper's update; batch statistics without them make the answer for
 one sample depend on the samples beside it, in training (rows that fill up ragged batches too) and in testing.
 Federations replace it by group normalisation (Hsieh et al., ICML 2020; Reddi et al., ICLR 2021), and so do the
-models here. Dropout is refused because it draws from torch's global generator.
+models here. What draws from torch's global generator, as dropout does, is refused: a run could not be replayed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.models.recurrent import Embedding
 
 
@@ -76,8 +76,13 @@ def _obstacle(layer: nn.Module) -> str | None:
             return f"{kind} has no batching rule in torch.func; write the loop over {kind}Cell, as the model lstm does"
         case nn.Embedding() | nn.EmbeddingBag() if not isinstance(layer, Embedding):
             return f"{kind} does not show when an erased token is read; use fuaudit.models.Embedding"
-    if layer._buffers:
-        return f"{kind} keeps buffers ({', '.join(layer._buffers)}), which are neither averaged nor forgotten"
+    if buffers := [name for name, buffer in layer._buffers.items() if buffer is not None]:
+        return f"{kind} keeps buffers ({', '.join(buffers)}), which are neither averaged nor forgotten"
+    for name, parameter in layer.named_parameters(recurse=False):
+        if not parameter.requires_grad:
+            return f"{kind} has a frozen parameter ({name}), but all are trained and averaged here; leave it out"
+        if parameter._backward_hooks:
+            return f"{kind} has a hook on a gradient ({name}), which copies of the model lose; leave it out"
     unknown = [name for name, _ in layer.named_parameters(recurse=False) if _law(layer, name) is None]
     return f"no initial law is declared for {kind}, which holds {', '.join(unknown)}" if unknown else None
 
@@ -97,7 +102,7 @@ class Layout:
 
         Raises:
             UsageError: all layers at once that the model cannot have: batch normalisation and other buffers,
-                dropout, layers without a batching rule, parameters without an initial law.
+                dropout, layers without a batching rule, parameters that are frozen or without an initial law.
         """
         obstacles = {name or "the model": _obstacle(layer) for name, layer in module.named_modules()}
         problems = [f"{name}: {obstacle}" for name, obstacle in obstacles.items() if obstacle]
@@ -143,25 +148,62 @@ class Layout:
 
 
 def require_reading(module: nn.Module, inputs: Tensor) -> None:
-    """Raises UsageError when inputs are integers and the model has no embedding to read them."""
+    """Tries a new module, on the CPU, on two inputs of zeros like ``inputs (N, *shape)``.
+
+    Raises:
+        UsageError: a layer that no model can have (see :meth:`Layout.of`); inputs are integers and the model has no
+            embedding to read them; the model draws from torch's global generator.
+        PluginError: the model raised.
+    """
+    Layout.of(module)
     if not inputs.is_floating_point() and not any(isinstance(layer, Embedding) for layer in module.modules()):
         raise UsageError("the inputs are integers (tokens), which this model cannot read", "Use the model lstm.")
+    zeros = inputs.new_zeros(2, *inputs.shape[1:])
+    if inputs.is_floating_point():
+        zeros = zeros.to(next(module.parameters(), zeros).dtype)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        try:
+            module(zeros)
+        except UsageError:
+            raise
+        except Exception as error:
+            raise PluginError(f"the model raised on inputs of shape {tuple(inputs.shape[1:])}: {error!r}") from error
+        if not torch.equal(before, torch.get_rng_state()):
+            raise UsageError(
+                "the model draws from torch's global generator, so a run could not be replayed",
+                "Leave out what draws: dropout, RReLU, fractional pooling, torch.rand.",
+            )
+
+
+def require_positive(model: str, *sizes: int) -> None:
+    """Raises UsageError unless all sizes of a model's layers are at least 1."""
+    if min(sizes, default=1) < 1:
+        raise UsageError(f"the sizes of the layers of {model} must be at least 1, not {min(sizes)}")
+
+
+_CHANGES = ("forward", "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+"""What makes one layer compute something else than its class says."""
 
 
 def linear_stack(module: nn.Module) -> list[nn.Linear] | None:
-    """The layers of a module that is only Flatten and Linear layers with ReLU between them; None for others.
+    """The layers of a module that is Flatten, then Linear layers with ReLU between them; None for all others.
 
-    Such modules have a hand-written training step in the batched engine.
+    Such modules have a hand-written training step in the batched engine, which never calls them. So nothing that
+    changes what they compute may pass: no subclass, hook, or parameter that two layers share.
     """
-    if not isinstance(module, nn.Sequential):
+    if type(module) is not nn.Sequential or not len(module):
         return None
-    layers = [layer for layer in module if not isinstance(layer, nn.Flatten)]
-    linears = layers[::2]
-    activations = layers[1::2]
-    if len(linears) != len(activations) + 1:
+    flatten, *layers = module
+    linears, activations = layers[::2], layers[1::2]
+    if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
         return None
-    if all(isinstance(x, nn.Linear) and x.bias is not None for x in linears) and all(
-        type(x) is nn.ReLU for x in activations
+    if any(type(x) is not nn.Linear or x.bias is None for x in linears) or any(
+        type(x) is not nn.ReLU for x in activations
     ):
-        return [x for x in linears if isinstance(x, nn.Linear)]
-    return None
+        return None
+    if any(vars(layer).get(change) for layer in module.modules() for change in _CHANGES):
+        return None
+    if len(linears) != len(activations) + 1 or len(list(module.parameters())) != 2 * len(linears):
+        return None
+    return [x for x in linears if isinstance(x, nn.Linear)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fuaudit.models.convolutional import images, normalisation
+from fuaudit.models.layout import require_positive
 
 
 class _Narrowed(nn.Module):
@@ -67,6 +68,9 @@ class _ResNet:
     groups: int
     stages: ClassVar[tuple[int, ...]]
     projected: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        require_positive("a ResNet", self.width)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""

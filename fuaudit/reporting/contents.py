@@ -98,6 +98,7 @@ class Contents:
     cohorts: tuple[tuple[int, ...], ...] = ()
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
+    clients: tuple[int, ...] = ()
     arguments: tuple[str, ...] = ()
     error_rates: dict[str, float | None] = field(default_factory=dict)
 
@@ -155,8 +156,9 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _accuracy(context.get("metrics", [])),
             _accuracy(context.get("parent_metrics", [])),
             tuple(map(_whole, _sequence(_mapping(context.get("dropouts", {})).get("cohorts", [])))),
-            _whole(_mapping(context.get("dropouts", {})).get("uploads", [])),
-            _of_clients(_mapping(context.get("dropouts", {})).get("own_accuracy", {})),
+            _sums(_mapping(context.get("dropouts", {})).get("uploads", [])),
+            _of_clients(own := _mapping(_mapping(context.get("dropouts", {})).get("own_accuracy", {}))),
+            _whole(sorted(map(int, own))),
             _lines(context.get("arguments", [])),
             _table(context.get("error_rates", {}), lambda rate: None if rate is None else float(rate)),
         )
@@ -218,9 +220,20 @@ def _whole(value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _of_clients(table: Any) -> tuple[Point, ...]:
+def _sums(value: Any) -> tuple[int, ...]:
+    """Whole numbers that never fall."""
+    numbers = _whole(value)
+    if list(numbers) != sorted(numbers):
+        _refuse("sums that fall")
+    return numbers
+
+
+def _of_clients(table: dict[str, Any]) -> tuple[Point, ...]:
     """Pairs of client and accuracy, by client; without those that have none."""
-    return tuple(sorted((float(c), float(a)) for c, a in _mapping(table).items() if a is not None))
+    found = tuple(sorted((float(c), float(a)) for c, a in table.items() if a is not None))
+    if any(not 0 <= share <= 1 for _, share in found):
+        _refuse("accuracy")
+    return found
 
 
 def _check(number: int, row: Any) -> Checked:

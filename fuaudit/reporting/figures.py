@@ -80,8 +80,8 @@ def drawings(contents: Contents) -> list[Drawing]:
         found += [_power(check, f"p{check.number}")] if _curve(check) else []
     if contents.accuracy:
         found.append(_accuracy(contents))
-    if contents.accuracy and contents.uploads:
-        found.append(_uploads(contents))
+    if points := _over_uploads(contents):
+        found.append(_uploads(points))
     if any(contents.cohorts):
         found.append(_raster(contents))
     if contents.own_accuracy:
@@ -233,10 +233,13 @@ def _accuracy(contents: Contents) -> Drawing:
     )
 
 
-def _uploads(contents: Contents) -> Drawing:
+def _over_uploads(contents: Contents) -> list[Point]:
+    """Pairs of uploads and accuracy of those stored rounds whose uploads are known."""
     sent = (0, *contents.uploads)
-    points = [(sent[int(r)], a) for r, a in contents.accuracy if 0 <= r < len(sent)]
+    return [(sent[int(r)], a) for r, a in contents.accuracy if contents.uploads and 0 <= r < len(sent)]
 
+
+def _uploads(points: list[Point]) -> Drawing:
     def draw(axes: Any) -> None:
         axes.plot(*zip(*points, strict=True), "-o", color=ROLES["subject"], markersize=4)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -245,7 +248,7 @@ def _uploads(contents: Contents) -> Drawing:
 
     return Drawing(
         "Usefulness: accuracy on test data over uploads",
-        f"{points[-1][1]:.4f} after {points[-1][0]} uploads." if points else "No round was stored.",
+        f"{points[-1][1]:.4f} after {points[-1][0]} uploads.",
         "As above, over the number of vectors of the model's size that clients had sent, as the run recorded it in "
         "dropouts.json. A method may send more than one a participation.",
         _svg(draw, "u", "Test accuracy of the run over uploads"),
@@ -257,31 +260,32 @@ PARTICIPATIONS = 4000
 
 
 def _raster(contents: Contents) -> Drawing:
-    """Who took part when: one mark a participation."""
+    """Who took part when: one mark a participation, one row a client of the run, whether it took part or not."""
     total, shown = 0, 0
     for cohort in contents.cohorts:
         total += len(cohort)
-        if total > PARTICIPATIONS:
+        if shown and total > PARTICIPATIONS:
             break
         shown += 1
     marks = [(round, client) for round, cohort in enumerate(contents.cohorts[:shown], 1) for client in cohort]
-    rows = {client: row for row, client in enumerate(sorted({client for _, client in marks}))}
+    ids = sorted({*contents.clients, *(client for _, client in marks)})
+    rows = {client: row for row, client in enumerate(ids)}
 
     def draw(axes: Any) -> None:
         axes.plot([r for r, _ in marks], [rows[c] for _, c in marks], "s", color=ROLES["subject"], markersize=2.5)
-        ids = sorted(rows)
         every = max(1, -(-len(ids) // 8))
         axes.set_yticks(range(0, len(ids), every), [str(client) for client in ids[::every]])
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(xlabel="round", ylabel="client")
+        axes.set(xlabel="round", ylabel="client", xlim=(0.5, shown + 0.5), ylim=(-0.5, len(ids) - 0.5))
 
     rounds = len(contents.cohorts)
     empty = sum(not cohort for cohort in contents.cohorts)
     extent = "" if shown == rounds else f" Drawn are the first {shown} of {rounds} rounds."
+    never = len(set(contents.clients).difference(*contents.cohorts))
     return Drawing(
         "Who took part in which round",
-        f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}."
-        + extent,
+        f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}; "
+        f"clients that never took part: {never}.{extent}",
         "As the run recorded it in dropouts.json; the draws themselves are the plan's.",
         _svg(draw, "r", "Participations of clients over the rounds"),
     )

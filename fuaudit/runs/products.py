@@ -6,8 +6,7 @@ these bytes again needs no erased row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from math import isfinite
 from typing import Any
@@ -41,13 +40,13 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
     layout = ready.learning.layout
     final, _ = stored[max(stored)]
     clients = {str(c): digest_of_client(ready.dataset, population.samples[c]) for c in population.clients}
-    metrics: list[dict[str, Any]] = []
+    measured, metrics = measuring(ready, population), list[dict[str, Any]]()
     for round, (vector, _) in sorted(stored.items()):
-        loss, accuracy = test_metrics(ready, population, vector)
+        loss, accuracy = measured(vector, ready.dataset.test_inputs, ready.dataset.test_targets)
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
-        **_observed(ready, population, schedule, final),
+        **_observed(ready, population, schedule, final, measured),
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
@@ -56,7 +55,9 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
     }
 
 
-def _observed(ready: Setup, population: Population, schedule: Rounds, final: Tensor) -> dict[str, bytes]:
+def _observed(
+    ready: Setup, population: Population, schedule: Rounds, final: Tensor, measured: Measured
+) -> dict[str, bytes]:
     """``dropouts.json``, where the learner tells what its plan shows of them; with what that did to each client."""
     observed = getattr(ready.learner, "observed", None)
     if observed is None:
@@ -68,33 +69,36 @@ def _observed(ready: Setup, population: Population, schedule: Rounds, final: Ten
     a_participation = getattr(ready.learning.solver, "uploads", 1)
     uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
     table = observed(cohorts, population.clients, ready.learning.chain.stages)
-    own = {str(client): _own_accuracy(ready, population, client, final) for client in population.clients}
+    own: dict[str, float | None] = dict.fromkeys(map(str, population.clients))
+    for client, samples in population.samples.items():
+        rows = list(samples)
+        if rows:
+            own[str(client)] = measured(final, ready.dataset.inputs[rows], ready.dataset.targets[rows])[1]
     return {"dropouts.json": pretty_json({**table, "uploads": uploads, "own_accuracy": own})}
 
 
-def _own_accuracy(ready: Setup, population: Population, client: int, vector: Tensor) -> float | None:
-    """The accuracy of a model on a client's own training rows; None when it has none."""
-    rows, data = list(population.samples[client]), ready.dataset
-    if not rows:
-        return None
-    own = replace(data, test_inputs=data.inputs[rows], test_targets=data.targets[rows])
-    return test_metrics(replace(ready, dataset=own), population, vector)[1]
+Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]
+"""From a model ``(d,)``, inputs and targets to mean loss and accuracy."""
 
 
-@torch.no_grad()
-def test_metrics(ready: Setup, population: Population, vector: Tensor) -> tuple[float, float]:
-    """Mean test loss and test accuracy of a model, on the CPU with one thread, in chunks of 250."""
-    torch.set_num_threads(1)
-    learning, data = ready.learning, ready.dataset
-    module = ready.cpu_module()
-    shift, divisor = scaling_constants(data, population, learning.scaling)
-    parameters = dict(zip(learning.layout.names, learning.layout.split(vector.cpu()), strict=True))
-    loss, hits = 0.0, 0
-    for first in range(0, len(data.test_targets), CHUNK):
-        inputs = scaled(data.test_inputs[first : first + CHUNK], shift, divisor, learning.dtype)
-        targets = data.test_targets[first : first + CHUNK]
-        logits = torch.func.functional_call(module, parameters, (inputs,))
-        loss += float(cross_entropy(logits, targets, reduction="sum"))
-        hits += int((logits.argmax(dim=1) == targets).sum())
-    count = len(data.test_targets)
-    return loss / count, hits / count
+def measuring(ready: Setup, population: Population) -> Measured:
+    """Measures models on the CPU with one thread, in chunks of 250 rows; inputs as the population scales them."""
+    learning, module, layout = ready.learning, ready.cpu_module(), ready.learning.layout
+    shift, divisor = scaling_constants(ready.dataset, population, learning.scaling)
+
+    @torch.no_grad()
+    def measured(vector: Tensor, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        torch.set_num_threads(1)
+        parameters = dict(zip(layout.names, layout.split(vector.cpu()), strict=True))
+        loss, hits, count = 0.0, 0, len(targets)
+        for first in range(0, count, CHUNK):
+            rows, wanted = (
+                scaled(inputs[first : first + CHUNK], shift, divisor, learning.dtype),
+                targets[first:][:CHUNK],
+            )
+            logits = torch.func.functional_call(module, parameters, (rows,))
+            loss += float(cross_entropy(logits, wanted, reduction="sum"))
+            hits += int((logits.argmax(dim=1) == wanted).sum())
+        return loss / count, hits / count
+
+    return measured

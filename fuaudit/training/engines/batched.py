@@ -1,18 +1,18 @@
 """Many participations at once as stacked weights: best for small models, for many runs, and for GPUs.
 
 Stacks of linear layers have a hand-written step of batched matrix products; every other model goes through
-``torch.func``. Work is cut into chunks of whole runs, all of one shape, the last one padded, and nothing in a
-step mixes participations or treats them by their place, so a run's bits do not depend on what is computed
-beside it.
+``torch.func``. Participations of all runs and places stand in one row, which is cut into chunks of one length, the
+last one padded, and nothing in a step mixes participations or treats them by their place, so a run's bits do not
+depend on what is computed beside it.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from math import log2, prod
+from math import gcd, log2, prod
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.protocol import Task, single_threaded
-from fuaudit.training.engines.reference import empty_outcome
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -39,26 +38,41 @@ class Buffers:
         return kept
 
 
+READ_AT_ONCE = 2**25
+"""Bytes of inputs that a worker gathers at once. One gather for many steps saves small models the overhead of many
+(all steps of 256 participations on digits take 2.6 MB); beyond some megabytes there is nothing left to save, and
+30 places x 625 steps x 16 images of 28 x 28 would be 900 MB."""
+
+
 @dataclass(frozen=True)
 class Reads:
-    """What c participations read: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
+    """What c participations read in some steps: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
 
     The rate of a sample is the step size over the size of its batch, and 0 in unused slots: a step subtracts
-    gradients of losses times rates.
+    gradients of losses times rates. ``active (E, c)`` is 0 where a batch is empty, and the step none.
     """
 
     inputs: Tensor
     targets: Tensor
     rates: Tensor
+    active: Tensor
 
     @classmethod
-    def gather(cls, task: Task, batches: Tensor, step_size: float, buffers: Buffers) -> Reads:
-        """One gather for all steps; ``batches (c, E, B)`` lie on the CPU, the result with the task's rows."""
-        rows = batches.transpose(0, 1).contiguous()
+    def blocks(cls, task: Task, batches: Tensor, step_size: float, buffers: Buffers) -> Iterator[Reads]:
+        """What all steps read, in their order, about :data:`READ_AT_ONCE` bytes at once.
+
+        ``batches (c, E, B)`` lie on the CPU, the results with the task's rows; the next takes the memory of the last.
+        """
+        a_step = prod(task.inputs.shape[1:]) * task.inputs.element_size() * batches[:, 0].numel()
+        for rows in batches.transpose(0, 1).split(max(1, READ_AT_ONCE // max(1, a_step))):
+            yield cls._gather(task, rows.contiguous(), step_size, buffers)
+
+    @classmethod
+    def _gather(cls, task: Task, rows: Tensor, step_size: float, buffers: Buffers) -> Reads:
         used = rows >= 0
         rates = used.to(next(task.module.parameters()).dtype)  # inputs may be integers
         rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
-        at = rows.clamp_(min=0).flatten().to(task.inputs.device)
+        at = rows.clamp(min=0).flatten().to(task.inputs.device)
         shape = task.inputs.shape[1:]
         inputs = buffers.take("inputs", task.inputs, (len(at), *shape))
         torch.index_select(task.inputs, 0, at, out=inputs)
@@ -66,35 +80,33 @@ class Reads:
             gaps = ~used.flatten().to(task.inputs.device)
             inputs.masked_fill_(gaps.view(-1, *[1] * len(shape)), 0)
         targets = task.targets.index_select(0, at)
-        return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates.to(task.inputs.device))
+        active = used.any(dim=2)
+        rates, active = rates.to(task.inputs.device), active.to(task.inputs.device)
+        return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates, active)
 
 
 @dataclass(frozen=True)
 class Pulls:
-    """The terms of a direction that are no gradient, times the step size: one tensor ``(c, *shape)`` a parameter.
-
-    ``active (E, c)`` is 0 where a batch is empty, and the step none.
-    """
+    """The terms of a direction that are no gradient, times the step size: one tensor ``(c, *shape)`` a parameter."""
 
     steps: Steps
     sent: list[Tensor]
     drift: list[Tensor] | None
-    active: Tensor
 
-    def at(self, step: int, parameters: list[Tensor]) -> list[Tensor]:
-        """The pulls of one step, on parameters as they are before it."""
-        active = self.active[step]
+    def at(self, active: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+        """The pulls of one step, on parameters as they are before it; none where ``active (c,)`` is not."""
+        sizes = self.steps.size * active.to(parameters[0])
         pulls = []
         for at, (parameter, sent) in enumerate(zip(parameters, self.sent, strict=True)):
             pull = self.steps.proximal * (parameter - sent)
             if self.drift is not None:
                 pull += self.drift[at]
-            pulls.append(pull.mul_(self.steps.size * active.view(-1, *[1] * (parameter.dim() - 1))))
+            pulls.append(pull.mul_(sizes.view(-1, *[1] * (parameter.dim() - 1))))
         return pulls
 
 
 Walk = Callable[[list[Tensor], Reads, Pulls | None, list[Tensor] | None, Buffers], None]
-"""Takes the E steps of a chunk, in place, on parameters ``(c, *shape)``, and on velocities where there is momentum."""
+"""Takes steps of a chunk, in place, on parameters ``(c, *shape)``, and on velocities where there is momentum."""
 
 
 def _linear_walk(
@@ -116,7 +128,7 @@ def _linear_walk(
     last = len(weights) - 1
     for step, inputs in enumerate(reads.inputs.flatten(3).unbind()):
         rate, target = rates[step], wanted[step]
-        pulled = pulls.at(step, parameters) if pulls else []
+        pulled = pulls.at(reads.active[step], parameters) if pulls else []
         below = [inputs, *outputs]
         for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
             torch.baddbmm(bias, below[at], weight, out=output)
@@ -163,18 +175,17 @@ def _general_walk(task: Task, steps: Steps, gradients: Gradients) -> Walk:
         parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
     ) -> None:
         named = dict(zip(task.layout.names, parameters, strict=True))
-        used = (reads.rates > 0).any(dim=2)
-        for step in used.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
-            read = reads.inputs[step], reads.targets[step], reads.rates[step]
+        for step in reads.active.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
+            read, taken = (reads.inputs[step], reads.targets[step], reads.rates[step]), reads.active[step]
             moves = list(gradients(named, *read).values())  # gradients times the step size
             if pulls:  # not in place: parameters that are added up in a model share one gradient
-                moves = [move + pull for move, pull in zip(moves, pulls.at(step, parameters), strict=True)]
+                moves = [move + pull for move, pull in zip(moves, pulls.at(taken, parameters), strict=True)]
             for at, (parameter, move) in enumerate(zip(parameters, moves, strict=True)):
                 if velocities is None:
                     parameter.sub_(move)
                     continue
                 # velocities are kept times the step size
-                velocity, active = velocities[at], used[step].view(-1, *[1] * (parameter.dim() - 1))
+                velocity, active = velocities[at], taken.view(-1, *[1] * (parameter.dim() - 1))
                 faster = steps.momentum * velocity + (1 - steps.dampening) * move
                 velocity.copy_(torch.where(active, faster, velocity))
                 parameter.sub_(torch.where(active, velocity, torch.zeros_like(velocity)))
@@ -197,7 +208,7 @@ def suitable_lanes(task: Task) -> int:
 
 @dataclass(frozen=True)
 class Batched:
-    """Chunks of about ``lanes`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
+    """Chunks of ``lanes`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
 
     ``lanes`` defaults to :func:`suitable_lanes`. It shapes every product, so compare bits only under one value.
     """
@@ -212,37 +223,42 @@ class Batched:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
-        width = max(1, (self.lanes or suitable_lanes(task)) // places)
-        surplus = -runs % width
-        if surplus:
-            batches = torch.cat([batches, batches.new_full((surplus, *batches.shape[1:]), -1)])
-            vectors = _longer(vectors, surplus)
-            drift, velocity = (None if t is None else _longer(t, surplus) for t in (steps.drift, steps.velocity))
-            steps = replace(steps, drift=drift, velocity=velocity)
-        result = empty_outcome(task, vectors, batches, steps)
+        lanes = self.lanes or suitable_lanes(task)
+        rows = batches.flatten(0, 1)
+        drift, velocity = (None if t is None else t.flatten(0, 1) for t in (steps.drift, steps.velocity))
+        apart = replace(steps, drift=drift, velocity=velocity)
+        firsts = range(0, len(rows), lanes)
+        beside = gcd(lanes, places)  # so many neighbours in a chunk are of one run, and share what it sent
+        updates = vectors.new_empty(len(firsts) * lanes, task.layout.dimension)
+        result = Outcome(updates, torch.empty_like(updates) if steps.momentum else None)
 
         def work(first: int) -> None:
             try:
                 buffers = self._idle.pop()
             except IndexError:
                 buffers = Buffers()
-            chunk = slice(first, first + width)
+            chunk = slice(first, first + lanes)
+            owners = torch.arange(first, first + lanes, beside).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
+            sent = vectors[owners.to(vectors.device)]
             gradients = self.gradients_of(task.module)
-            _advance(task, vectors[chunk], batches[chunk], steps[chunk], result[chunk], gradients, buffers)
+            _advance(task, sent, _filled(rows[chunk], lanes), apart[chunk], result[chunk], gradients, buffers)
             self._idle.append(buffers)
 
-        if vectors.device.type == "cpu" and self.workers > 1 and len(vectors) > width:
+        if vectors.device.type == "cpu" and self.workers > 1 and len(firsts) > 1:
             with ThreadPoolExecutor(self.workers, initializer=single_threaded) as pool:
-                list(pool.map(work, range(0, len(vectors), width)))
+                list(pool.map(work, firsts))
         else:
-            for first in range(0, len(vectors), width):
+            for first in firsts:
                 work(first)
-        return result[:runs]
+        speed = result.velocity
+        shape = runs, places, updates.shape[1]
+        return Outcome(updates[: len(rows)].view(shape), None if speed is None else speed[: len(rows)].view(shape))
 
 
-def _longer(rows: Tensor, surplus: int) -> Tensor:
-    """The rows with the last one repeated so many times."""
-    return torch.cat([rows, rows[-1:].expand(surplus, *rows.shape[1:])])
+def _filled(rows: Tensor, lanes: int) -> Tensor:
+    """As many rows as a chunk has lanes: those that are added hold -1, so batches among them are empty."""
+    surplus = lanes - len(rows)
+    return torch.cat([rows, rows.new_full((surplus, *rows.shape[1:]), -1)]) if surplus else rows
 
 
 def _advance(
@@ -254,29 +270,32 @@ def _advance(
     gradients: Gradients,
     buffers: Buffers,
 ) -> None:
-    """One chunk: models ``(g, d)`` and batches ``(g, K, E, B)`` to an outcome ``(g, K, d)``."""
-    places = batches.shape[:2]
-    reads = Reads.gather(task, batches.flatten(0, 1), steps.size, buffers)
-    starts = [start.unsqueeze(1) for start in task.layout.split(vectors)]
+    """One chunk: models ``(g, d)``, each sent to c / g neighbours, and batches ``(c, E, B)`` to an outcome ``(c, d)``.
+
+    ``steps`` may have fewer rows, if the last batches are empty.
+    """
+    split, lanes = task.layout.split, len(batches)
+    groups = len(vectors), lanes // len(vectors)
+    starts = [start.unsqueeze(1) for start in split(vectors)]
     parameters = []
     for name, start in zip(task.layout.names, starts, strict=True):
-        parameter = buffers.take(f"parameter {name}", vectors, (prod(places), *start.shape[2:]))
-        parameter.unflatten(0, places).copy_(start)
+        parameter = buffers.take(f"parameter {name}", vectors, (lanes, *start.shape[2:]))
+        parameter.unflatten(0, groups).copy_(start)
         parameters.append(parameter)
     pulls = velocities = None
     if steps.proximal or steps.drift is not None:
-        sent = [start.expand(*places, *start.shape[2:]).flatten(0, 1) for start in starts]
-        drift = None if steps.drift is None else [rows.flatten(0, 1) for rows in task.layout.split(steps.drift)]
-        active = (batches.flatten(0, 1) >= 0).any(dim=2).T.to(vectors)
-        pulls = Pulls(steps, sent, drift, active)
+        sent = [start.expand(*groups, *start.shape[2:]).flatten(0, 1) for start in starts]
+        pulls = Pulls(steps, sent, None if steps.drift is None else split(_filled(steps.drift, lanes)))
     if steps.momentum:
-        at_start = vectors.new_zeros(*places, vectors.shape[1]) if steps.velocity is None else steps.velocity
-        velocities = [rows.flatten(0, 1) * steps.size for rows in task.layout.split(at_start)]
-    fast = linear_stack(task.module) and velocities is None
-    walk = _linear_walk if fast else _general_walk(task, steps, gradients)
-    walk(parameters, reads, pulls, velocities, buffers)
-    for start, end, update in zip(starts, parameters, task.layout.split(into.updates), strict=True):
-        torch.sub(start, end.unflatten(0, places), out=update)
+        at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, lanes)
+        velocities = [rows * steps.size for rows in split(at_start)]
+    walk = _general_walk(task, steps, gradients)
+    if linear_stack(task.module) and velocities is None:
+        walk = _linear_walk
+    for reads in Reads.blocks(task, batches, steps.size, buffers):
+        walk(parameters, reads, pulls, velocities, buffers)
+    for start, end, update in zip(starts, parameters, split(into.updates), strict=True):
+        torch.sub(start, end.unflatten(0, groups), out=update.unflatten(0, groups))
     if into.velocity is not None and velocities is not None:
-        for velocity, rows in zip(velocities, task.layout.split(into.velocity), strict=True):
-            rows.copy_(velocity.unflatten(0, places) / steps.size)
+        for velocity, rows in zip(velocities, split(into.velocity), strict=True):
+            torch.div(velocity, steps.size, out=rows)

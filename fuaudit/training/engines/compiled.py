@@ -8,7 +8,7 @@ model writes out, as the LSTM does, takes minutes to compile.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,10 +51,9 @@ def compiled_gradients(module: nn.Module) -> Gradients:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Chunks of ``lanes`` participations, over ``workers`` threads on a CPU, one by one on a GPU.
+    """As the batched engine; what differs is the rounding of single operations.
 
-    Participations of all runs and places stand side by side, so that sizes stay the same from round to round when
-    cohorts do not. What differs from the batched engine is the rounding of single operations.
+    All chunks have one length, whatever the cohorts are, so a model is compiled once for each size of a batch.
     """
 
     workers: int
@@ -66,14 +65,7 @@ class Compiled:
 
     def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError if the model cannot be compiled."""
-        runs, places = batches.shape[:2]
-        drift, velocity = (None if t is None else t.flatten(0, 1).unsqueeze(1) for t in (steps.drift, steps.velocity))
-        apart = replace(steps, drift=drift, velocity=velocity)
-        batched = Batched(self.workers, self.lanes, gradients_of=self._gradients_of)
-        found = batched.advance(task, vectors.repeat_interleave(places, 0), batches.flatten(0, 1).unsqueeze(1), apart)
-        updates, speed = (None if t is None else t.view(runs, places, -1) for t in (found.updates, found.velocity))
-        assert updates is not None
-        return Outcome(updates, speed)
+        return Batched(self.workers, self.lanes, gradients_of=self._gradients_of).advance(task, vectors, batches, steps)
 
     def _gradients_of(self, module: nn.Module) -> Gradients:
         if module not in self._compiled:
