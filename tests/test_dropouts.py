@@ -6,7 +6,7 @@ there, so float64 is exact as well, and equality means equality.
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from typing import ClassVar
 
@@ -76,6 +76,11 @@ def test_solvers_keep_their_contract(solver):
 @pytest.mark.parametrize("memory", ["free", "scaled"])
 def test_aggregators_keep_their_contract(stage, memory):
     check_aggregator(stage(memory))
+
+
+def test_a_word_that_is_none_of_those_allowed():
+    with pytest.raises(UsageError, match="memory = 'x' is not 'free' or 'scaled'"):
+        registry.build("aggregators", {"use": "mimic", "memory": "x"})
 
 
 @pytest.mark.parametrize("schedule", ["constant", "exponential", "participation"])
@@ -390,7 +395,7 @@ def test_the_servers_step(stage, factors):
         assert torch.equal(scaled, rows * factor)
 
 
-@pytest.mark.parametrize("options", [{"size": 0.0}, {"decay": 0.0}, {"decay": 1.1}, {"beta": 0.0}])
+@pytest.mark.parametrize("options", [{"size": 0.0}, {"decay": 0.0}, {"decay": 1.1}, {"beta": 0.0}, {"size": inf}, {"beta": inf}])
 def test_a_servers_step_outside_its_range_is_refused(options):
     with pytest.raises(UsageError):
         ServerStep(**options)

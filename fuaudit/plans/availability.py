@@ -69,6 +69,11 @@ def _require_whole(value: object, name: str, least: int) -> None:
 def _require_share(value: Fraction, name: str) -> None:
     if not 0 < value <= 1:
         raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
+    if value.denominator > 2**64:
+        raise UsageError(
+            f"{name} has too many digits: as a fraction its denominator is {value.denominator}, 2**64 is the most",
+            "Write it with at most 19 decimal places.",
+        )
 
 
 @dataclass(frozen=True)

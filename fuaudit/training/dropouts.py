@@ -110,6 +110,8 @@ class Dropouts:
         allowed = _OF_SCENARIO[self.scenario]
         if len(given) != 1 or not given <= set(allowed):
             raise UsageError(f"the scenario {self.scenario!r} takes {' or '.join(allowed)}, and no other's option")
+        if self.phase != "aligned" and self.scenario != "round-robin":
+            raise UsageError(f"the scenario {self.scenario!r} has no phase: only round-robin does")
         if self.scenario == "round-robin":
             assert self.tau_max is not None
             return BoundedRoundRobin(self.tau_max, self.phase)
@@ -122,6 +124,8 @@ class Dropouts:
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("local work is given by steps or by epochs, one of them")
         if self.steps is not None:
+            if self.largest_client is not None:
+                raise UsageError("largest_client belongs to epochs: with steps a client may have any number of samples")
             return FreshBatches(self.steps, self.batch)
         if self.largest_client is None:
             raise UsageError("epochs need largest_client, the most samples that a client may have")
