@@ -39,6 +39,7 @@ from fuaudit.plans.availability import (
     gaps,
 )
 from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Stage
 
 PAPER = "Sun, Mao and Zhang, IEEE TMC 2024, arXiv 2306.12212"
@@ -88,13 +89,14 @@ class Dropouts:
         return AvailabilityLaw(self.rounds, self._availability, self._batches, self.first_all)
 
     def observed(
-        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
     ) -> dict[str, Any]:
-        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run.
+        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run. Never raises: training is over by then.
 
         Args:
             cohorts: of the executed rounds.
             clients: the retained ones.
+            solver: of the clients.
             stages: of the server.
         """
         longest = gaps(cohorts, clients)
