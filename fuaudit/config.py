@@ -99,6 +99,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
                 tables.append(_complete(build_stage(stage), dict(stage)))
             except UsageError as error:
                 problems.append(str(error))
+        problems += [] if len(tables) < len(server) else _misfits(tables, built.get("solver"))
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
         problems.append(f"{origin}: scaling must be a word")
@@ -106,6 +107,17 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         raise UsageError("\n".join(problems))
     chosen = {name: _complete(built[name], dict(plain[name])) for name in TABLES}  # type: ignore[call-overload]
     return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
+
+
+def _misfits(server: list[Table], solver: Any) -> list[str]:
+    """What is wrong with a chain of known stages, as far as their names tell."""
+    if not any(stage_kind(stage) == "aggregators" for stage in server):
+        known = ", ".join(sorted(registry.entries("aggregators")))
+        return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
+    needed = getattr(solver, "aggregator", None)
+    if needed is not None and server[0]["use"] != needed:
+        return [f"the solver needs {needed!r} as the first stage of server, not {server[0]['use']!r}"]
+    return []
 
 
 def _complete(plugin: Any, table: Table) -> Table:

@@ -108,6 +108,13 @@ def _fits(value: object, hint: Any) -> bool:
     return hint is not type(None) or value is None
 
 
+def _spelled(hint: Any, written: object) -> str:
+    """An annotation for a message: the words it allows, or as it is written in the source."""
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    return str(written)
+
+
 def _fit(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
     """Whether the members of a tuple fit: ``(int, ...)`` for any number of one kind, or one hint a member."""
     if len(hints) == 2 and hints[1] is Ellipsis:
@@ -132,7 +139,7 @@ def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[
             continue
         plain = _tuples(value)
         if not _fits(plain, hints[name]):
-            problems.append(f"{owner}: {name} = {value!r} is not {fields[name].type}")
+            problems.append(f"{owner}: {name} = {value!r} is not {_spelled(hints[name], fields[name].type)}")
         values[name] = plain
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import exp, log, log1p
+from math import exp, expm1, inf, log, log1p
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -38,8 +38,8 @@ from torch import Tensor
 from fuaudit.training.dropouts import PAPER, Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
 from fuaudit.training.server_step import ServerStep
-from fuaudit.training.solvers import Outcome, Steps
-from fuaudit.training.stages import Stage, weighted_sum
+from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
+from fuaudit.training.stages import Mean, Stage, weighted_sum
 
 Memory = Literal["free", "scaled"]
 
@@ -88,6 +88,7 @@ class OwnCorrection:
     memory: Memory = "free"
     client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
     uploads: ClassVar[int] = 1
+    aggregator: ClassVar[str] = "mean"
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""
@@ -110,19 +111,20 @@ def step_size_conditions(
     gap: int,
     local_steps: int,
     local: float,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Whether the conditions of Theorem 2 on step sizes held in rounds 0, ..., T - 1, as far as a run can tell.
 
     (19)  rho_t = eta_t |S_{t+1}| / (eta_{t+1} |S_t|) > 1
     (25)  (1 / eta_t) (1 / (2 eta_t) - L / 2) >= (rho_t - nu) phi_K tau_max N / (2 nu |S_t|)
 
     with phi_K = (((2 + 2 eta_L^2 L^2)^K - 1) / (K (2 eta_L^2 L^2 + 1)) + 1) L^2. The smoothness L of a loss is not
-    known, so (25) is answered by the largest L for which it holds in every round. The positive number nu is free but
-    must stay below every rho_t - 1; half of the least of them is taken. Rounds with nobody in them are passed over.
-    That sums of step sizes diverge and of their squares converge (Corollary 1) no finite run can tell.
+    known, so (25) is answered by the largest L for which it holds in every round that has a successor: the last one
+    has no rho_t. The positive number nu is free but must stay below every rho_t - 1; half of the least of them is
+    taken. Rounds with nobody in them are passed over. That sums of step sizes diverge and of their squares converge
+    (Corollary 1) no finite run can tell.
 
     Args:
-        steps_of_server: eta_t, above 0.
+        steps_of_server: eta_t.
         participants: |S_t|.
         clients: N.
         gap: tau_max.
@@ -131,35 +133,55 @@ def step_size_conditions(
 
     Returns:
         ``condition_19``, ``smallest_rho``, and ``log10_of_largest_smoothness``, None where (19) fails or there are
-        fewer than two rounds.
+        fewer than two rounds. None for all of it where an eta_t or rho_t is no positive finite number.
     """
     rounds = [(step, count) for step, count in zip(steps_of_server, participants, strict=True) if count]
+    if not all(0 < step < inf for step, _ in rounds):
+        return None
     rho = [a * m / (b * n) for (a, n), (b, m) in pairwise(rounds)]
+    if not all(0 < ratio < inf for ratio in rho):
+        return None  # JSON has no infinity
     least = min(rho, default=None)
     found = {"condition_19": least is not None and least > 1, "smallest_rho": least and round(least, 9)}
     if least is None or least <= 1:
         return found | {"log10_of_largest_smoothness": None}
     nu = (least - 1) / 2
 
+    # in logarithms, because phi_K and L leave the range of numbers
     def log_of_phi(smoothness: float) -> float:
-        base = 2 + 2 * (local * 10**smoothness) ** 2
-        power = local_steps * log(base)
-        ratio = power + log1p(-exp(-power)) - log(local_steps * (base - 1))
-        return ratio + log1p(exp(-ratio)) + 2 * smoothness * log(10)
+        square = 2 * (log(local) + smoothness * log(10))
+        power = local_steps * (log(2) + _log1pexp(square))
+        ratio = power + log1p(-exp(-power)) - log(local_steps) - _log1pexp(square + log(2))
+        return _log1pexp(ratio) + 2 * smoothness * log(10)
 
     def holds(smoothness: float) -> bool:
         for (step, count), ratio in zip(rounds, rho, strict=False):
-            room = 1 / (2 * step) - 10**smoothness / 2
-            bound = log((ratio - nu) * gap * clients / (2 * nu * count)) + log_of_phi(smoothness)
-            if room <= 0 or log(room / step) < bound:
+            taken = smoothness * log(10) + log(step)
+            bound = log(ratio - nu) + log(gap * clients / count) - log(2 * nu) + log_of_phi(smoothness)
+            if taken >= 0 or log(-expm1(taken)) - log(2) - 2 * log(step) < bound:
                 return False
         return True
 
-    low, high = -300.0, 20.0
+    low, high = -1.0, 1.0
+    while not holds(low):
+        low *= 2
+    while holds(high):
+        high *= 2
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return found | {"log10_of_largest_smoothness": round(low, 3)}
+
+
+def _log1pexp(x: float) -> float:
+    """log(1 + e^x)."""
+    return max(x, 0.0) + log1p(exp(-abs(x)))
+
+
+def _is_theirs(solver: Solver, stages: Sequence[Stage]) -> bool:
+    """Whether a chain is that of Theorem 2: plain steps, corrections free of step sizes, and a step of the server."""
+    forms: tuple[tuple[Solver, Stage], ...] = ((Sgd(), Corrections()), (OwnCorrection(), Mean()))
+    return (solver, stages[0]) in forms and all(isinstance(stage, ServerStep) for stage in stages[1:])
 
 
 @dataclass(frozen=True)
@@ -171,13 +193,17 @@ class Mimic(Dropouts):
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 
     def observed(
-        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
     ) -> dict[str, Any]:
         """See :meth:`~fuaudit.training.dropouts.Dropouts.observed`; with the conditions of Theorem 2.
 
-        eta_t is K times the clients' step size, times the factor of a ``server-step``.
+        eta_t is K times the clients' step size, times the factor of a ``server-step``. Where the theorem is not
+        about this run, ``conditions`` is None and ``no_conditions`` says why.
         """
-        found = super().observed(cohorts, clients, stages)
+        found = super().observed(cohorts, clients, solver, stages)
+        if not _is_theirs(solver, stages):
+            why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
+            return found | {"conditions": None, "no_conditions": why}
         participants, steps = [len(cohort) for cohort in cohorts], self.law.steps
         eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
         for stage in stages:
@@ -185,6 +211,8 @@ class Mimic(Dropouts):
                 factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
                 eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
         conditions = step_size_conditions(eta, participants, len(clients), found["largest_gap"], steps, self.step_size)
+        if conditions is None:
+            return found | {"conditions": None, "no_conditions": "a step of the server is 0 or infinite as a number"}
         return found | {"conditions": conditions}
 
 

@@ -6,7 +6,7 @@ there, so float64 is exact as well, and equality means equality.
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from fuaudit_plugins.mimic import Corrections, OwnCorrection, step_size_conditio
 from fuaudit_plugins.scaffold import ControlVariates
 
 from fuaudit import registry, train
-from fuaudit.config import resolve
+from fuaudit.config import build_stage, resolve
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
@@ -26,11 +26,12 @@ from fuaudit.plans import Plan
 from fuaudit.plans.schedule import NONE, expand, expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
-from fuaudit.training.execute import beginning, execute
+from fuaudit.training.execute import Moment, beginning, execute, require_finite
 from fuaudit.training.rounds import Cohort, RoundContext, StateShape
 from fuaudit.training.server_step import ServerStep
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Outcome, Sgd, Steps
+from fuaudit.training.stages import Mean
 
 KEY = Keyed(bytes(range(32)))
 ALWAYS = {"scenario": "static", "probability": 1.0}
@@ -76,6 +77,11 @@ def test_solvers_keep_their_contract(solver):
 @pytest.mark.parametrize("memory", ["free", "scaled"])
 def test_aggregators_keep_their_contract(stage, memory):
     check_aggregator(stage(memory))
+
+
+def test_a_word_that_is_none_of_those_allowed():
+    with pytest.raises(UsageError, match="memory = 'x' is not 'free' or 'scaled'"):
+        registry.build("aggregators", {"use": "mimic", "memory": "x"})
 
 
 @pytest.mark.parametrize("schedule", ["constant", "exponential", "participation"])
@@ -390,7 +396,9 @@ def test_the_servers_step(stage, factors):
         assert torch.equal(scaled, rows * factor)
 
 
-@pytest.mark.parametrize("options", [{"size": 0.0}, {"decay": 0.0}, {"decay": 1.1}, {"beta": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"size": 0.0}, {"decay": 0.0}, {"decay": 1.1}, {"beta": 0.0}, {"size": inf}, {"beta": inf}]
+)
 def test_a_servers_step_outside_its_range_is_refused(options):
     with pytest.raises(UsageError):
         ServerStep(**options)
@@ -491,6 +499,115 @@ def test_many_local_steps_leave_no_room_for_a_smoothness():
     found = step_size_conditions(eta, counts, 30, 20, 625, 0.01)
     assert found["condition_19"]
     assert found["log10_of_largest_smoothness"] < -90
+
+
+def test_more_local_steps_than_numbers_can_raise_two_to():
+    """The largest L is below every positive float at K = 2500; it is told by its logarithm, which halving K doubles."""
+    counts = [8] * 40
+    found = [step_size_conditions([0.5 * 0.95**t for t in range(40)], counts, 30, 20, k, 0.01) for k in (1250, 2500)]
+    half, full = (table["log10_of_largest_smoothness"] for table in found)
+    assert -400 < full < -370
+    assert isclose(full, 2 * half, rel_tol=0.02)
+
+
+@pytest.mark.parametrize("steps", [[0.1, 0.0], [inf, 0.1], [1e300, 1e-300], [5e-324, 1e300]])
+def test_steps_that_are_no_positive_finite_numbers_have_no_conditions(steps):
+    assert step_size_conditions(steps, [2, 2], N, 3, 2, 0.1) is None
+
+
+def observed(name="mimic", rounds=3, solver=None, server=None, **options):
+    """``dropouts.json`` of a plan in which everybody always takes part, with the chain of a config."""
+    learner = {"use": name, "rounds": rounds, "steps": 2, "batch": 2, "step_size": 0.3, **ALWAYS, **options}
+    tables = tiny_config(learner=learner)
+    tables |= {"solver": solver} if solver else {}
+    tables |= {"server": server} if server else {}
+    config = resolve(tables)
+    stages = [build_stage(stage) for stage in config.server]
+    learner = registry.build("learners", config.learner)
+    return learner.observed([(0, 1, 2)] * rounds, (0, 1, 2), registry.build("solvers", config.solver), stages)
+
+
+FREE = {"use": "mimic"}
+
+
+@pytest.mark.parametrize(
+    ("chain", "there"),
+    [
+        ({}, True),
+        ({"name": "mimic-at-clients"}, True),
+        ({"server": [FREE, {"use": "server-step", "size": 0.5}]}, True),
+        ({"solver": {"use": "mimic-client"}, "server": [{"use": "mean"}]}, True),
+        ({"server": [{"use": "mean"}]}, False),
+        ({"server": [{"use": "mifa"}]}, False),
+        ({"server": [{"use": "mimic", "memory": "scaled"}]}, False),
+        ({"name": "mimic-at-clients", "solver": {"use": "mimic-client", "memory": "scaled"}}, False),
+        ({"solver": {"use": "sgd", "momentum": 0.9}}, False),
+        ({"server": [FREE, {"use": "momentum"}]}, False),
+        ({"server": [FREE, {"use": "server-step", "schedule": "exponential", "decay": 1e-200}]}, False),
+    ],
+)
+def test_conditions_are_those_of_the_chain_that_ran(chain, there):
+    """The last one's steps of the server are 0 as numbers; nothing is raised, for training is over by then."""
+    table = observed(**chain)
+    assert (table["conditions"] is not None) == there
+    assert bool(table.get("no_conditions")) == (not there)
+
+
+# what is known before training is refused before it
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"server": [{"use": "server-step"}]}, "no aggregator"),
+        ({"solver": {"use": "mimic-client"}, "server": [{"use": "mimic"}]}, "needs 'mean'"),
+        ({"solver": {"use": "mimic-client"}, "server": [{"use": "size-weighted"}]}, "needs 'mean'"),
+        ({"step_size": 1e-30, "decay": 0.001}, "below 1.18e-38, the smallest float32"),
+        ({"step_size": 1e39}, "above the largest float32"),
+        ({"steps": None, "epochs": 1, "largest_client": 1}, "client 2 has 8 samples"),
+        ({"use": "fats", "cohort": 2, "server": [{"use": "mifa"}]}, "twice in one round"),
+        ({"use": "fats", "cohort": 2, "solver": {"use": "scaffold"}}, "solver.controls keeps one memory"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_no_folder_behind(changes, words, tmp_path):
+    chain = {name: changes[name] for name in ("solver", "server") if name in changes}
+    options = {name: value for name, value in changes.items() if name not in chain}
+    learner = {"use": "dropouts", "rounds": 4, "steps": 2, "batch": 2, "step_size": 0.3}
+    learner |= {} if "use" in options else ALWAYS
+    learner = {name: value for name, value in (learner | options).items() if value is not None}
+    tables = tiny_config(learner=learner, partition={"use": "iid", "clients": 3}) | chain
+    with pytest.raises(UsageError, match=words):
+        train(tables, tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_memory_that_is_no_longer_finite_is_named():
+    state = {"server.0.corrections": torch.tensor([[[0.0, inf]]])}
+    with pytest.raises(UsageError, match=r"the memory server\.0\.corrections is no longer finite after round 3"):
+        require_finite(Moment(torch.zeros(1, 2), state), 3)
+
+
+def test_nobody_in_any_round_is_told(tmp_path, fuaudit):
+    learner = {"use": "mimic", "scenario": "static", "probability": 0.001, "first_all": False, "rounds": 2}
+    tables = tiny_config(learner=learner | {"steps": 1, "batch": 2, "step_size": 0.3})
+    run = train(tables, tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+    assert torch.equal(run.checkpoint(2)[0], run.checkpoint(0)[0])
+    code, out, _ = fuaudit("show", run.path)
+    assert code == 0
+    assert "none in any round: the model is the initial one" in out
+
+
+def test_a_client_without_samples_counts_as_a_participant_that_stands_still():
+    """It uploads zeros, and is counted by every mean. MimiC then keeps v for it, and repeats v when it is alone."""
+    updates, idle = tensor([whole(0, 0), [0] * D]), context(1, (0, 1), 1.0)
+    average, _ = Mean().apply(updates, idle, {})
+    assert torch.equal(average, updates[:1] / 2)
+    latest, _ = LatestUpdates().apply(updates, idle, LatestUpdates().init(SHAPE))
+    assert torch.equal(latest, updates[:1] / N)
+    row, state = Corrections().apply(updates, idle, Corrections().init(SHAPE))
+    assert torch.equal(state["corrections"][1], row[0])
+    again, _ = Corrections().apply(updates[1:], context(2, (1,), 1.0), state)
+    assert torch.equal(again, row)
 
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

@@ -14,14 +14,17 @@ from pathlib import Path
 import pytest
 from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
 
-from fuaudit import train, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.draws import Keyed
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
-from fuaudit.runs.files import write_bytes
+from fuaudit.runs.files import pretty_json, write_bytes
 from fuaudit.runs.products import products
 from fuaudit.runs.prune import prune
 from fuaudit.training.execute import Moment, execute, state_without
 from fuaudit.training.setup import setup
+from fuaudit.verification.case import Case
+from fuaudit.verification.lineage import Lineage
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.resume import resume
 
@@ -223,13 +226,20 @@ def test_epochs_forget_a_sample(scenario, tmp_path, examined):
     assert result.verdict == "PASS", verdicts(found)
 
 
-def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined):
+def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fuaudit):
     """Three tenths of ten clients are three, of nine clients two: kept rounds have too many."""
     options = learner("dropouts", scenario="time-varying", share=0.3, first_all=False)
     run = train(config(learner=options), tmp_path / "run", secret=secret(4))
     assert {len(run.plan.cohort(r)) for r in range(1, 9)} == {3}
     request = Request.of([drawn_client(run, 1)])
-    result, found = audits(unlearn(run, "fats", request, tmp_path / "fats"))
+    with pytest.warns(UserWarning, match="does not claim to be exact for draws of the law 'time-varying"):
+        child = unlearn(run, "fats", request, tmp_path / "fats")
+    code, _, err = fuaudit(
+        "unlearn", run.path, "--with", "fats", "--client", request.clients[0], "--out", tmp_path / "c"
+    )
+    assert code == 0
+    assert "warning: 'fats' does not claim" in err
+    result, found = audits(child)
     assert result.verdict == "FAIL"
     assert found["enumeration"].verdict == "FAIL"
     result, found = examined(unlearn(run, "retrain", request, tmp_path / "retrain"))
@@ -274,3 +284,55 @@ def test_an_editor_may_train_on(parent_of, examined):
     result, found = examined(child)
     assert result.verdict == "INCONCLUSIVE", verdicts(found)
     assert not child.checkpoint(8)[1]
+
+
+def forge(run, name, **changes):
+    """Change entries of a JSON file of a run, or of the last row of a list of them, and seal it again."""
+    table = json.loads((run.path / name).read_text())
+    (table[-1] if isinstance(table, list) else table).update(changes)
+    (run.path / name).write_bytes(pretty_json(table))
+    return reseal(run.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "without_data"),
+    [
+        ("metrics.json", {"test_accuracy": 0.99}, "NOT_APPLICABLE"),
+        ("dropouts.json", {"own_accuracy": {"1": 1.0}}, "NOT_APPLICABLE"),
+        ("dropouts.json", {"uploads": [1] * 8}, "FAIL"),
+        ("dropouts.json", {"cohorts": [[1]] * 8}, "FAIL"),
+    ],
+)
+def test_figures_of_an_edited_model_are_those_of_its_plan_and_model(
+    name, changes, without_data, parent_of, examined, tmp_path
+):
+    run = parent_of("mimic")
+    honest = unlearn(run, "finetune", Request.of([3]), tmp_path / "finetune")
+    data = setup(honest.config, None).dataset
+    case = Case(honest, None, data, Keyed(AUDIT_KEY))
+    assert Lineage().examine(case).verdict == "NOT_APPLICABLE"
+    assert Lineage().examine(replace(case, dataset=None)).verdict == "NOT_APPLICABLE"
+    forged = replace(case, run=forge(honest, name, **changes))
+    found = Lineage().examine(forged)
+    assert found.verdict == "FAIL"
+    assert f"not regenerated: {name}" in found.details
+    assert Lineage().examine(replace(forged, dataset=None)).verdict == without_data
+
+
+@pytest.mark.parametrize(("changes", "verdict"), [("own", "INCONCLUSIVE"), ("uploads", "FAIL")])
+def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, verdict, parent_of, tmp_path):
+    """A training row that tips over on another platform is no contradiction; who took part is the plan's."""
+    shutil.copytree(parent_of("dropouts").path, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
+    info = json.loads((child.path / "run.json").read_text())
+    info["versions"]["torch"] = "another"
+    (child.path / "run.json").write_bytes(pretty_json(info))
+    table = json.loads((child.path / "dropouts.json").read_text())
+    own = table["own_accuracy"]
+    first = next(iter(own))
+    new = {"own_accuracy": own | {first: abs(own[first] - 1 / 180)}} if changes == "own" else {"uploads": [0] * 8}
+    child = forge(child, "dropouts.json", **new)
+    found = Lineage().examine(Case(child, run, setup(run.config, None).dataset, Keyed(AUDIT_KEY)))
+    assert found.verdict == verdict, (found.shows, found.details)
+    assert ("figures" in found.shows) == (changes == "own")

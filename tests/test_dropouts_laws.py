@@ -332,11 +332,23 @@ def test_gaps_count_from_before_the_first_round_to_after_the_last():
         {"scenario": "static", "probability": 0.1, "epochs": 1},
         {"scenario": "static", "probability": 0.1, "steps": 0},
         {"scenario": "static", "probability": 0.1, "steps": 1, "decay": 1.5},
+        {"scenario": "static", "probability": 0.1, "steps": 1, "phase": "drawn"},
+        {"scenario": "static", "probability": 0.1, "steps": 1, "largest_client": 5},
+        {"scenario": "static", "probability": 0.1, "steps": 1, "step_size": float("inf")},
     ],
 )
 def test_options_that_do_not_fit_are_refused(options):
     with pytest.raises(UsageError):
-        Dropouts(rounds=2, batch=1, step_size=0.1, **options)
+        Dropouts(**{"rounds": 2, "batch": 1, "step_size": 0.1, **options})
+
+
+@pytest.mark.parametrize("number", [1 / 7000, 1e-20])
+def test_a_decimal_that_no_draw_can_decide_is_refused_by_name(number):
+    """Its denominator is above the number of words: every word of a draw would be rejected, for ever."""
+    for scenario, option in (("static", "probability"), ("time-varying", "share")):
+        with pytest.raises(UsageError, match=f"{option} has too many digits"):
+            Dropouts(scenario, rounds=2, batch=1, step_size=0.1, steps=1, **{option: number})
+    Dropouts("static", rounds=2, batch=1, step_size=0.1, steps=1, probability=1e-19)
 
 
 def test_addresses_of_periods_are_those_of_the_start():

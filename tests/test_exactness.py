@@ -15,7 +15,7 @@ from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, S
 from fuaudit.draws.enumerating import paths
 from fuaudit.draws.keyed import Addresses, philox_key
 from fuaudit.draws.philox import block, blocks, stream
-from fuaudit.errors import BudgetError, KeyReuseError
+from fuaudit.errors import BudgetError, KeyReuseError, UsageError
 from fuaudit.plans import Plan, Request, Segment, UniformLaw, WeightedLaw
 from fuaudit.plans.plan import cut, occurrences
 from fuaudit.plans.schedule import Involvement, Stack, expand, expand_many
@@ -371,6 +371,16 @@ def test_integers_are_unbiased_where_a_quarter_of_the_words_is_rejected():
         zero,
     )
     assert at.integers(1, np.array(bound)).reshape(-1).tolist() == single
+
+
+def test_a_bound_above_all_words_is_refused():
+    """2**64 is the most: above it every word would be rejected, for ever."""
+    source, at = Keyed(bytes(range(32))), Address(Purpose.AUDIT)
+    assert 0 <= source.integer(at, 0, 2**64) < 2**64
+    with pytest.raises(UsageError, match="is the most"):
+        source.integer(at, 0, 2**64 + 1)
+    with pytest.raises(UsageError, match="is the most"):
+        source.weighted(at, (0, 1), (10**20 - 1, 1), 1)
 
 
 def uneven(draws):

@@ -149,6 +149,38 @@ def test_a_tolerance_that_would_have_told(lineage, kind):
         assert len(finding.assumptions) == 3
 
 
+MEMORIES = ["scaffold", "mifa", "mimic", "mimic-at-clients"]
+
+
+@pytest.fixture(scope="module")
+def with_memory(tmp_path_factory):
+    """A run of a method that keeps a row a client; made once, nobody may edit it."""
+    made = {}
+
+    def work(name):
+        if name not in made:
+            learner = {"use": name, "rounds": 8, "steps": 2, "batch": 4, "step_size": 0.1, "decay": 0.9}
+            learner |= {"scenario": "static", "probability": 0.3, "first_all": False}
+            tables = config(learner=learner, run=TWO["run"] | {"dtype": "float64"})
+            made[name] = train(tables, tmp_path_factory.mktemp(name) / "run", secret=secret(4))
+        return made[name]
+
+    return work
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("kind", ["client", "sample"])
+def test_a_memory_with_a_row_a_client_on_another_platform(name, kind, with_memory, tmp_path):
+    """A parent's states have the erased client's row, and what is compared with them has not."""
+    shutil.copytree(with_memory(name).path, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    asked = Request.of([drawn_client(run)]) if kind == "client" else Request.of(samples=[drawn_sample(run)])
+    exact = "retrain" if kind == "client" and name in ("scaffold", "mifa") else "fats"
+    for finding in examined(elsewhere(unlearn(run, exact, asked, tmp_path / "child"))):
+        assert finding.verdict == "PASS", (finding.shows, finding.details)
+        assert [control.held for control in finding.controls] == [True]
+
+
 def test_equal_bits_need_no_tolerance(lineage):
     child = lineage["client"]
     info = json.loads((child.path / "run.json").read_text())

@@ -69,7 +69,16 @@ def unlearn(
     request = request_of(parent, clients, tuple(map(place, samples)))
     folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
     with bars(quiet or as_json) as progress, resumable(folder, parent.path):
-        child = work(parent, name, request, folder, options_of(options), root, progress=progress)
+        child = work(
+            parent,
+            name,
+            request,
+            folder,
+            options_of(options),
+            root,
+            progress=progress,
+            warn=lambda text: click.echo(f"warning: {text}", err=True),
+        )
     drawn = parent.plan.first_involvement(request)
     note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
     asked = f" ({', '.join(samples)})" if samples else ""
@@ -174,6 +183,8 @@ def describe(run: Any, as_json: bool, what: str) -> None:
         f"  commitment    {document['commitment']}",
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
+    if run.plan.index is not None and not run.plan.index.clients:
+        lines.append("  participants  none in any round: the model is the initial one")
     if run.is_child:
         document |= {
             "parent": run.info["parent"],

@@ -57,7 +57,13 @@ class Keyed:
         return block((attempt << 32 | index // 4, w1, w2, w3), philox_key(self.secret, at.purpose))[index % 4]
 
     def integer(self, at: Address, index: int, bound: int) -> int:
-        """The ``index``-th integer of the draw at ``at``, uniform in [0, bound)."""
+        """The ``index``-th integer of the draw at ``at``, uniform in [0, bound).
+
+        Raises:
+            UsageError: the bound is above 2**64, the number of words.
+        """
+        if bound > _WORD:
+            raise UsageError(f"a draw cannot choose among {bound} numbers: 2**64 is the most")
         limit = _WORD - _WORD % bound
         attempt = 0
         while (word := self._word(at, index, attempt)) >= limit:

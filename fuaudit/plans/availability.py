@@ -21,6 +21,7 @@ from typing import Protocol
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.plans.law import Law, PlanDraws, samples_of
+from fuaudit.plans.population import Population
 
 
 class Availability(Protocol):
@@ -69,6 +70,11 @@ def _require_whole(value: object, name: str, least: int) -> None:
 def _require_share(value: Fraction, name: str) -> None:
     if not 0 < value <= 1:
         raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
+    if value.denominator > 2**64:
+        raise UsageError(
+            f"{name} has too many digits: as a fraction its denominator is {value.denominator}, 2**64 is the most",
+            "Write it with at most 19 decimal places.",
+        )
 
 
 @dataclass(frozen=True)
@@ -279,15 +285,19 @@ class PermutedEpochs:
         first = self.drawn_at(step)
         at = Address(Purpose.PERMUTATION, round, first, client, occurrence)
         samples = samples_of(draws, at)
-        if len(samples) > self.largest:
-            raise UsageError(
-                f"client {client} has {len(samples)} samples, the law has room for {self.largest}",
-                f"Set largest_client to {len(samples)} or more.",
-            )
+        self.require_room(client, len(samples))
         start = (step - first) * self.size
         if start >= len(samples):
             return ()
         return tuple(sorted(draws.permutation(at, samples)[start : start + self.size]))
+
+    def require_room(self, client: int, samples: int) -> None:
+        """Raises UsageError when a client has more than ``largest`` samples."""
+        if samples > self.largest:
+            raise UsageError(
+                f"client {client} has {samples} samples, the law has room for {self.largest}",
+                f"Set largest_client to {samples} or more.",
+            )
 
     def smaller(self) -> Iterator[PermutedEpochs]:
         """See :class:`Batches`; with room for three samples a client."""
@@ -344,6 +354,13 @@ class AvailabilityLaw:
         for rounds in range(1, min(self.rounds, 2) + 1):
             for availability, batches in product(self.availability.smaller(), self.batches.smaller()):
                 yield replace(self, rounds=rounds, availability=availability, batches=batches)
+
+
+def require_room(law: Law, population: Population) -> None:
+    """Raises UsageError when the largest client of a population has more samples than a law has room for."""
+    if isinstance(law, AvailabilityLaw) and isinstance(law.batches, PermutedEpochs):
+        samples, client = max((len(samples), client) for client, samples in population.samples.items())
+        law.batches.require_room(client, samples)
 
 
 INDEPENDENT = ("bounded round-robin", "static availability")

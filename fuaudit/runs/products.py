@@ -22,9 +22,16 @@ from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.tables import checkpoint_name, involvement_tensors
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
+from fuaudit.training.solvers import Solver
+from fuaudit.training.stages import Chain
 
 CHUNK = 250
 """Test rows measured at once. Bits of sums depend on it, so it never changes."""
+
+DROPOUTS = "dropouts.json"
+METRICS = "metrics.json"
+OWN = "own_accuracy"
+"""The one part of ``dropouts.json`` that is arithmetic on models; the rest follows from the plan."""
 
 Checkpoints = Mapping[int, tuple[Tensor, State]]
 """Round -> model ``(d,)`` and server state after it."""
@@ -50,7 +57,7 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
-        "metrics.json": pretty_json(metrics),
+        METRICS: pretty_json(metrics),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
 
@@ -59,22 +66,32 @@ def _observed(
     ready: Setup, population: Population, schedule: Rounds, final: Tensor, measured: Measured
 ) -> dict[str, bytes]:
     """``dropouts.json``, where the learner tells what its plan shows of them; with what that did to each client."""
-    observed = getattr(ready.learner, "observed", None)
-    if observed is None:
+    table = dropouts(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule)
+    if table is None:
         return {}
-    cohorts = [
-        tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
-        for number in range(1, schedule.rounds + 1)
-    ]
-    a_participation = getattr(ready.learning.solver, "uploads", 1)
-    uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
-    table = observed(cohorts, population.clients, ready.learning.chain.stages)
     own: dict[str, float | None] = dict.fromkeys(map(str, population.clients))
     for client, samples in population.samples.items():
         rows = list(samples)
         if rows:
             own[str(client)] = measured(final, ready.dataset.inputs[rows], ready.dataset.targets[rows])[1]
-    return {"dropouts.json": pretty_json({**table, "uploads": uploads, "own_accuracy": own})}
+    return {DROPOUTS: pretty_json({**table, OWN: own})}
+
+
+def dropouts(
+    learner: Any, solver: Solver, chain: Chain, population: Population, schedule: Rounds
+) -> dict[str, Any] | None:
+    """What ``dropouts.json`` tells that follows from the plan alone; None where the learner tells nothing."""
+    observed = getattr(learner, "observed", None)
+    if observed is None:
+        return None
+    cohorts = [
+        tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
+        for number in range(1, schedule.rounds + 1)
+    ]
+    a_participation = getattr(solver, "uploads", 1)
+    uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
+    table: dict[str, Any] = observed(cohorts, population.clients, solver, chain.stages)
+    return {**table, "uploads": uploads}
 
 
 Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]

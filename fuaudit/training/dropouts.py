@@ -39,6 +39,7 @@ from fuaudit.plans.availability import (
     gaps,
 )
 from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Stage
 
 PAPER = "Sun, Mao and Zhang, IEEE TMC 2024, arXiv 2306.12212"
@@ -88,13 +89,14 @@ class Dropouts:
         return AvailabilityLaw(self.rounds, self._availability, self._batches, self.first_all)
 
     def observed(
-        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], stages: Sequence[Stage]
+        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
     ) -> dict[str, Any]:
-        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run.
+        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run. Never raises: training is over by then.
 
         Args:
             cohorts: of the executed rounds.
             clients: the retained ones.
+            solver: of the clients.
             stages: of the server.
         """
         longest = gaps(cohorts, clients)
@@ -110,6 +112,8 @@ class Dropouts:
         allowed = _OF_SCENARIO[self.scenario]
         if len(given) != 1 or not given <= set(allowed):
             raise UsageError(f"the scenario {self.scenario!r} takes {' or '.join(allowed)}, and no other's option")
+        if self.phase != "aligned" and self.scenario != "round-robin":
+            raise UsageError(f"the scenario {self.scenario!r} has no phase: only round-robin does")
         if self.scenario == "round-robin":
             assert self.tau_max is not None
             return BoundedRoundRobin(self.tau_max, self.phase)
@@ -122,6 +126,8 @@ class Dropouts:
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("local work is given by steps or by epochs, one of them")
         if self.steps is not None:
+            if self.largest_client is not None:
+                raise UsageError("largest_client belongs to epochs: with steps a client may have any number of samples")
             return FreshBatches(self.steps, self.batch)
         if self.largest_client is None:
             raise UsageError("epochs need largest_client, the most samples that a client may have")

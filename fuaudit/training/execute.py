@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fuaudit.data.dataset import Dataset, scaled, scaling_constants
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
-from fuaudit.plans import Plan, Population
+from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.schedule import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import Engine, Task
 from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
@@ -204,9 +204,36 @@ def _advanced(
 
 
 def require_finite(moment: Moment, round: int) -> None:
-    """Raises UsageError when a model holds NaN or an infinity."""
-    if not bool(torch.isfinite(moment.vectors).all()):
+    """Raises UsageError when a model, or a memory of solver or server, holds NaN or an infinity."""
+    tensors = {"the model": moment.vectors} | under("the memory ", moment.state)
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise UsageError(
+                f"{name} is no longer finite after round {round}",
+                "Lower the step size, of clients or server; or the data has NaN where the plan reads.",
+            )
+
+
+def require_one_row_each(learning: Learning, law: Law) -> None:
+    """Raises UsageError when a law may draw a client twice in one round, and a memory keeps one row a client."""
+    if learning.client_rows and getattr(law, "replacement", False):
         raise UsageError(
-            f"the model is no longer finite after round {round}",
-            "Lower the step size; or the data has NaN where the plan reads.",
+            f"the law {law.name!r} can draw a client twice in one round, but {', '.join(sorted(learning.client_rows))} "
+            "keeps one memory a client",
+            "Use a law that draws clients without replacement.",
+        )
+
+
+def require_normal(step_sizes: StepSizes, rounds: int, dtype: torch.dtype) -> None:
+    """Raises UsageError when the step size of some round is no normal number of a dtype: memories divide by it."""
+    limits = torch.finfo(dtype)
+    first, last = step_sizes.at(1), step_sizes.at(rounds)
+    name = str(dtype).removeprefix("torch.")
+    if first > limits.max:
+        raise UsageError(f"step_size = {first:.3g} is above the largest {name}, {limits.max:.3g}", "Lower step_size.")
+    if last < limits.tiny:
+        raise UsageError(
+            f"the step size of round {rounds}, step_size * decay ** {rounds - 1} = {last:.3g}, is below "
+            f"{limits.tiny:.3g}, the smallest {name} of full precision",
+            "Raise decay, or train fewer rounds.",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, ClassVar, Protocol
 
 from fuaudit.errors import UsageError
@@ -38,8 +39,8 @@ PLAIN: dict[str, Any] = {"use": "sgd"}
 
 
 def require_step_sizes(step_size: float, decay: float) -> None:
-    """Raises UsageError unless the step size is above 0 and its decay in (0, 1]."""
-    if not step_size > 0:
-        raise UsageError(f"step_size must be above 0, not {step_size}")
+    """Raises UsageError unless the step size is above 0 and finite, and its decay in (0, 1]."""
+    if not 0 < step_size < inf:
+        raise UsageError(f"step_size must be above 0 and finite, not {step_size}")
     if not 0 < decay <= 1:
         raise UsageError(f"decay must be above 0 and at most 1, not {decay}")

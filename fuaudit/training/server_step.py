@@ -10,6 +10,7 @@ Guarantee: none; it keeps no memory, and knows of a round its number and how man
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import torch
@@ -34,8 +35,8 @@ class ServerStep(Stateless):
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.size > 0 or not 0 < self.decay <= 1 or not self.beta > 0:
-            raise UsageError("a server step needs size above 0, decay above 0 and at most 1, and beta above 0")
+        if not 0 < self.size < inf or not 0 < self.decay <= 1 or not 0 < self.beta < inf:
+            raise UsageError("a server step needs finite size and beta above 0, and decay above 0 and at most 1")
 
     def factor(self, number: int, participants: Tensor) -> Tensor:
         """The factor of round ``number`` (from 1), float64, in the shape of ``participants``."""

@@ -19,7 +19,7 @@ from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import Task
-from fuaudit.training.execute import Learning, StepSizes, task
+from fuaudit.training.execute import Learning, StepSizes, require_normal, task
 from fuaudit.training.stages import Chain
 
 
@@ -132,7 +132,9 @@ def setup(config: Config, root: Path | None, dataset: Dataset | None = None, row
     chain = Chain(tuple(build_stage(stage) for stage in config.server))
     solver = registry.build("solvers", config.solver)
     step_sizes = StepSizes(learner.step_size, learner.decay)
-    learning = Learning(module, chain, step_sizes, solver, config.scaling, getattr(torch, config.run.dtype))
+    dtype = getattr(torch, config.run.dtype)
+    require_normal(step_sizes, learner.law.rounds, dtype)
+    learning = Learning(module, chain, step_sizes, solver, config.scaling, dtype)
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, data, learner, learning, engine(name), device)

@@ -95,6 +95,16 @@ def claims_exactness(unlearner: Any, law: str) -> bool:
     return not is_editor(unlearner) and bool({law, EVERY_LAW} & unlearner.exact_for)
 
 
+def doubt(unlearner: Any, name: str, law: str) -> str:
+    """What to tell whoever uses a rewriter that is exact for some laws under another one; else empty."""
+    if is_editor(unlearner) or not unlearner.exact_for or claims_exactness(unlearner, law):
+        return ""
+    return (
+        f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law than "
+        "after retraining. The audit enumeration will say FAIL, or cannot say. To forget for certain, use 'retrain'."
+    )
+
+
 @dataclass(frozen=True)
 class Message:
     """One message of an unlearning protocol: who sent it to whom, and how many bytes it had."""

@@ -167,12 +167,13 @@ class Case:
         """
         ready = self.ready
         start = beginning(ready.learning, [plan], population, ready.device)
-        stored = {0: start.of(0)}
+        retained = self.run.plan.retained
+        stored = {0: start.without(ready.learning, population, retained).of(0)}
         for round, moment in execute(
             ready.learning, ready.ground(population), population, schedule, start, ready.engine
         ):
             if round in self.stored_rounds:
-                stored[round] = moment.without(ready.learning, population, self.run.plan.retained).of(0)
+                stored[round] = moment.without(ready.learning, population, retained).of(0)
             self.progress("replaying rounds", round, self.run.executed)
         return stored
 

@@ -9,15 +9,18 @@ from typing import Any
 
 import torch
 
-from fuaudit.data.dataset import Dataset, digest_of_test
+from fuaudit import registry
+from fuaudit.config import build_stage
+from fuaudit.data.dataset import digest_of_test
 from fuaudit.draws import Position
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.files import sha256
-from fuaudit.runs.products import products
+from fuaudit.runs.files import read_json, sha256
+from fuaudit.runs.products import DROPOUTS, METRICS, OWN, dropouts, products
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
+from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.counterfactual import changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -35,9 +38,6 @@ CHECKPOINTS = "checkpoints/"
 
 BURIED = " was pruned; its tombstone holds digests only"
 """Ends the line on an ancestor that holds nothing any more; reports tell it by this."""
-
-METRICS = "metrics.json"
-"""The one file besides the checkpoints whose bytes depend on arithmetic that platforms do differently."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,12 @@ class Lineage:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
         statistic: dict[str, float | int | str] = {"other_copies": len(copies)}
+        at_hand = _at_hand(case)
         if case.is_editor:
-            reason = "The model was edited: no plan regenerates it."
-            return Finding("lineage", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT, statistic, details=copies)
-        if case.dataset is None or changed_clients(case.run, case.dataset) or _other_test_rows(case, case.dataset):
+            judged = self._figures_of_an_edited_model(case, at_hand)
+            details = (*judged.details, *copies)
+            return Finding("lineage", Subject.RUN, judged.verdict, judged.shows, SHOWS_NOT, statistic, details=details)
+        if not at_hand:
             reason = "The data of the run, retained rows and test rows, is not at hand."
             details = ("Give --data ROOT.", *copies)
             return Finding("lineage", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, statistic, details=details)
@@ -94,25 +96,73 @@ class Lineage:
             details=(*judged.details, *copies),
         )
 
+    def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
+        """No plan makes an edited model, but a plan says who took part, and stored models make figures."""
+        judged = Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", {})
+        if at_hand:
+            followed = _of_models(case)
+            other = _others(case, followed) if case.same_platform else _exact(case, followed)
+            if not other and not self._same_figures(case, followed):
+                return replace(judged, details=("tolerance: the figures differ from those of the stored models",))
+        else:
+            other = [] if _follows_from_plan(case) else [DROPOUTS]
+        if other:
+            shows = f"{len(other)} files of the run do not follow from its plan and its stored models."
+            return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
+        return judged
+
     def _elsewhere(self, case: Case) -> Judgement:
         """On another platform: exact where no arithmetic is, by the tolerance for models and figures."""
         followed = _of_models(case)
-        if exact := [name for name in _others(case, followed) if name != METRICS]:
+        if exact := _exact(case, followed):
             return _judged(exact, len(followed))
         if case.spot:
             return _judged([], len(followed), spot=True)
         judged = _marked(
             within_tolerance(case, {round: case.run.checkpoint(round) for round in case.replayed}, self.tolerance)
         )
-        limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
-        if judged.verdict is Verdict.PASS and not _same_figures(case.run.metrics, json.loads(followed[METRICS]), limit):
+        if judged.verdict is Verdict.PASS and not self._same_figures(case, followed):
             shows = "The figures of the run differ from those of its stored models by more than the tolerance."
             return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, detectable="")
         return judged
 
+    def _same_figures(self, case: Case, followed: dict[str, bytes]) -> bool:
+        """Whether the figures are those of the stored models: losses within the tolerance, accuracies exactly."""
+        limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
+        same = _agree(case.run.metrics, json.loads(followed[METRICS]), limit)
+        return same and (DROPOUTS not in followed or _dropouts(case) == json.loads(followed[DROPOUTS]))
 
-def _other_test_rows(case: Case, dataset: Dataset) -> bool:
-    return digest_of_test(dataset) != case.run.test_digest
+
+def _at_hand(case: Case) -> bool:
+    """Whether the data of the run, retained rows and test rows, is at hand."""
+    data = case.dataset
+    return data is not None and not changed_clients(case.run, data) and digest_of_test(data) == case.run.test_digest
+
+
+def _dropouts(case: Case) -> Any:
+    """What the run recorded of dropouts; None where it has no such file."""
+    return read_json(case.run.path / DROPOUTS) if DROPOUTS in case.run.files else None
+
+
+def _of_plan(table: Any) -> Any:
+    """What of ``dropouts.json`` follows from the plan alone."""
+    return {name: value for name, value in table.items() if name != OWN} if isinstance(table, dict) else table
+
+
+def _follows_from_plan(case: Case) -> bool:
+    """Whether what the run tells of dropouts is what its plan shows, as far as no model is needed. Needs no data."""
+    run, config = case.run, case.run.config
+    solver, chain = registry.build("solvers", config.solver), Chain(tuple(map(build_stage, config.server)))
+    expected = dropouts(run.learner, solver, chain, run.plan.retained, case.schedule)
+    return bool(_of_plan(_dropouts(case)) == _of_plan(json.loads(json.dumps(expected))))
+
+
+def _exact(case: Case, followed: dict[str, bytes]) -> list[str]:
+    """The files other than those expected, on any platform: of figures, what is no arithmetic on models."""
+    arithmetic = {METRICS}
+    if DROPOUTS in followed and _of_plan(_dropouts(case)) == _of_plan(json.loads(followed[DROPOUTS])):
+        arithmetic.add(DROPOUTS)
+    return [name for name in _others(case, followed) if name not in arithmetic]
 
 
 def _found(case: Case) -> dict[str, str]:
@@ -132,7 +182,7 @@ def _strays(case: Case, followed: dict[str, bytes]) -> list[str]:
 def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
     """The files whose bytes are not those expected."""
     found = _found(case)
-    return sorted(name for name, content in expected.items() if found[name] != sha256(content))
+    return sorted(name for name, content in expected.items() if found.get(name) != sha256(content))
 
 
 def _of_models(case: Case) -> dict[str, bytes]:
@@ -159,7 +209,7 @@ def _marked(judged: Judgement) -> Judgement:
     return replace(judged, details=tuple(f"tolerance: {line}" for line in judged.details))
 
 
-def _same_figures(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:
+def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:
     """Whether losses agree within the tolerance, relatively, and everything else exactly."""
     rest = [[{**row, "test_loss": None} for row in rows] for rows in (ours, theirs)]
     losses = [(a["test_loss"], b["test_loss"]) for a, b in zip(ours, theirs, strict=False)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.runs.products import Checkpoints
+from fuaudit.training.execute import state_without
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Link, Only
 from fuaudit.verification.finding import Control, Verdict
@@ -116,7 +117,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
         blind += [] if effect else [f"{request}: its data was never drawn"]
         effects += effect.values()
-        controls += _controls(link, replayed, limit)
+        controls += _controls(case, link, limit)
         if gap > limit and max(gaps(stored, link.untouched, replayed).values(), default=0.0) <= limit:
             details.append(f"{request}: the stored models are within the tolerance of the untouched ones")
     if effects:
@@ -185,13 +186,17 @@ def _copied(link: Link, stored: Checkpoints, replayed: Checkpoints, limit: float
     ]
 
 
-def _controls(link: Link, replayed: Checkpoints, limit: float) -> list[Control]:
+def _controls(case: Case, link: Link, limit: float) -> list[Control]:
     """Whether a parent's stored models are the ones executed here with its data; none for an edited parent."""
     parent = link.parent
     if "edited_by" in parent.info:
         return []
-    held = {round: parent.checkpoint(round) for round in parent.checkpoints}
-    far = max(gaps(held, link.untouched, replayed).values(), default=0.0)
+    before, after = parent.plan.retained, case.run.plan.retained
+    held = {}
+    for round in parent.checkpoints:
+        vector, state = parent.checkpoint(round)
+        held[round] = vector, state_without(case.ready.learning, state, before, after)  # as in what is executed here
+    far = max(gaps(held, link.untouched, case.replayed).values(), default=0.0)
     expected = "within the tolerance"
     return [
         Control(

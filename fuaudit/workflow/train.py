@@ -14,6 +14,7 @@ from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
+from fuaudit.plans.availability import require_room
 from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.registry import build
@@ -33,7 +34,7 @@ from fuaudit.runs.writer import (
     require_space,
     versions,
 )
-from fuaudit.training.execute import Moment, beginning, execute, require_finite
+from fuaudit.training.execute import Moment, beginning, execute, require_finite, require_one_row_each
 from fuaudit.training.setup import Setup, setup
 
 
@@ -78,6 +79,8 @@ def train(
     executed = plan.law.rounds if until is None else until
     if not 1 <= executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
+    require_room(plan.law, population)
+    require_one_row_each(ready.learning, plan.law)
     require_space(out, size_of_run(ready, population))
     promise = commitment_of(keys, ready.config, digest_of_population(population))
     if announce:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from fuaudit.runs.writer import (
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import is_editor
+from fuaudit.unlearning.protocol import doubt, is_editor
 from fuaudit.workflow.train import finish, seal, size_of_run
 
 
@@ -69,8 +70,13 @@ def unlearn(
     root: Path | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> Run:
     """Carry out a request on a run with an unlearner, and save the child run.
+
+    Args:
+        warn: called before any work when the unlearner does not claim to be exact for the run's law of draws. It is
+            no refusal: such a run can be made, and refuted.
 
     Raises:
         UsageError: unknown unlearner, option, client or sample; a folder that exists.
@@ -83,6 +89,8 @@ def unlearn(
     table = {"use": name, **(options or {})}
     unlearner = registry.build("unlearners", table)
     editor = is_editor(unlearner)
+    if text := doubt(unlearner, name, run.plan.law.name):
+        warn(text)
     ready = setup(run.config, root, dataset, run.rows)
     keys = run.run_keys
     if keys is None:
