@@ -98,12 +98,10 @@ def build_module(config: Config, dataset: Dataset) -> nn.Module:
 
 
 def _require_tokens(module: nn.Module, dataset: Dataset) -> None:
-    """Raises UsageError when a model with an embedding gets real numbers, or tokens that no embedding of it has."""
+    """Raises UsageError when a model with an embedding gets tokens that no embedding of it has."""
     known = max((m.num_embeddings for m in module.modules() if isinstance(m, Embedding)), default=None)
     if known is None:
         return
-    if dataset.inputs.is_floating_point():
-        raise UsageError("the inputs are real numbers; this model reads tokens, which are integers")
     present = torch.ones(dataset.size, dtype=torch.bool)
     present[sorted(dataset.absent)] = False
     highest = [inputs.flatten(1).amax(1) for inputs in (dataset.inputs, dataset.test_inputs)]

@@ -383,7 +383,8 @@ def _observed(path: Path) -> dict[str, Any]:
     table = read_json(path)
     plain = table if isinstance(table, dict) else {}
     cohorts, uploads, own = (plain.get(name) for name in ("cohorts", "uploads", "own_accuracy"))
-    if isinstance(cohorts, list) and all(map(_is_row, cohorts)) and _is_row(uploads) and _are_shares(own):
+    rows = isinstance(cohorts, list) and all(map(_is_row, cohorts))
+    if rows and isinstance(uploads, list) and _is_row(uploads) and uploads == sorted(uploads) and _are_shares(own):
         return {"cohorts": cohorts, "uploads": uploads, "own_accuracy": own}
     raise EvidenceError(f"{path} does not tell who took part")
 
