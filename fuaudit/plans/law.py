@@ -36,6 +36,8 @@ class Law(Protocol):
     ``name`` identifies the family of the law, for rewriters that are exact for some families only. A draw that
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
+
+    A law that can draw a client twice in one round has the attribute ``replacement``, which is then true.
     """
 
     @property
