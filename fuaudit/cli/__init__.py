@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from fuaudit.cli import audits, methods, runs
+from fuaudit.cli import audits, data, methods, runs
 from fuaudit.cli.options import Interrupted
 from fuaudit.errors import FuauditError
 
@@ -26,7 +26,7 @@ def cli() -> None:
 
 for _command in (
     runs.train, runs.unlearn, audits.verify, audits.report, runs.show, runs.prune, runs.resume,
-    methods.plugins, methods.prove, methods.selftest, runs.demo,
+    data.fetch, methods.plugins, methods.prove, methods.selftest, runs.demo,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -1,6 +1,7 @@
 """Images: scikit-learn's digits, MNIST in torchvision's layout, and the binary version of CIFAR.
 
-Every format here is plain bytes. CIFAR's Python version is pickles, which execute what they say; it is not read.
+Every format here is plain bytes. CIFAR's Python version is pickles, which execute what they say; it is not read, but
+``fuaudit fetch`` writes it as the binary version.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class _Cifar:
     """
 
     name: ClassVar[str]
+    fetched: ClassVar[str]
     archive: ClassVar[str]
     binary: ClassVar[str]
     rows: ClassVar[tuple[int, int]] = (50_000, 10_000)
@@ -138,7 +140,7 @@ class _Cifar:
         if not folder.is_dir():
             raise UsageError(
                 f"there is no {folder}",
-                f"Unpack the authors' binary version there ({self.archive}); the Python version is not read.",
+                f"`fuaudit fetch {self.fetched} --data {root}` puts it there; or unpack {self.archive}.",
             )
         train, test = self.rows
         return Dataset(
@@ -172,6 +174,7 @@ class Cifar10(_Cifar):
     """CIFAR-10: ten classes. See :class:`_Cifar` for the files."""
 
     name: ClassVar[str] = "CIFAR10"
+    fetched: ClassVar[str] = "cifar-10"
     archive: ClassVar[str] = "cifar-10-binary.tar.gz"
     binary: ClassVar[str] = "cifar-10-batches-bin"
     train_files: ClassVar[tuple[str, ...]] = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -185,6 +188,7 @@ class Cifar100(_Cifar):
     """CIFAR-100 with its hundred fine classes. See :class:`_Cifar` for the files."""
 
     name: ClassVar[str] = "CIFAR100"
+    fetched: ClassVar[str] = "cifar-100"
     archive: ClassVar[str] = "cifar-100-binary.tar.gz"
     binary: ClassVar[str] = "cifar-100-binary"
     train_files: ClassVar[tuple[str, ...]] = ("train.bin",)
