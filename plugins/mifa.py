@@ -7,9 +7,11 @@ otherwise; w <- w - eta_t (1 / N) sum_i G_i over all N clients.
 What differs from print, and why:
 
 - G_i is kept free of the step size, as printed; an active client's own update is taken as it came, not divided and
-  multiplied again. With everybody active the result is then FedAvg's mean, bit for bit. Published code keeps updates
-  with the step size of their round inside; ``memory = "scaled"`` is that form, another one once step sizes decay.
-- A client that was never heard of counts as zero, until it is; with ``first_all`` there is none.
+  multiplied again. With everybody active the result is then FedAvg's mean, bit for bit. The authors' code divides and
+  multiplies; the MIFA in the code of the MimiC paper keeps updates with the step size of their round inside.
+  ``memory = "scaled"`` is that form, another one once step sizes decay.
+- A client that was never heard of counts as zero, until it is, as in the variant of the authors' code that does not
+  wait for everybody at the start; with ``first_all`` there is none.
 - A round in which nobody takes part leaves everything as it is.
 
 Guarantee for unlearning: the row of an erased client goes with it, but kept rounds have divided by the number of all
