@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import hardware
 from numpy.typing import NDArray
 from plan_law import REQUESTS, clopper_pearson, trial_of
-from recomputation import hardware
 from scipy.stats import binom
 
 from fuaudit import train, unlearn

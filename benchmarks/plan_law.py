@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+from machine import hardware
 from numpy.typing import NDArray
-from recomputation import LAW, POPULATION, hardware
+from recomputation import LAW, POPULATION
 from scipy.stats import beta
 
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose

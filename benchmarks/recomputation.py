@@ -36,6 +36,10 @@ from fuaudit.plans.schedule import Stack
 from fuaudit.runs.keys import derive
 from fuaudit.training.setup import load_dataset
 
+LAW = UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10)
+POPULATION = Population({c: tuple(range(200 * c, 200 * (c + 1))) for c in range(300)})
+"""The paper's MNIST: 300 clients with 200 samples each."""
+
 CHUNK = 2000
 
 
@@ -72,12 +76,6 @@ class Level:
         """The probability of every first round 1 .. R, then that of never: ``(R + 1,)``."""
         rounds = [self.missed ** (s - 1) * (1 - self.missed) for s in range(1, self.law.rounds + 1)]
         return np.array([*rounds, self.missed**self.law.rounds])
-
-
-def mnist() -> tuple[UniformLaw, Population]:
-    """300 clients with 200 samples each, 30 rounds of 5 clients, 10 steps with batches of 10."""
-    population = Population({c: tuple(range(200 * c, 200 * (c + 1))) for c in range(300)})
-    return UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10), population
 
 
 def levels(law: UniformLaw, population: Population) -> list[Level]:
@@ -193,7 +191,7 @@ def main() -> None:
     given = parser.parse_args()
     started = time.perf_counter()
     key = bytes.fromhex(given.key)
-    law, population = of_config(given.config, given.data, key) if given.config else mnist()
+    law, population = of_config(given.config, given.data, key) if given.config else (LAW, POPULATION)
     chosen = levels(law, population)
     first = simulate(chosen, population, given.plans, key, lambda text: print(f"\r{text}", end="", flush=True))
     rows = {level.name: row(level, first[level.name]) for level in chosen}

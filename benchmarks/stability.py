@@ -22,8 +22,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from fuaudit_plugins.fats import FatsUnlearning
+from machine import hardware
 from matplotlib.axes import Axes
-from recomputation import LAW, POPULATION, hardware
+from recomputation import LAW, POPULATION
 
 from fuaudit.draws import Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
