@@ -32,7 +32,7 @@ def compiled_gradients(module: nn.Module) -> Gradients:
     compiling, known = Lock(), set[Any]()
 
     def gradients(parameters: dict[str, Tensor], inputs: Tensor, targets: Tensor, rates: Tensor) -> dict[str, Tensor]:
-        size = inputs.shape
+        size = inputs.shape, inputs.dtype
         if size in known:
             return compiled(parameters, inputs, targets, rates)
         with compiling:  # workers that came at the same time would compile it once more
@@ -40,7 +40,7 @@ def compiled_gradients(module: nn.Module) -> Gradients:
                 result: dict[str, Tensor] = compiled(parameters, inputs, targets, rates)
             except Exception as error:
                 raise UsageError(
-                    f"torch cannot compile this model here: {str(error).splitlines()[0]}",
+                    f"torch cannot compile this model here: {repr(error).splitlines()[0]}",
                     'Install a C++ compiler, or take another engine, such as engine = "threads".',
                 ) from error
             known.add(size)
@@ -65,9 +65,9 @@ class Compiled:
 
     def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError if the model cannot be compiled."""
-        return Batched(self.workers, self.lanes, gradients_of=self._gradients_of).advance(task, vectors, batches, steps)
-
-    def _gradients_of(self, module: nn.Module) -> Gradients:
-        if module not in self._compiled:
-            self._compiled[module] = compiled_gradients(module)
-        return self._compiled[module]
+        if task.module not in self._compiled:
+            self._compiled[task.module] = compiled_gradients(task.module)
+        gradients = self._compiled[task.module]
+        return Batched(self.workers, self.lanes, gradients_of=lambda _: gradients).advance(
+            task, vectors, batches, steps
+        )
