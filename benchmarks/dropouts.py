@@ -181,7 +181,7 @@ def complete(out: Path, table: str, scale: Scale) -> dict[str, dict[str, list[di
 
 
 def entry(run: Run, number: int) -> dict[str, Any]:
-    seen = json.loads((run.path / "dropouts.json").read_text())
+    seen = json.loads((run.path / "participation.json").read_text())
     ladder = [100 * row["test_accuracy"] for row in run.metrics]
     return {
         "key": number,

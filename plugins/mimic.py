@@ -35,6 +35,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fuaudit.plans.schedule import longest_gaps
 from fuaudit.training.dropouts import PAPER, Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
 from fuaudit.training.server_step import ServerStep
@@ -192,28 +193,28 @@ class Mimic(Dropouts):
     guarantee: ClassVar[str] = "converges under bounded or random dropouts, for step sizes as in Theorems 2 and 3"
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 
-    def observed(
+    def conclusions(
         self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
     ) -> dict[str, Any]:
-        """See :meth:`~fuaudit.training.dropouts.Dropouts.observed`; with the conditions of Theorem 2.
+        """See :class:`~fuaudit.training.learner.Learner`: the conditions of Theorem 2.
 
         eta_t is K times the clients' step size, times the factor of a ``server-step``. Where the theorem is not
         about this run, ``conditions`` is None and ``no_conditions`` says why.
         """
-        found = super().observed(cohorts, clients, solver, stages)
         if not _is_theirs(solver, stages):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
-            return found | {"conditions": None, "no_conditions": why}
+            return {"conditions": None, "no_conditions": why}
         participants, steps = [len(cohort) for cohort in cohorts], self.law.steps
         eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
         for stage in stages:
             if isinstance(stage, ServerStep):
                 factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
                 eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
-        conditions = step_size_conditions(eta, participants, len(clients), found["largest_gap"], steps, self.step_size)
+        gap = max(longest_gaps(cohorts, clients).values())
+        conditions = step_size_conditions(eta, participants, len(clients), gap, steps, self.step_size)
         if conditions is None:
-            return found | {"conditions": None, "no_conditions": "a step of the server is 0 or infinite as a number"}
-        return found | {"conditions": conditions}
+            return {"conditions": None, "no_conditions": "a step of the server is 0 or infinite as a number"}
+        return {"conditions": conditions}
 
 
 @dataclass(frozen=True)

@@ -515,8 +515,8 @@ def test_steps_that_are_no_positive_finite_numbers_have_no_conditions(steps):
     assert step_size_conditions(steps, [2, 2], N, 3, 2, 0.1) is None
 
 
-def observed(name="mimic", rounds=3, solver=None, server=None, **options):
-    """``dropouts.json`` of a plan in which everybody always takes part, with the chain of a config."""
+def conclusions(name="mimic", rounds=3, solver=None, server=None, **options):
+    """What a learner concludes from a plan in which everybody always takes part, with the chain of a config."""
     learner = {"use": name, "rounds": rounds, "steps": 2, "batch": 2, "step_size": 0.3, **ALWAYS, **options}
     tables = tiny_config(learner=learner)
     tables |= {"solver": solver} if solver else {}
@@ -524,7 +524,7 @@ def observed(name="mimic", rounds=3, solver=None, server=None, **options):
     config = resolve(tables)
     stages = [build_stage(stage) for stage in config.server]
     learner = registry.build("learners", config.learner)
-    return learner.observed([(0, 1, 2)] * rounds, (0, 1, 2), registry.build("solvers", config.solver), stages)
+    return learner.conclusions([(0, 1, 2)] * rounds, (0, 1, 2), registry.build("solvers", config.solver), stages)
 
 
 FREE = {"use": "mimic"}
@@ -548,7 +548,7 @@ FREE = {"use": "mimic"}
 )
 def test_conditions_are_those_of_the_chain_that_ran(chain, there):
     """The last one's steps of the server are 0 as numbers; nothing is raised, for training is over by then."""
-    table = observed(**chain)
+    table = conclusions(**chain)
     assert (table["conditions"] is not None) == there
     assert bool(table.get("no_conditions")) == (not there)
 
@@ -618,4 +618,4 @@ def test_examples_train(path, tmp_path):
     run = train(path, tmp_path / "run", secret=bytes(32))
     first, last = run.metrics[0], run.metrics[-1]
     assert last["test_accuracy"] > first["test_accuracy"] + 0.5
-    assert (run.path / "dropouts.json").exists()
+    assert (run.path / "participation.json").exists()

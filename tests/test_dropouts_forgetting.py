@@ -170,7 +170,7 @@ def test_a_memory_whose_rows_are_not_named(parent_of, quick):
 
 def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     run = parent_of("mimic")
-    table = json.loads((run.path / "dropouts.json").read_text())
+    table = json.loads((run.path / "participation.json").read_text())
     cohorts = [run.plan.cohort(round) for round in range(1, 9)]
     assert table["cohorts"] == [list(cohort) for cohort in cohorts]
     assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
@@ -186,11 +186,11 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     assert table["largest_gap"] == max(table["gaps"].values())
     assert set(table["conditions"]) == {"condition_19", "smallest_rho", "log10_of_largest_smoothness"}
     child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "gaps")
-    assert str(child.request.clients[0]) not in json.loads((child.path / "dropouts.json").read_text())["gaps"]
-    (child.path / "dropouts.json").write_text(json.dumps(table))
+    assert str(child.request.clients[0]) not in json.loads((child.path / "participation.json").read_text())["gaps"]
+    (child.path / "participation.json").write_text(json.dumps(table))
     _, found = examined(reseal(child.path))
     assert found["lineage"].verdict == "FAIL"
-    assert any("dropouts.json" in line for line in found["lineage"].details)
+    assert any("participation.json" in line for line in found["lineage"].details)
 
 
 @pytest.mark.parametrize(("scenario", "name"), [(SOMETIMES, "mimic"), (ROBIN, "mimic-at-clients"), (ROBIN, "dropouts")])
@@ -298,9 +298,9 @@ def forge(run, name, **changes):
     ("name", "changes", "without_data"),
     [
         ("metrics.json", {"test_accuracy": 0.99}, "NOT_APPLICABLE"),
-        ("dropouts.json", {"own_accuracy": {"1": 1.0}}, "NOT_APPLICABLE"),
-        ("dropouts.json", {"uploads": [1] * 8}, "FAIL"),
-        ("dropouts.json", {"cohorts": [[1]] * 8}, "FAIL"),
+        ("participation.json", {"own_accuracy": {"1": 1.0}}, "NOT_APPLICABLE"),
+        ("participation.json", {"uploads": [1] * 8}, "FAIL"),
+        ("participation.json", {"cohorts": [[1]] * 8}, "FAIL"),
     ],
 )
 def test_figures_of_an_edited_model_are_those_of_its_plan_and_model(
@@ -328,11 +328,11 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     info = json.loads((child.path / "run.json").read_text())
     info["versions"]["torch"] = "another"
     (child.path / "run.json").write_bytes(pretty_json(info))
-    table = json.loads((child.path / "dropouts.json").read_text())
+    table = json.loads((child.path / "participation.json").read_text())
     own = table["own_accuracy"]
     first = next(iter(own))
     new = {"own_accuracy": own | {first: abs(own[first] - 1 / 180)}} if changes == "own" else {"uploads": [0] * 8}
-    child = forge(child, "dropouts.json", **new)
+    child = forge(child, "participation.json", **new)
     found = Lineage().examine(Case(child, run, setup(run.config, None).dataset, Keyed(AUDIT_KEY)))
     assert found.verdict == verdict, (found.shows, found.details)
     assert ("figures" in found.shows) == (changes == "own")

@@ -20,11 +20,10 @@ from fuaudit.plans.availability import (
     PermutedEpochs,
     StaticProbability,
     TimeVaryingWeights,
-    gaps,
 )
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.proof import compare, exactness, retraining
-from fuaudit.plans.schedule import NONE, Drawn, Involvement, expand, expand_many
+from fuaudit.plans.schedule import NONE, Drawn, Involvement, expand, expand_many, longest_gaps
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.unlearning.baselines import Retrain
 from fuaudit.verification.enumeration import federation, sweep, toys_like
@@ -310,9 +309,9 @@ def test_audits_have_small_federations_of_these_laws():
 
 def test_gaps_count_from_before_the_first_round_to_after_the_last():
     cohorts = [(0, 1), (0,), (), (0, 1), (0,)]
-    assert gaps(cohorts, (0, 1, 2)) == {0: 2, 1: 3, 2: 6}
-    assert gaps([(0,)] * 4, (0,)) == {0: 1}
-    assert gaps([(0, 7)], (0,)) == {0: 1}, "clients that are not asked about do not count"
+    assert longest_gaps(cohorts, (0, 1, 2)) == {0: 2, 1: 3, 2: 6}
+    assert longest_gaps([(0,)] * 4, (0,)) == {0: 1}
+    assert longest_gaps([(0, 7)], (0,)) == {0: 1}, "clients that are not asked about do not count"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Curves of training with dropouts: what the figures show, and what they refuse."""
+"""Curves of who took part: what the figures show, and what they refuse."""
 
 import json
 import re
@@ -19,23 +19,23 @@ COHORTS = [[0, 1, 2], [], [1], [0, 2]] * 5
 OWN = {"0": 0.25, "10": 1.0, "2": None, "3": 0.5}
 
 
-def with_dropouts(cohorts=COHORTS, uploads=None, a_participation=2):
+def with_participation(cohorts=COHORTS, uploads=None, a_participation=2):
     found = document("PASS", check("integrity"))
     sums = [a_participation * sum(map(len, cohorts[: i + 1])) for i in range(len(cohorts))]
     uploads = sums if uploads is None else uploads
-    found["context"]["dropouts"] = {"cohorts": cohorts, "uploads": uploads, "own_accuracy": OWN}
+    found["context"]["participation"] = {"cohorts": cohorts, "uploads": uploads, "own_accuracy": OWN}
     return found
 
 
 def test_accuracy_is_drawn_over_uploads():
     """Accuracies of rounds 0, 10 and 20; two vectors a participation, six participations in four rounds."""
-    curve = next(d for d in drawings(read_contents(with_dropouts())) if "over uploads" in d.title)
+    curve = next(d for d in drawings(read_contents(with_participation())) if "over uploads" in d.title)
     assert curve.caption == f"0.6000 after {2 * 6 * 5} uploads."
     assert "Test accuracy of the run over uploads" in curve.svg
 
 
 def test_the_raster_has_one_mark_a_participation_and_counts_empty_rounds():
-    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    raster = next(d for d in drawings(read_contents(with_participation())) if d.title.startswith("Who took part"))
     assert (
         raster.caption
         == "30 participations in 20 rounds; rounds with nobody in them: 5; clients that never took part: 2."
@@ -45,13 +45,13 @@ def test_the_raster_has_one_mark_a_participation_and_counts_empty_rounds():
 
 def test_a_large_raster_is_cut_and_says_so(monkeypatch):
     monkeypatch.setattr(figures, "PARTICIPATIONS", 10)
-    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    raster = next(d for d in drawings(read_contents(with_participation())) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("Drawn are the first 7 of 20 rounds.")
 
 
 def test_a_round_larger_than_a_raster_is_drawn_all_the_same(monkeypatch):
     monkeypatch.setattr(figures, "PARTICIPATIONS", 2)
-    raster = next(d for d in drawings(read_contents(with_dropouts())) if d.title.startswith("Who took part"))
+    raster = next(d for d in drawings(read_contents(with_participation())) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("Drawn are the first 1 of 20 rounds.")
 
 
@@ -61,7 +61,7 @@ def labels(svg):
 
 
 def test_the_raster_shows_clients_that_never_took_part_and_empty_rounds_at_the_end():
-    found = read_contents(with_dropouts(cohorts=[[0], [3], *[[]] * 28]))
+    found = read_contents(with_participation(cohorts=[[0], [3], *[[]] * 28]))
     raster = next(d for d in drawings(found) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("rounds with nobody in them: 28; clients that never took part: 2.")
     words = labels(raster.svg)
@@ -70,26 +70,26 @@ def test_the_raster_shows_clients_that_never_took_part_and_empty_rounds_at_the_e
 
 
 def test_accuracy_over_uploads_is_left_out_where_no_stored_round_has_any():
-    found = with_dropouts()
+    found = with_participation()
     found["context"]["metrics"] = [{"round": 21, "test_accuracy": 0.5, "test_loss": 1.0}]
     assert not [d for d in drawings(read_contents(found)) if "over uploads" in d.title]
 
 
 def test_accuracy_of_each_client_in_the_order_of_ids():
-    found = read_contents(with_dropouts())
+    found = read_contents(with_participation())
     assert found.own_accuracy == ((0, 0.25), (3, 0.5), (10, 1.0))
     figure = next(d for d in drawings(found) if d.title.startswith("How the final"))
     assert figure.caption == "From 0.2500 (client 0) to 1.0000, mean 0.5833 over 3 clients."
 
 
-def test_documents_without_dropouts_have_neither():
+def test_documents_without_participation_have_neither():
     titles = [d.title for d in drawings(read_contents(document()))]
     assert not [title for title in titles if "uploads" in title or "took part" in title]
-    assert not [d for d in drawings(read_contents(with_dropouts(cohorts=[[], []]))) if d.title.startswith("Who")]
+    assert not [d for d in drawings(read_contents(with_participation(cohorts=[[], []]))) if d.title.startswith("Who")]
 
 
 @pytest.mark.parametrize(
-    "dropouts",
+    "participation",
     [
         [],
         {"cohorts": [0], "uploads": []},
@@ -106,11 +106,27 @@ def test_documents_without_dropouts_have_neither():
         {"cohorts": [[0], [0]], "uploads": [2, 1]},
     ],
 )
-def test_what_tells_no_participations_is_refused(dropouts):
+def test_what_tells_no_participations_is_refused(participation):
     found = document()
-    found["context"]["dropouts"] = dropouts
+    found["context"]["participation"] = participation
     with pytest.raises(EvidenceError):
         read_contents(found)
+
+
+def test_a_client_that_is_drawn_twice_sends_twice(small_config, tmp_path, quick):
+    """FATS draws cohorts with replacement. Its runs tell who took part as all others do, in the order of the plan."""
+    learner = {"use": "fats", "rounds": 12, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.1}
+    run = train(small_config(learner=learner), tmp_path / "run", secret=secret(6))
+    told = json.loads((run.path / "participation.json").read_text())
+    cohorts = [run.plan.cohort(round) for round in range(1, 13)]
+    assert any(len(set(cohort)) < 4 for cohort in cohorts)
+    assert told["cohorts"] == [list(cohort) for cohort in cohorts]
+    assert told["uploads"] == [4 * round for round in range(1, 13)]
+    assert told["gaps"].keys() == told["own_accuracy"].keys() == {"0", "1", "2", "3", "4"}
+    result = verify(run, spec=quick, budget=0, key=AUDIT_KEY, save=False)
+    words = Page(render(result.as_json(), "html")).words
+    for line in ("after 48 uploads.", "48 participations in 12 rounds", "mean", "over 5 clients."):
+        assert line in words
 
 
 def test_a_report_of_a_run_has_both(tmp_path, quick):
@@ -121,9 +137,9 @@ def test_a_report_of_a_run_has_both(tmp_path, quick):
     total = sum(len(run.plan.cohort(round)) for round in range(1, 7))
     assert f"after {2 * total} uploads." in words
     assert f"{total} participations in 6 rounds" in words
-    table = json.loads((run.path / "dropouts.json").read_text())
+    table = json.loads((run.path / "participation.json").read_text())
     flattered = json.dumps(table | {"own_accuracy": {"0": 1.5}})
     for content in (flattered, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
-        (run.path / "dropouts.json").write_text(content)
+        (run.path / "participation.json").write_text(content)
         with pytest.raises(EvidenceError, match="does not tell who took part"):
             verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)

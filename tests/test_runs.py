@@ -776,5 +776,5 @@ def test_inputs_are_scaled_by_constants_that_are_computed_once_a_run(tiny, tmp_p
     tables = tiny.tables | {"learner": learner | {"step_size": 0.1}}
     run = train(tables, tmp_path / "run", dataset=tiny.dataset, secret=SECRET)
     assert len(run.metrics) == 3
-    assert len(json.loads((run.path / "dropouts.json").read_text())["own_accuracy"]) == 3
+    assert len(json.loads((run.path / "participation.json").read_text())["own_accuracy"]) == 3
     assert len(passes) == 1

@@ -12,7 +12,7 @@ only how many clients P N are. All of this is proved by enumeration in tests/tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -372,18 +372,3 @@ CLOSED = tuple(
     for what in ("fresh batches", "permuted epochs")
 )
 """Names of the laws that are closed under conditioning: a draw without the target may be kept."""
-
-
-def gaps(cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
-    """The largest number of rounds from one participation of every client to its next: client -> gap.
-
-    Counted from the first round and to one round after the last, so that a client that never takes part in R rounds
-    has the gap R + 1, and one that always does the gap 1. ``cohorts`` are those of rounds 1 to R.
-    """
-    last = dict.fromkeys(clients, 0)
-    longest = dict.fromkeys(clients, 0)
-    for round, cohort in enumerate([*cohorts, clients], 1):
-        for client in longest.keys() & set(cohort):
-            longest[client] = max(longest[client], round - last[client])
-            last[client] = round
-    return longest

@@ -372,3 +372,24 @@ class Involvement:
         found = [Position(self.clients[c], 0) for c in request.clients if c in self.clients]
         found += [self.samples[s] for s in request.samples if s in self.samples]
         return min(found, default=None)
+
+
+def cohorts_of(schedule: Rounds) -> list[tuple[int, ...]]:
+    """Who took part in each round of the first run, in drawn order; who was drawn twice stands there twice."""
+    rounds = (schedule.round(number).cohorts[0] for number in range(1, schedule.rounds + 1))
+    return [tuple(cohort[cohort != NONE].tolist()) for cohort in rounds]
+
+
+def longest_gaps(cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
+    """The largest number of rounds from one participation of every client to its next: client -> gap.
+
+    Counted from the first round and to one round after the last, so that a client that never takes part in R rounds
+    has the gap R + 1, and one that always does the gap 1. ``cohorts`` are those of rounds 1 to R.
+    """
+    last = dict.fromkeys(clients, 0)
+    longest = dict.fromkeys(clients, 0)
+    for round, cohort in enumerate([*cohorts, clients], 1):
+        for client in longest.keys() & set(cohort):
+            longest[client] = max(longest[client], round - last[client])
+            last[client] = round
+    return longest

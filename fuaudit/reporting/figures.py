@@ -250,7 +250,7 @@ def _uploads(points: list[Point]) -> Drawing:
         "Usefulness: accuracy on test data over uploads",
         f"{points[-1][1]:.4f} after {points[-1][0]} uploads.",
         "As above, over the number of vectors of the model's size that clients had sent, as the run recorded it in "
-        "dropouts.json. A method may send more than one a participation.",
+        "participation.json. A method may send more than one a participation.",
         _svg(draw, "u", "Test accuracy of the run over uploads"),
     )
 
@@ -286,7 +286,7 @@ def _raster(contents: Contents) -> Drawing:
         "Who took part in which round",
         f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}; "
         f"clients that never took part: {never}.{extent}",
-        "As the run recorded it in dropouts.json; the draws themselves are the plan's.",
+        "As the run recorded it in participation.json; the draws themselves are the plan's.",
         _svg(draw, "r", "Participations of clients over the rounds"),
     )
 
@@ -307,6 +307,6 @@ def _own_accuracy(contents: Contents) -> Drawing:
         f"From {min(shares):.4f} (client {clients[worst]:.0f}) to {max(shares):.4f}, "
         f"mean {sum(shares) / len(shares):.4f} over {len(shares)} clients.",
         "Share of a client's own training rows that the final model classifies correctly, as the run recorded it in "
-        "dropouts.json. Rows that were trained on flatter a model.",
+        "participation.json. Rows that were trained on flatter a model.",
         _svg(draw, "o", "Accuracy of the final model on the rows of each client"),
     )

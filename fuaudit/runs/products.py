@@ -17,9 +17,10 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import NONE, Involvement, Rounds
+from fuaudit.plans.schedule import Involvement, Rounds, cohorts_of, longest_gaps
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.tables import checkpoint_name, involvement_tensors
+from fuaudit.training.learner import Learner
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
 from fuaudit.training.solvers import Solver
@@ -28,10 +29,10 @@ from fuaudit.training.stages import Chain
 CHUNK = 250
 """Test rows measured at once. Bits of sums depend on it, so it never changes."""
 
-DROPOUTS = "dropouts.json"
 METRICS = "metrics.json"
+PARTICIPATION = "participation.json"
 OWN = "own_accuracy"
-"""The one part of ``dropouts.json`` that is arithmetic on models; the rest follows from the plan."""
+"""The one part of ``participation.json`` that is arithmetic on models; the rest follows from the plan."""
 
 Checkpoints = Mapping[int, tuple[Tensor, State]]
 """Round -> model ``(d,)`` and server state after it."""
@@ -53,45 +54,42 @@ def products(ready: Setup, population: Population, schedule: Rounds, stored: Che
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return {
-        **_observed(ready, population, schedule, final, measured),
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         METRICS: pretty_json(metrics),
+        PARTICIPATION: pretty_json(
+            participation(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule)
+            | {OWN: _own_accuracy(ready, population, final, measured)}
+        ),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
 
 
-def _observed(
-    ready: Setup, population: Population, schedule: Rounds, final: Tensor, measured: Measured
-) -> dict[str, bytes]:
-    """``dropouts.json``, where the learner tells what its plan shows of them; with what that did to each client."""
-    table = dropouts(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule)
-    if table is None:
-        return {}
-    own: dict[str, float | None] = dict.fromkeys(map(str, population.clients))
-    for client, samples in population.samples.items():
-        rows = list(samples)
-        if rows:
-            own[str(client)] = measured(final, ready.dataset.inputs[rows], ready.dataset.targets[rows])[1]
-    return {DROPOUTS: pretty_json({**table, OWN: own})}
-
-
-def dropouts(
-    learner: Any, solver: Solver, chain: Chain, population: Population, schedule: Rounds
-) -> dict[str, Any] | None:
-    """What ``dropouts.json`` tells that follows from the plan alone; None where the learner tells nothing."""
-    observed = getattr(learner, "observed", None)
-    if observed is None:
-        return None
-    cohorts = [
-        tuple(client for client in schedule.round(number).cohorts[0].tolist() if client != NONE)
-        for number in range(1, schedule.rounds + 1)
-    ]
+def participation(
+    learner: Learner, solver: Solver, chain: Chain, population: Population, schedule: Rounds
+) -> dict[str, Any]:
+    """What of ``participation.json`` follows from the plan alone; with what the learner concludes from it."""
+    cohorts = cohorts_of(schedule)
+    gaps = longest_gaps(cohorts, population.clients)
     a_participation = getattr(solver, "uploads", 1)
-    uploads = [a_participation * count for count in accumulate(map(len, cohorts))]
-    table: dict[str, Any] = observed(cohorts, population.clients, solver, chain.stages)
-    return {**table, "uploads": uploads}
+    concluded = getattr(learner, "conclusions", None)
+    return {
+        **(concluded(cohorts, population.clients, solver, chain.stages) if concluded else {}),
+        "gaps": {str(client): gap for client, gap in gaps.items()},
+        "largest_gap": max(gaps.values()),
+        "cohorts": [list(cohort) for cohort in cohorts],
+        "uploads": [a_participation * count for count in accumulate(map(len, cohorts))],
+    }
+
+
+def _own_accuracy(ready: Setup, population: Population, final: Tensor, measured: Measured) -> dict[str, float | None]:
+    """Client -> accuracy of the final model ``(d,)`` on its own rows, None where it has none left."""
+    data = ready.dataset
+    return {
+        str(client): measured(final, data.inputs[list(rows)], data.targets[list(rows)])[1] if rows else None
+        for client, rows in population.samples.items()
+    }
 
 
 Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]

@@ -21,7 +21,6 @@ the memories of the methods do to that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -36,11 +35,8 @@ from fuaudit.plans.availability import (
     PermutedEpochs,
     StaticProbability,
     TimeVaryingWeights,
-    gaps,
 )
 from fuaudit.training.learner import PLAIN, require_step_sizes
-from fuaudit.training.solvers import Solver
-from fuaudit.training.stages import Stage
 
 PAPER = "Sun, Mao and Zhang, IEEE TMC 2024, arXiv 2306.12212"
 
@@ -87,24 +83,6 @@ class Dropouts:
     def law(self) -> AvailabilityLaw:
         """How rounds are drawn."""
         return AvailabilityLaw(self.rounds, self._availability, self._batches, self.first_all)
-
-    def observed(
-        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
-    ) -> dict[str, Any]:
-        """What the plan shows of dropouts, as JSON: ``dropouts.json`` of a run. Never raises: training is over by then.
-
-        Args:
-            cohorts: of the executed rounds.
-            clients: the retained ones.
-            solver: of the clients.
-            stages: of the server.
-        """
-        longest = gaps(cohorts, clients)
-        return {
-            "gaps": {str(client): gap for client, gap in longest.items()},
-            "largest_gap": max(longest.values()),
-            "cohorts": [list(cohort) for cohort in cohorts],
-        }
 
     @property
     def _availability(self) -> Availability:

@@ -16,7 +16,7 @@ from fuaudit.draws import Position
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.files import read_json, sha256
-from fuaudit.runs.products import DROPOUTS, METRICS, OWN, dropouts, products
+from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, participation, products
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
@@ -105,7 +105,7 @@ class Lineage:
             if not other and not self._same_figures(case, followed):
                 return replace(judged, details=("tolerance: the figures differ from those of the stored models",))
         else:
-            other = [] if _follows_from_plan(case) else [DROPOUTS]
+            other = [] if _follows_from_plan(case) else [PARTICIPATION]
         if other:
             shows = f"{len(other)} files of the run do not follow from its plan and its stored models."
             return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
@@ -130,7 +130,7 @@ class Lineage:
         """Whether the figures are those of the stored models: losses within the tolerance, accuracies exactly."""
         limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
         same = _agree(case.run.metrics, json.loads(followed[METRICS]), limit)
-        return same and (DROPOUTS not in followed or _dropouts(case) == json.loads(followed[DROPOUTS]))
+        return same and _participation(case) == json.loads(followed[PARTICIPATION])
 
 
 def _at_hand(case: Case) -> bool:
@@ -139,29 +139,29 @@ def _at_hand(case: Case) -> bool:
     return data is not None and not changed_clients(case.run, data) and digest_of_test(data) == case.run.test_digest
 
 
-def _dropouts(case: Case) -> Any:
-    """What the run recorded of dropouts; None where it has no such file."""
-    return read_json(case.run.path / DROPOUTS) if DROPOUTS in case.run.files else None
+def _participation(case: Case) -> Any:
+    """What the run recorded of who took part; None where it has no such file."""
+    return read_json(case.run.path / PARTICIPATION) if PARTICIPATION in case.run.files else None
 
 
 def _of_plan(table: Any) -> Any:
-    """What of ``dropouts.json`` follows from the plan alone."""
+    """What of ``participation.json`` follows from the plan alone."""
     return {name: value for name, value in table.items() if name != OWN} if isinstance(table, dict) else table
 
 
 def _follows_from_plan(case: Case) -> bool:
-    """Whether what the run tells of dropouts is what its plan shows, as far as no model is needed. Needs no data."""
+    """Whether the run tells of who took part what its plan shows, as far as no model is needed. Needs no data."""
     run, config = case.run, case.run.config
     solver, chain = registry.build("solvers", config.solver), Chain(tuple(map(build_stage, config.server)))
-    expected = dropouts(run.learner, solver, chain, run.plan.retained, case.schedule)
-    return bool(_of_plan(_dropouts(case)) == _of_plan(json.loads(json.dumps(expected))))
+    expected = participation(run.learner, solver, chain, run.plan.retained, case.schedule)
+    return bool(_of_plan(_participation(case)) == _of_plan(json.loads(json.dumps(expected))))
 
 
 def _exact(case: Case, followed: dict[str, bytes]) -> list[str]:
     """The files other than those expected, on any platform: of figures, what is no arithmetic on models."""
     arithmetic = {METRICS}
-    if DROPOUTS in followed and _of_plan(_dropouts(case)) == _of_plan(json.loads(followed[DROPOUTS])):
-        arithmetic.add(DROPOUTS)
+    if _of_plan(_participation(case)) == _of_plan(json.loads(followed[PARTICIPATION])):
+        arithmetic.add(PARTICIPATION)
     return [name for name in _others(case, followed) if name not in arithmetic]
 
 

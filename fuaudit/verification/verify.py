@@ -29,6 +29,7 @@ from fuaudit.runs.files import (
     sha256,
     write_bytes,
 )
+from fuaudit.runs.products import PARTICIPATION
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
@@ -324,8 +325,8 @@ def _context(case: Case) -> dict[str, Any]:
         "audit_versions": versions(),
         "metrics": case.run.metrics,
     }
-    if "dropouts.json" in case.run.files:
-        table["dropouts"] = _observed(case.run.path / "dropouts.json")
+    if PARTICIPATION in case.run.files:
+        table["participation"] = _participation(case.run.path / PARTICIPATION)
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
@@ -378,7 +379,7 @@ def _place(run: Run, sample: int) -> str:
     return str(sample)
 
 
-def _observed(path: Path) -> dict[str, Any]:
+def _participation(path: Path) -> dict[str, Any]:
     """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
     table = read_json(path)
     plain = table if isinstance(table, dict) else {}
