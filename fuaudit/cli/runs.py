@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,7 @@ def describe(run: Any, as_json: bool, what: str) -> None:
         "requests": list(map(str, run.requests)),
         "law": law.name,
         "stability": _stability(run),
+        "participation": run.participation,
     }
     lines = [
         f"{run.path}: {what}",
@@ -183,8 +185,7 @@ def describe(run: Any, as_json: bool, what: str) -> None:
         f"  commitment    {document['commitment']}",
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
-    if run.plan.index is not None and not run.plan.index.clients:
-        lines.append("  participants  none in any round: the model is the initial one")
+    lines += [f"  {text}" for text in _participation(run.participation)]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
@@ -208,6 +209,22 @@ def _kept(run: Any) -> str:
         return "no plan: the parent's last model was edited"
     rounds = max(0, min(run.info["first_change"][0], run.executed + 1) - 1)
     return f"{rounds} of {run.plan.law.rounds} rounds"
+
+
+def _participation(told: dict[str, Any]) -> list[str]:
+    """Who took part, how the final model serves the clients, and what the learner concludes."""
+    cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
+    count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
+    lines = [
+        f"participants  {count} in {len(cohorts)} rounds, {empty} of them empty; largest gap {told['largest_gap']} "
+        f"rounds; {max(told['uploads'], default=0)} uploads"
+        if count
+        else "participants  none in any round: the model is the initial one"
+    ]
+    if shares:
+        lines.append(f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {len(shares)} clients")
+    # quoted as JSON, because the words are the run's
+    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in sorted(told.keys() - _TOLD)]
 
 
 def _stability(run: Any) -> list[str]:

@@ -12,6 +12,9 @@ from fuaudit.draws import END
 Shape = Callable[[Any], bool]
 """Whether a value of JSON, which is finite and holds no half characters, can stand in a field."""
 
+EXACT = 2**53
+"""Whole numbers below it are exact as floats of 64 bits, which is how many programs read JSON."""
+
 MAX_NAME = 255
 """Bytes in the name of a folder, on common file systems."""
 
@@ -74,6 +77,23 @@ def is_folder_name(value: Any) -> bool:
 def is_share(value: Any) -> bool:
     """A number in [0, 1]."""
     return type(value) is float and 0 <= value <= 1
+
+
+def are_shares_by_id(value: Any) -> bool:
+    """A table from ids, written as text, to numbers in [0, 1], or None where there was nothing to measure."""
+    return isinstance(value, dict) and all(
+        re.fullmatch("[0-9]+", k) and (v is None or is_share(v)) for k, v in value.items()
+    )
+
+
+def are_cohorts(value: Any) -> bool:
+    """A list of lists of ids that every reader of JSON keeps exactly."""
+    return isinstance(value, list) and all(are_ids(ids) and max(ids, default=0) < EXACT for ids in value)
+
+
+def are_sums(value: Any) -> bool:
+    """A list of whole numbers that never fall and that every reader of JSON keeps exactly."""
+    return are_ids(value) and value == sorted(value) and max(value, default=0) < EXACT
 
 
 def is_loss(value: Any) -> bool:

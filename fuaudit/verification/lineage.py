@@ -15,7 +15,7 @@ from fuaudit.data.dataset import digest_of_test
 from fuaudit.draws import Position
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.files import read_json, sha256
+from fuaudit.runs.files import sha256
 from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, participation, products
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
@@ -130,7 +130,7 @@ class Lineage:
         """Whether the figures are those of the stored models: losses within the tolerance, accuracies exactly."""
         limit = self.tolerance * torch.finfo(case.ready.learning.dtype).eps
         same = _agree(case.run.metrics, json.loads(followed[METRICS]), limit)
-        return same and _participation(case) == json.loads(followed[PARTICIPATION])
+        return same and case.run.participation == json.loads(followed[PARTICIPATION])
 
 
 def _at_hand(case: Case) -> bool:
@@ -139,14 +139,9 @@ def _at_hand(case: Case) -> bool:
     return data is not None and not changed_clients(case.run, data) and digest_of_test(data) == case.run.test_digest
 
 
-def _participation(case: Case) -> Any:
-    """What the run recorded of who took part; None where it has no such file."""
-    return read_json(case.run.path / PARTICIPATION) if PARTICIPATION in case.run.files else None
-
-
-def _of_plan(table: Any) -> Any:
+def _of_plan(table: dict[str, Any]) -> dict[str, Any]:
     """What of ``participation.json`` follows from the plan alone."""
-    return {name: value for name, value in table.items() if name != OWN} if isinstance(table, dict) else table
+    return {name: value for name, value in table.items() if name != OWN}
 
 
 def _follows_from_plan(case: Case) -> bool:
@@ -154,13 +149,13 @@ def _follows_from_plan(case: Case) -> bool:
     run, config = case.run, case.run.config
     solver, chain = registry.build("solvers", config.solver), Chain(tuple(map(build_stage, config.server)))
     expected = participation(run.learner, solver, chain, run.plan.retained, case.schedule)
-    return bool(_of_plan(_participation(case)) == _of_plan(json.loads(json.dumps(expected))))
+    return bool(_of_plan(case.run.participation) == _of_plan(json.loads(json.dumps(expected))))
 
 
 def _exact(case: Case, followed: dict[str, bytes]) -> list[str]:
     """The files other than those expected, on any platform: of figures, what is no arithmetic on models."""
     arithmetic = {METRICS}
-    if _of_plan(_participation(case)) == _of_plan(json.loads(followed[PARTICIPATION])):
+    if _of_plan(case.run.participation) == _of_plan(json.loads(followed[PARTICIPATION])):
         arithmetic.add(PARTICIPATION)
     return [name for name in _others(case, followed) if name not in arithmetic]
 

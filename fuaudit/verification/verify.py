@@ -24,12 +24,10 @@ from fuaudit.runs.files import (
     parse_json,
     pretty_json,
     read_bytes,
-    read_json,
     refuse_link,
     sha256,
     write_bytes,
 )
-from fuaudit.runs.products import PARTICIPATION
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
@@ -324,9 +322,8 @@ def _context(case: Case) -> dict[str, Any]:
         "run_versions": info["versions"],
         "audit_versions": versions(),
         "metrics": case.run.metrics,
+        "participation": {name: case.run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
     }
-    if PARTICIPATION in case.run.files:
-        table["participation"] = _participation(case.run.path / PARTICIPATION)
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:
@@ -377,30 +374,6 @@ def _place(run: Run, sample: int) -> str:
         if sample in (numbered := run.numbered(client)):
             return f"{client}:{numbered.index(sample)}"
     return str(sample)
-
-
-def _participation(path: Path) -> dict[str, Any]:
-    """Who took part and what was uploaded, as a run recorded it; EvidenceError for anything else."""
-    table = read_json(path)
-    plain = table if isinstance(table, dict) else {}
-    cohorts, uploads, own = (plain.get(name) for name in ("cohorts", "uploads", "own_accuracy"))
-    rows = isinstance(cohorts, list) and all(map(_is_row, cohorts))
-    if rows and isinstance(uploads, list) and _is_row(uploads) and uploads == sorted(uploads) and _are_shares(own):
-        return {"cohorts": cohorts, "uploads": uploads, "own_accuracy": own}
-    raise EvidenceError(f"{path} does not tell who took part")
-
-
-def _are_shares(value: object) -> bool:
-    """Whether this is a table from client to a number in [0, 1], or None."""
-    return isinstance(value, dict) and all(
-        client.isdecimal() and (share is None or (type(share) is float and 0 <= share <= 1))
-        for client, share in value.items()
-    )
-
-
-def _is_row(value: object) -> bool:
-    """Whether this is a list of whole numbers from 0 that JSON keeps exactly."""
-    return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**53 for number in value)
 
 
 def cost(case: Case, spec: Spec) -> str:
