@@ -40,6 +40,7 @@ class LatestUpdates:
     memory: Literal["free", "scaled"] = "free"
     stackable: ClassVar[bool] = True
     client_rows: ClassVar[frozenset[str]] = frozenset({"updates"})
+    tells_of: ClassVar[frozenset[str]] = frozenset({"clients"})
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

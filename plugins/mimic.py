@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fuaudit.plans.schedule import longest_gaps
+from fuaudit.plans.schedule import Participations
 from fuaudit.training.dropouts import PAPER, Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
 from fuaudit.training.server_step import ServerStep
@@ -133,8 +133,9 @@ def step_size_conditions(
         local: eta_L, the largest of the run.
 
     Returns:
-        ``condition_19``, ``smallest_rho``, and ``log10_of_largest_smoothness``, None where (19) fails or there are
-        fewer than two rounds. None for all of it where an eta_t or rho_t is no positive finite number.
+        ``condition_19``, ``smallest_rho`` and ``log10_of_largest_smoothness``: the last is None where (19) fails, and
+        all are where fewer than two rounds had somebody in them, for then nothing was asked. None for all of it
+        where an eta_t or rho_t is no positive finite number.
     """
     rounds = [(step, count) for step, count in zip(steps_of_server, participants, strict=True) if count]
     if not all(0 < step < inf for step, _ in rounds):
@@ -143,7 +144,7 @@ def step_size_conditions(
     if not all(0 < ratio < inf for ratio in rho):
         return None  # JSON has no infinity
     least = min(rho, default=None)
-    found = {"condition_19": least is not None and least > 1, "smallest_rho": least and round(least, 9)}
+    found = {"condition_19": None if least is None else least > 1, "smallest_rho": least and round(least, 9)}
     if least is None or least <= 1:
         return found | {"log10_of_largest_smoothness": None}
     nu = (least - 1) / 2
@@ -194,24 +195,30 @@ class Mimic(Dropouts):
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 
     def conclusions(
-        self, cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
+        self, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
     ) -> dict[str, Any]:
         """See :class:`~fuaudit.training.learner.Learner`: the conditions of Theorem 2.
 
-        eta_t is K times the clients' step size, times the factor of a ``server-step``. Where the theorem is not
-        about this run, ``conditions`` is None and ``no_conditions`` says why.
+        eta_t is K times the clients' step size, times the factor of a ``server-step``; K is the number of steps that
+        every participant took. Where the theorem is not about this run, ``conditions`` is None and
+        ``no_conditions`` says why.
         """
         if not _is_theirs(solver, stages):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
             return {"conditions": None, "no_conditions": why}
-        participants, steps = [len(cohort) for cohort in cohorts], self.law.steps
-        eta = [steps * self.step_size * self.decay**t for t in range(len(participants))]
+        taken = {count for steps in seen.steps for count in steps} or {self.law.steps}
+        if len(taken) > 1 or 0 in taken:
+            why = f"Theorem 2 has one number of steps for all participants; here they took {min(taken)} to {max(taken)}"
+            return {"conditions": None, "no_conditions": why}
+        (local_steps,) = taken
+        participants = [len(cohort) for cohort in seen.cohorts]
+        eta = [local_steps * self.step_size * self.decay**t for t in range(len(participants))]
         for stage in stages:
             if isinstance(stage, ServerStep):
                 factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
                 eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
-        gap = max(longest_gaps(cohorts, clients).values())
-        conditions = step_size_conditions(eta, participants, len(clients), gap, steps, self.step_size)
+        gap = max(seen.longest_gaps(clients).values())
+        conditions = step_size_conditions(eta, participants, len(clients), gap, local_steps, self.step_size)
         if conditions is None:
             return {"conditions": None, "no_conditions": "a step of the server is 0 or infinite as a number"}
         return {"conditions": conditions}

@@ -35,6 +35,7 @@ class ControlVariates:
 
     client_rows: ClassVar[frozenset[str]] = frozenset({"controls"})
     uploads: ClassVar[int] = 2
+    tells_of: ClassVar[frozenset[str]] = frozenset({"clients"})
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

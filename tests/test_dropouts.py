@@ -23,7 +23,7 @@ from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan
-from fuaudit.plans.schedule import NONE, expand, expand_many
+from fuaudit.plans.schedule import NONE, Participations, expand, expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
 from fuaudit.training.execute import Moment, beginning, execute, require_finite
@@ -515,8 +515,8 @@ def test_steps_that_are_no_positive_finite_numbers_have_no_conditions(steps):
     assert step_size_conditions(steps, [2, 2], N, 3, 2, 0.1) is None
 
 
-def conclusions(name="mimic", rounds=3, solver=None, server=None, **options):
-    """What a learner concludes from a plan in which everybody always takes part, with the chain of a config."""
+def conclusions(name="mimic", rounds=3, solver=None, server=None, taken=(2, 2, 2), **options):
+    """What a learner concludes from rounds in which everybody takes so many steps, with the chain of a config."""
     learner = {"use": name, "rounds": rounds, "steps": 2, "batch": 2, "step_size": 0.3, **ALWAYS, **options}
     tables = tiny_config(learner=learner)
     tables |= {"solver": solver} if solver else {}
@@ -524,7 +524,8 @@ def conclusions(name="mimic", rounds=3, solver=None, server=None, **options):
     config = resolve(tables)
     stages = [build_stage(stage) for stage in config.server]
     learner = registry.build("learners", config.learner)
-    return learner.conclusions([(0, 1, 2)] * rounds, (0, 1, 2), registry.build("solvers", config.solver), stages)
+    seen = Participations(((0, 1, 2),) * rounds, (taken,) * rounds)
+    return learner.conclusions(seen, (0, 1, 2), registry.build("solvers", config.solver), stages)
 
 
 FREE = {"use": "mimic"}
@@ -553,6 +554,24 @@ def test_conditions_are_those_of_the_chain_that_ran(chain, there):
     assert bool(table.get("no_conditions")) == (not there)
 
 
+def test_conditions_count_the_steps_that_were_taken_not_those_there_was_room_for():
+    """The same rounds under laws with more room; and who takes another number of steps is no case of the theorem."""
+    work = {"steps": None, "epochs": 1, "decay": 0.9}
+    tables = [conclusions(**work, largest_client=most)["conditions"] for most in (4, 8, 2000)]
+    assert tables[0]["condition_19"]
+    assert tables[0] == tables[1] == tables[2]
+    assert conclusions(**work, largest_client=8, taken=(4, 4, 4))["conditions"] != tables[0]
+    for taken, words in (((2, 1, 2), "1 to 2"), ((2, 2, 0), "0 to 2"), ((0, 0, 0), "0 to 0")):
+        table = conclusions(**work, largest_client=8, taken=taken)
+        assert table["conditions"] is None
+        assert words in table["no_conditions"]
+
+
+def test_of_one_round_nothing_is_asked():
+    one = step_size_conditions([0.1], [3], N, 1, 2, 0.1)
+    assert one == {"condition_19": None, "smallest_rho": None, "log10_of_largest_smoothness": None}
+
+
 # what is known before training is refused before it
 
 
@@ -579,6 +598,16 @@ def test_what_cannot_be_trained_leaves_no_folder_behind(changes, words, tmp_path
     with pytest.raises(UsageError, match=words):
         train(tables, tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options", [{"tau_max": 3}, {"probability": 0}, {"scenario": "sometimes"}, {"steps": 1.5}])
+def test_a_wrong_learner_is_the_only_thing_that_is_wrong(options):
+    """Its own server is not known then, so nothing is said of it."""
+    learner = {"use": "mimic", "rounds": 2, "steps": 1, "batch": 2, "step_size": 0.3, **ALWAYS, **options}
+    with pytest.raises(UsageError) as error:
+        resolve(tiny_config(learner=learner))
+    assert "aggregator" not in str(error.value)
+    assert len(str(error.value).splitlines()) <= 2
 
 
 def test_a_memory_that_is_no_longer_finite_is_named():

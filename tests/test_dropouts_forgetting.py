@@ -12,16 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Keyed
+from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import expand
-from fuaudit.runs.files import pretty_json, write_bytes
-from fuaudit.runs.products import products
+from fuaudit.runs.files import pretty_json
 from fuaudit.runs.prune import prune
-from fuaudit.training.execute import Moment, execute, state_without
+from fuaudit.selftest.faults import with_memory_kept
 from fuaudit.training.setup import setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.lineage import Lineage
@@ -87,7 +87,10 @@ METHODS = ["dropouts", "fedprox", "scaffold", "mifa", "mimic", "mimic-at-clients
 def test_fats_forgets_a_client_unless_kept_rounds_divide_by_their_number(name, parent_of, examined):
     run = parent_of(name)
     request = Request.of([drawn_client(run)])
-    result, found = examined(unlearn(run, "fats", request, run.path.parent / "fats"))
+    if name in KNOWS_ALL:
+        with pytest.raises(UsageError, match=r"depend on clients that take no part .* that 'fats' keeps"):
+            unlearn(run, "fats", request, run.path.parent / "fats")
+    result, found = examined(unlearn(run, "fats", request, run.path.parent / "fats", anyway=True))
     expected = "FAIL" if name in KNOWS_ALL else "PASS"
     assert result.verdict == expected, verdicts(found)
     for audit in ("replay", "stress", "lineage"):
@@ -120,23 +123,15 @@ def test_with_everybody_there_first_nothing_is_kept(name, parent_of, examined):
 def test_a_memory_that_was_not_rewound(name, parent_of, examined):
     """The model goes back to before the first round of the client, the memory only loses its row."""
     run = parent_of(name)
-    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "not-rewound")
-    ready, plan = setup(run.config, None), child.plan
-    before = run.plan.retained
-    start = max(r for r in run.checkpoints if r < child.info["first_change"][0])
-    assert start > 0
-    vector, right = child.checkpoint(start)
-    stale = state_without(ready.learning, run.checkpoint(run.checkpoints[-1])[1], before, plan.retained)
-    assert {k: v.shape for k, v in stale.items()} == {k: v.shape for k, v in right.items()}, "the row is gone"
-    moment = Moment.of_run(vector, stale, ready.device)
-    stored = {r: child.checkpoint(r) for r in run.checkpoints if r <= start}
-    schedule, ground = expand(plan), ready.ground(plan.retained)
-    for round, after in execute(ready.learning, ground, plan.retained, schedule, moment, ready.engine, start + 1):
-        if round in run.checkpoints:
-            stored[round] = after.of(0)
-    for path, content in products(ready, plan.retained, schedule, stored).items():
-        write_bytes(child.path / path, content)
-    result, found = examined(reseal(child.path))
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "not-rewound", anyway=True)
+    kept = [round for round in run.checkpoints if 0 < round < child.info["first_change"][0]]
+    spoiled = with_memory_kept(run, child, run.path.parent / "spoiled")
+    assert kept
+    for round in kept:
+        assert torch.equal(spoiled.checkpoint(round)[0], child.checkpoint(round)[0])
+    shapes = [{name: rows.shape for name, rows in one.checkpoint(8)[1].items()} for one in (spoiled, child)]
+    assert shapes[0] == shapes[1], "the row is gone"
+    result, found = examined(spoiled)
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
     assert found["lineage"].verdict == "FAIL"
@@ -159,7 +154,7 @@ def test_a_memory_whose_rows_are_not_named(parent_of, quick):
     """A mutant: MIFA that looks rows up by client id and does not say that it keeps them. The row stays."""
     run = parent_of("mifa", server=[{"use": "mutant-unnamed-rows"}])
     last = run.plan.retained.clients[-1]  # ids below it still find their rows
-    child = unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed")
+    child = unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed", anyway=True)
     kept = [r for r in child.checkpoints if 0 < r < child.info["first_change"][0]]
     assert kept
     assert child.checkpoint(kept[-1])[1]["server.0.updates"].shape[0] == 10
@@ -232,14 +227,14 @@ def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fu
     run = train(config(learner=options), tmp_path / "run", secret=secret(4))
     assert {len(run.plan.cohort(r)) for r in range(1, 9)} == {3}
     request = Request.of([drawn_client(run, 1)])
-    with pytest.warns(UserWarning, match="does not claim to be exact for draws of the law 'time-varying"):
-        child = unlearn(run, "fats", request, tmp_path / "fats")
-    code, _, err = fuaudit(
-        "unlearn", run.path, "--with", "fats", "--client", request.clients[0], "--out", tmp_path / "c"
-    )
-    assert code == 0
-    assert "warning: 'fats' does not claim" in err
-    result, found = audits(child)
+    command = ("unlearn", run.path, "--with", "fats", "--client", request.clients[0], "--out", tmp_path / "fats")
+    code, _, err = fuaudit(*command)
+    assert code == 2
+    assert "does not claim to be exact for draws of the law 'time-varying" in err
+    assert "'retrain', which keeps nothing, or say --anyway" in err
+    assert not (tmp_path / "fats").exists()
+    assert fuaudit(*command, "--anyway")[0] == 0
+    result, found = audits(load_run(tmp_path / "fats"))
     assert result.verdict == "FAIL"
     assert found["enumeration"].verdict == "FAIL"
     result, found = examined(unlearn(run, "retrain", request, tmp_path / "retrain"))
@@ -253,6 +248,14 @@ def test_all_audits_of_a_run_with_dropouts(scenario, parent_of):
     result, found = audits(unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "all"))
     assert result.verdict == "PASS", verdicts(found)
     assert found["enumeration"].statistic["proved"] > 10
+
+
+def test_a_run_in_which_everybody_is_always_there_can_pass(tmp_path):
+    """Periods up to 0 are a law too, and enumeration has a small form of it."""
+    run = train(config(learner=learner("mimic", scenario="round-robin", tau_max=0)), tmp_path / "run", secret=secret(4))
+    result, found = audits(unlearn(run, "fats", Request.of([3]), tmp_path / "fats"))
+    assert result.verdict == "PASS", verdicts(found)
+    assert found["enumeration"].verdict == "PASS"
 
 
 @pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic"])

@@ -23,7 +23,7 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.proof import compare, exactness, retraining
-from fuaudit.plans.schedule import NONE, Drawn, Involvement, expand, expand_many, longest_gaps
+from fuaudit.plans.schedule import NONE, Drawn, Involvement, Participations, expand, expand_many
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.unlearning.baselines import Retrain
 from fuaudit.verification.enumeration import federation, sweep, toys_like
@@ -307,11 +307,45 @@ def test_audits_have_small_federations_of_these_laws():
 # gaps and options
 
 
+def gaps(cohorts, clients):
+    return Participations(tuple(cohorts), tuple((1,) * len(cohort) for cohort in cohorts)).longest_gaps(clients)
+
+
 def test_gaps_count_from_before_the_first_round_to_after_the_last():
     cohorts = [(0, 1), (0,), (), (0, 1), (0,)]
-    assert longest_gaps(cohorts, (0, 1, 2)) == {0: 2, 1: 3, 2: 6}
-    assert longest_gaps([(0,)] * 4, (0,)) == {0: 1}
-    assert longest_gaps([(0, 7)], (0,)) == {0: 1}, "clients that are not asked about do not count"
+    assert gaps(cohorts, (0, 1, 2)) == {0: 2, 1: 3, 2: 6}
+    assert gaps([(0,)] * 4, (0,)) == {0: 1}
+    assert gaps([(0, 7)], (0,)) == {0: 1}, "clients that are not asked about do not count"
+
+
+def test_steps_that_were_taken_are_counted():
+    """Five, two and no samples in batches of two: three, one and no steps an epoch, of four that there is room for."""
+    plan = Plan.fresh(
+        AvailabilityLaw(2, StaticProbability(Fraction(1)), PermutedEpochs(2, 2, 8)), federation((5, 2, 0)), KEY
+    )
+    for schedule in (expand(plan), Drawn([plan])):
+        seen = Participations.of(schedule)
+        assert seen.cohorts == ((0, 1, 2),) * 2
+        assert seen.steps == ((6, 2, 0),) * 2
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        *(BoundedRoundRobin(tau, phase) for tau in (0, 1, 2, 9) for phase in ("aligned", "drawn")),
+        *(StaticProbability(Fraction(n, 10)) for n in (1, 10)),
+        *(TimeVaryingWeights(number, largest=w) for number in (1, 9) for w in (1, 10)),
+        *(TimeVaryingWeights(share=Fraction(n, 10)) for n in (1, 10)),
+        *(FreshBatches(steps, size) for steps in (1, 9) for size in (1, 9)),
+        *(PermutedEpochs(epochs, size, most) for epochs in (1, 9) for size in (1, 9) for most in (1, 9)),
+    ],
+    ids=str,
+)
+def test_every_law_has_a_small_form_that_is_enumerated(half):
+    """Without one, enumeration has nothing to say of a run, and no erasure passes."""
+    small = list(half.smaller())
+    assert small
+    assert {form.name for form in small} == {half.name}
 
 
 @pytest.mark.parametrize(

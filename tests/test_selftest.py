@@ -1,4 +1,4 @@
-"""The self-test: ten planted faults are caught, right methods pass, and a level that is asleep is noticed."""
+"""The self-test: planted faults are caught, right methods pass, and a level that is asleep is noticed."""
 
 import json
 import re
@@ -30,9 +30,9 @@ def test_certain_faults_are_caught(ground, fault):
     assert fault.held(caught), caught
 
 
-def test_there_are_ten():
-    assert len(FAULTS) == 10
-    assert len({fault.name for fault in FAULTS}) == 10
+def test_there_are_eleven():
+    assert len(FAULTS) == 11
+    assert len({fault.name for fault in FAULTS}) == 11
 
 
 def test_a_level_that_catches_nothing_is_noticed(monkeypatch, tmp_path):
@@ -88,7 +88,7 @@ def test_the_command_prints_level_power_and_cost():
     result = CliRunner().invoke(cli, ["selftest", "--repetitions", "1", "--pairs", "4", "--json"])
     document = json.loads(result.output)
     rows = {row["name"]: row for row in document["rows"]}
-    assert len(rows) == 12
+    assert len(rows) == 13
     assert all(row["level"] and row["evidence"] for row in rows.values())
     assert result.exit_code == (0 if document["held"] else 1)
     assert [name for name, row in rows.items() if not row["held"]] == ["fine-tuning"]  # 4 pairs cannot tell

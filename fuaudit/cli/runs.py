@@ -46,6 +46,7 @@ def train(
 @click.option("--client", "clients", type=int, multiple=True, help="A client to forget; may be repeated.")
 @click.option("--sample", "samples", multiple=True, help="A sample to forget, as CLIENT:INDEX; may be repeated.")
 @click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
+@click.option("--anyway", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
 @data_option
 @output_options
@@ -55,6 +56,7 @@ def unlearn(
     clients: tuple[int, ...],
     samples: tuple[str, ...],
     options: tuple[str, ...],
+    anyway: bool,
     out: Path | None,
     root: Path | None,
     as_json: bool,
@@ -78,7 +80,7 @@ def unlearn(
             options_of(options),
             root,
             progress=progress,
-            warn=lambda text: click.echo(f"warning: {text}", err=True),
+            anyway=anyway,
         )
     drawn = parent.plan.first_involvement(request)
     note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
@@ -224,7 +226,11 @@ def _participation(told: dict[str, Any]) -> list[str]:
     if shares:
         lines.append(f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {len(shares)} clients")
     # quoted as JSON, because the words are the run's
-    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in sorted(told.keys() - _TOLD)]
+    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in sorted(told.keys() - TOLD)]
+
+
+TOLD = {"cohorts", "gaps", "largest_gap", "own_accuracy", "uploads"}
+"""What every run tells of who took part; the rest is what its learner concludes."""
 
 
 def _stability(run: Any) -> list[str]:

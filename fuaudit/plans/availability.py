@@ -115,7 +115,7 @@ class BoundedRoundRobin:
 
     def smaller(self) -> Iterator[BoundedRoundRobin]:
         """See :class:`Availability`."""
-        return (replace(self, tau_max=tau) for tau in range(1, min(self.tau_max, 2) + 1))
+        return (replace(self, tau_max=tau) for tau in range(min(self.tau_max, 1), min(self.tau_max, 2) + 1))
 
 
 @dataclass(frozen=True)

@@ -374,22 +374,37 @@ class Involvement:
         return min(found, default=None)
 
 
-def cohorts_of(schedule: Rounds) -> list[tuple[int, ...]]:
-    """Who took part in each round of the first run, in drawn order; who was drawn twice stands there twice."""
-    rounds = (schedule.round(number).cohorts[0] for number in range(1, schedule.rounds + 1))
-    return [tuple(cohort[cohort != NONE].tolist()) for cohort in rounds]
+@dataclass(frozen=True)
+class Participations:
+    """Who took part in each round of one run, in drawn order, and how many steps each took.
 
-
-def longest_gaps(cohorts: Sequence[tuple[int, ...]], clients: tuple[int, ...]) -> dict[int, int]:
-    """The largest number of rounds from one participation of every client to its next: client -> gap.
-
-    Counted from the first round and to one round after the last, so that a client that never takes part in R rounds
-    has the gap R + 1, and one that always does the gap 1. ``cohorts`` are those of rounds 1 to R.
+    ``cohorts`` and ``steps`` have one entry a round, of the same length; who was drawn twice stands there twice.
     """
-    last = dict.fromkeys(clients, 0)
-    longest = dict.fromkeys(clients, 0)
-    for round, cohort in enumerate([*cohorts, clients], 1):
-        for client in longest.keys() & set(cohort):
-            longest[client] = max(longest[client], round - last[client])
-            last[client] = round
-    return longest
+
+    cohorts: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def of(schedule: Rounds) -> Participations:
+        """Those of the first run of some expanded plans."""
+        cohorts, steps = [], []
+        for number in range(1, schedule.rounds + 1):
+            round = schedule.round(number)
+            present = round.cohorts[0] != NONE
+            cohorts.append(tuple(round.cohorts[0][present].tolist()))
+            steps.append(tuple((round.batches[0][present] != NONE).any(axis=-1).sum(axis=-1).tolist()))
+        return Participations(tuple(cohorts), tuple(steps))
+
+    def longest_gaps(self, clients: tuple[int, ...]) -> dict[int, int]:
+        """The largest number of rounds from one participation of every client to its next: client -> gap.
+
+        Counted from the first round and to one round after the last, so that a client that never takes part in R
+        rounds has the gap R + 1, and one that always does the gap 1.
+        """
+        last = dict.fromkeys(clients, 0)
+        longest = dict.fromkeys(clients, 0)
+        for round, cohort in enumerate([*self.cohorts, clients], 1):
+            for client in longest.keys() & set(cohort):
+                longest[client] = max(longest[client], round - last[client])
+                last[client] = round
+        return longest

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import Involvement, Rounds, cohorts_of, longest_gaps
+from fuaudit.plans.schedule import Involvement, Participations, Rounds
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.tables import checkpoint_name, involvement_tensors
 from fuaudit.training.learner import Learner
@@ -70,16 +70,16 @@ def participation(
     learner: Learner, solver: Solver, chain: Chain, population: Population, schedule: Rounds
 ) -> dict[str, Any]:
     """What of ``participation.json`` follows from the plan alone; with what the learner concludes from it."""
-    cohorts = cohorts_of(schedule)
-    gaps = longest_gaps(cohorts, population.clients)
+    seen = Participations.of(schedule)
+    gaps = seen.longest_gaps(population.clients)
     a_participation = getattr(solver, "uploads", 1)
     concluded = getattr(learner, "conclusions", None)
     return {
-        **(concluded(cohorts, population.clients, solver, chain.stages) if concluded else {}),
+        **(concluded(seen, population.clients, solver, chain.stages) if concluded else {}),
         "gaps": {str(client): gap for client, gap in gaps.items()},
         "largest_gap": max(gaps.values()),
-        "cohorts": [list(cohort) for cohort in cohorts],
-        "uploads": [a_participation * count for count in accumulate(map(len, cohorts))],
+        "cohorts": [list(cohort) for cohort in seen.cohorts],
+        "uploads": [a_participation * count for count in accumulate(map(len, seen.cohorts))],
     }
 
 

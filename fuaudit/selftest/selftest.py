@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Selftest:
-    """The rows of a self-test: ten faults and the controls."""
+    """The rows of a self-test: the faults and the controls."""
 
     unlearner: str
     rows: tuple[Row, ...]
@@ -55,7 +55,7 @@ class Selftest:
 def selftest(
     name: str = "fats", key: bytes = bytes(32), repetitions: int = 30, pairs: int = 32, progress: Progress = silent
 ) -> Selftest:
-    """Plant ten faults around a rewriter, and see each caught; the rewriter itself and ``retrain`` must pass.
+    """Plant eleven faults around a rewriter, and see each caught; the rewriter itself and ``retrain`` must pass.
 
     Args:
         name: a registered rewriter that is exact for uniform cohorts with replacement.

@@ -20,10 +20,10 @@ class Learner(Protocol):
         guarantee: one line: what the method claims, and where it is proved.
         cite: the paper.
 
-    A learner may have a method ``conclusions(cohorts, clients, solver, stages)``: from the cohorts of the executed
-    rounds (a tuple of ids each), the ids of the retained clients, the clients' solver and the server's stages to
-    JSON entries that a run records in ``participation.json`` beside who took part. It must be a function of these,
-    because audits call it again, and must not raise: training is over by then.
+    A learner may have a method ``conclusions(seen, clients, solver, stages)``: from the participations of the
+    executed rounds (:class:`~fuaudit.plans.schedule.Participations`), the ids of the retained clients, the clients'
+    solver and the server's stages to JSON entries that a run records in ``participation.json`` beside who took part.
+    It must be a function of these, because audits call it again, and must not raise: training is over by then.
     """
 
     solver: ClassVar[dict[str, Any]]

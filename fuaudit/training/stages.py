@@ -23,6 +23,8 @@ class Stage(Protocol):
     ``stackable`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
     them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
     ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
+    ``tells_of``, where there is one, is what a round depends on beyond the batches of its participants: "clients"
+    (how many there are) or "samples" (how many they have). Rounds that an unlearner keeps then tell of what is gone.
     """
 
     stackable: ClassVar[bool]
@@ -81,6 +83,11 @@ class SizeWeighted(Stateless):
 
     by: Literal["cohort", "total"] = "cohort"
 
+    @property
+    def tells_of(self) -> frozenset[str]:
+        """See :class:`Stage`."""
+        return frozenset({"samples"} if self.by == "cohort" else {"clients", "samples"})
+
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
         cohort = context.cohort
@@ -134,6 +141,11 @@ class Chain:
     def client_rows(self) -> frozenset[str]:
         """Those of all stages."""
         return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.client_rows)
+
+    @property
+    def tells_of(self) -> frozenset[str]:
+        """Those of all stages."""
+        return frozenset().union(*(getattr(stage, "tells_of", frozenset()) for stage in self.stages))
 
     def init(self, shape: StateShape) -> State:
         """See :class:`Stage`."""

@@ -95,14 +95,34 @@ def claims_exactness(unlearner: Any, law: str) -> bool:
     return not is_editor(unlearner) and bool({law, EVERY_LAW} & unlearner.exact_for)
 
 
-def doubt(unlearner: Any, name: str, law: str) -> str:
-    """What to tell whoever uses a rewriter that is exact for some laws under another one; else empty."""
-    if is_editor(unlearner) or not unlearner.exact_for or claims_exactness(unlearner, law):
-        return ""
-    return (
-        f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law than "
-        "after retraining. The audit enumeration will say FAIL, or cannot say. To forget for certain, use 'retrain'."
-    )
+def doubts(unlearner: Any, name: str, law: str, tells_of: frozenset[str], request: Request, kept: int) -> list[str]:
+    """Why a rewriter that is exact elsewhere is not known to be exact for a run and a request: sentences.
+
+    Nothing is doubted of editors, and of rewriters that claim to be exact for no law: they promise nothing.
+
+    Args:
+        unlearner, name: a rewriter, and what it is called.
+        law: the name of the run's law of draws.
+        tells_of: what rounds of the run depend on besides their batches (:class:`~fuaudit.training.stages.Stage`).
+        request: to be carried out.
+        kept: how many rounds the rewriter kept.
+    """
+    if is_editor(unlearner) or not unlearner.exact_for:
+        return []
+    found = []
+    if not claims_exactness(unlearner, law):
+        found.append(
+            f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law "
+            "than after retraining"
+        )
+    asked = {"clients": request.clients, "samples": request.samples}
+    told = [what for what, ids in asked.items() if ids and what in tells_of]
+    if kept and told:
+        found.append(
+            f"rounds of this run depend on {' and '.join(told)} that take no part in them (by solver, server or "
+            f"scaling), so the {kept} rounds that {name!r} keeps are not those of retraining"
+        )
+    return found
 
 
 @dataclass(frozen=True)

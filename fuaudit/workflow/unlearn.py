@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from fuaudit.runs.writer import (
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import doubt, is_editor
+from fuaudit.unlearning.protocol import doubts, is_editor
 from fuaudit.workflow.train import finish, seal, size_of_run
 
 
@@ -70,16 +69,17 @@ def unlearn(
     root: Path | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,
-    warn: Callable[[str], object] = warnings.warn,
+    anyway: bool = False,
 ) -> Run:
     """Carry out a request on a run with an unlearner, and save the child run.
 
     Args:
-        warn: called before any work when the unlearner does not claim to be exact for the run's law of draws. It is
-            no refusal: such a run can be made, and refuted.
+        anyway: carry it out with a rewriter that is not exact for this run and request, although it is for others.
+            Such a run can be made, and refuted.
 
     Raises:
-        UsageError: unknown unlearner, option, client or sample; a folder that exists.
+        UsageError: unknown unlearner, option, client or sample; a folder that exists; without ``anyway``, a rewriter
+            that is exact for other laws, solvers or servers than those of the run.
         EvidenceError: the parent does not check out, or its keys were destroyed.
         PluginError: the unlearner raised or touched what it had not declared.
     """
@@ -89,8 +89,6 @@ def unlearn(
     table = {"use": name, **(options or {})}
     unlearner = registry.build("unlearners", table)
     editor = is_editor(unlearner)
-    if text := doubt(unlearner, name, run.plan.law.name):
-        warn(text)
     ready = setup(run.config, root, dataset, run.rows)
     keys = run.run_keys
     if keys is None:
@@ -111,6 +109,13 @@ def unlearn(
             raise UsageError(
                 f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
                 "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
+            )
+        kept = change.first_round(run.executed) - 1
+        sentences = doubts(unlearner, name, run.plan.law.name, ready.learning.tells_of, request, kept)
+        if sentences and not anyway:
+            raise UsageError(
+                "; ".join(sentences),
+                "Use 'retrain', which keeps nothing, or say --anyway to make a run that audits can refute.",
             )
     require_space(out, size_of_run(ready, retained))
     info: dict[str, Any] = {
