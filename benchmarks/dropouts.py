@@ -8,8 +8,12 @@
 30 clients with 2 of 60 shards each, batches of 16, 200 rounds, 100 for SCAFFOLD, which uploads two vectors. Every run
 is a folder under DIR named by its setting; a run that is complete is read, one that was interrupted is resumed on the
 engine it has, so the command can be killed at any time and given again, and several can work side by side on different
-methods, settings or keys. The tables written hold all complete runs of the same scale in DIR. Keys are fixed here,
-before any result.
+methods, settings or keys. The tables written hold all complete runs of the same scale in DIR, and so do the curves
+beside them, an SVG of the same name. Keys are fixed here, before any result.
+
+A run stores 20 models, every 10 rounds of 200 and every 5 of SCAFFOLD's 100; "mean of last five" and the curves are
+about stored models. How often a run stores changes nothing about its models, nor the name of its folder; a run of
+another ladder that lies in DIR is read as it is, and the table tells the ladder of each.
 
 ``--step-sizes code``, the default, decays the clients' step size, 0.01 * 0.95 ** (t - 1), as the authors' code does.
 ``printed`` is Table II of the paper: clients take 0.01 in every round, the server applies 0.01 * 0.95 ** (t - 1) to the
@@ -30,6 +34,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from curves import Found, drawn
 from machine import hardware
 
 from fuaudit import registry
@@ -42,6 +47,8 @@ from fuaudit.workflow.train import train
 METHODS = ("dropouts", "fedprox", "scaffold", "mifa", "mimic")
 NAMES = {"dropouts": "FedAvg", "fedprox": "FedProx", "scaffold": "SCAFFOLD", "mifa": "MIFA", "mimic": "MimiC"}
 ROUNDS = 200
+STORED = 20
+"""A run stores a model every ``rounds // STORED`` rounds, and every round where there are fewer."""
 
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "table-3": {f"tau {tau}": {"scenario": "round-robin", "tau_max": tau} for tau in (20, 50, 100)},
@@ -117,7 +124,7 @@ def config(method: str, setting: dict[str, Any], scale: Scale) -> dict[str, Any]
         "partition": partition,
         "model": {"use": scale.model},
         "learner": learner,
-        "run": {"checkpoint_every": max(1, rounds // 10), "device": scale.device, "engine": scale.engine},
+        "run": {"checkpoint_every": max(1, rounds // STORED), "device": scale.device, "engine": scale.engine},
     }
     if scale.step_sizes == "printed":
         learner["decay"] = 1.0
@@ -168,9 +175,9 @@ def folder_of(out: Path, method: str, name: str, number: int, scale: Scale, tabl
     return out / f"{method}-{name.replace(' ', '-')}-{mark}-key-{number}"
 
 
-def complete(out: Path, table: str, scale: Scale) -> dict[str, dict[str, list[dict[str, Any]]]]:
+def complete(out: Path, table: str, scale: Scale) -> Found:
     """What the complete runs of a scale found: method -> setting -> one entry a key."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    found: Found = {}
     for method, name in product(METHODS, SETTINGS[table]):
         prefix = folder_of(out, method, name, 0, scale, table).name[:-1]
         folders = sorted(path for path in out.glob(f"{prefix}*") if (path / "manifest.json").exists())
@@ -181,8 +188,14 @@ def complete(out: Path, table: str, scale: Scale) -> dict[str, dict[str, list[di
 
 
 def entry(run: Run, number: int) -> dict[str, Any]:
-    seen = json.loads((run.path / "participation.json").read_text())
+    """What one run found. ``rounds``, ``uploads`` and ``accuracies`` tell of the stored models, one after another.
+
+    Uploads are vectors of the model's size, sent by all clients up to that round; accuracies are in percent.
+    """
+    seen = run.participation
     ladder = [100 * row["test_accuracy"] for row in run.metrics]
+    rounds = [row["round"] for row in run.metrics]
+    sent = [0, *seen["uploads"]]
     return {
         "key": number,
         "accuracy": ladder[-1],
@@ -191,6 +204,10 @@ def entry(run: Run, number: int) -> dict[str, Any]:
         "participations": sum(map(len, seen["cohorts"])),
         "empty_rounds": sum(not cohort for cohort in seen["cohorts"]),
         "largest_gap": seen["largest_gap"],
+        "stored_every": run.config.run.checkpoint_every,
+        "rounds": rounds,
+        "uploads": [sent[round] for round in rounds],
+        "accuracies": ladder,
         "engine": run.info["engine"],
         "commitment": run.commitment,
     }
@@ -204,7 +221,11 @@ def over_keys(entries: list[dict[str, Any]], what: str) -> str:
     return f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
-def markdown(table: str, found: dict[str, dict[str, list[dict[str, Any]]]], scale: Scale) -> str:
+def rounds_in_words(count: int) -> str:
+    return "round" if count == 1 else f"{count} rounds"
+
+
+def markdown(table: str, found: Found, scale: Scale) -> str:
     """Final accuracy beside the paper's, mean ± standard deviation over keys; then every key by itself."""
     names = [name for name in SETTINGS[table] if any(name in columns for columns in found.values())]
     lines = [
@@ -221,15 +242,17 @@ def markdown(table: str, found: dict[str, dict[str, list[dict[str, Any]]]], scal
         lines.append(f"| {NAMES[method]} | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "| setting | method | key | final | best stored | mean of last five | uploads | empty rounds | engine |",
+        "| setting | method | key | final | best stored | mean of last five stored "
+        "| stored | uploads | empty rounds | engine |",
     ]
-    lines.append("|---" * 9 + "|")
+    lines.append("|---" * 10 + "|")
     for name, (method, columns) in product(names, found.items()):
         for one in columns.get(name, []):
             vectors = one["participations"] * uploads_of(method)
             lines.append(
                 f"| {name} | {NAMES[method]} | {one['key']} | {one['accuracy']:.2f} | {one['best']:.2f} | "
-                f"{one['last_five']:.2f} | {vectors} | {one['empty_rounds']} | {one['engine']} |"
+                f"{one['last_five']:.2f} | every {rounds_in_words(one['stored_every'])} | {vectors} | "
+                f"{one['empty_rounds']} | {one['engine']} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -263,7 +286,7 @@ def main() -> None:
         parser.error(f"{table} has no setting {sorted(unknown)[0]!r}; it has {', '.join(SETTINGS[table])}")
     data = scaled(registry.build("datasets", {"use": "fashion-mnist"}).load(given.data), scale)
     file = f"{table}-{mark_of(asdict(replace(scale, device='', engine='')))}"
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    found: Found = {}
     for name, method, number in product(given.setting or SETTINGS[table], given.method or METHODS, given.key or [1]):
         tables = config(method, SETTINGS[table][name], scale)
         run_of(folder_of(given.out, method, name, number, scale, table), tables, number, data)
@@ -271,6 +294,7 @@ def main() -> None:
         document = {"scale": str(scale), "machine": hardware(), "results": found}
         write_bytes(given.out / f"{file}.json", (json.dumps(document, indent=2) + "\n").encode())
         write_bytes(given.out / f"{file}.md", markdown(table, found, scale).encode())
+        write_bytes(given.out / f"{file}.svg", drawn(found, list(SETTINGS[table]), NAMES).encode())
     print(markdown(table, found, scale))
 
 

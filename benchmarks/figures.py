@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,15 @@ def coloured(svg: str) -> str:
     return svg
 
 
+def svg_of(figure: Figure) -> str:
+    """A figure as the text of an SVG file; nothing in it tells when or with which version it was drawn."""
+    stream = StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    return coloured(re.sub(r"<metadata>.*?</metadata>\n?", "", stream.getvalue(), flags=re.DOTALL))
+
+
 def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    text = re.sub(r"<metadata>.*?</metadata>\n?", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    path.write_text(coloured(text), encoding="utf-8")
+    path.write_text(svg_of(figure), encoding="utf-8")
 
 
 def legend(axes: Axes) -> None:
