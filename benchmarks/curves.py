@@ -95,10 +95,10 @@ def drawn(found: Found, settings: Sequence[str], names: Mapping[str, str]) -> st
     """The SVG of a table: its settings that have runs, in this order, under the printed ``names`` of the methods.
 
     The upper row is accuracy over rounds: every key, and the mean over those keys that all methods of the setting have,
-    because keys differ about as much as methods. The lower row is accuracy over uploads of vectors of the model's size: every
-    key and no mean, because 200 rounds send several times as many vectors under one key as under another, and a mean
-    at equal uploads would mix late models with early ones. Cohorts are the key's, so lines of one key end at about the
-    same number of uploads: compare those.
+    because keys differ about as much as methods. The lower row is accuracy over uploads of vectors of the model's size:
+    every key and no mean, because 200 rounds send several times as many vectors under one key as under another, and a
+    mean at equal uploads would mix late models with early ones. Cohorts are the key's, so lines of one key end at about
+    the same number of uploads: compare those.
     """
     settings = [name for name in settings if any(name in columns for columns in found.values())]
     with matplotlib.rc_context():

@@ -89,7 +89,6 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
     except UsageError as error:
         problems.append(str(error))
-    # without a learner its own server is not known, and nothing can be said of it
     server = table.get("server") or (list(built["learner"].server) if "learner" in built else [])
     tables: list[Table] = []
     if not isinstance(server, list):
@@ -100,6 +99,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
                 tables.append(_complete(build_stage(stage), dict(stage)))
             except UsageError as error:
                 problems.append(str(error))
+        # without a learner its own server is not known, and nothing can be said of it
         complete = len(tables) == len(server) and ("learner" in built or bool(server))
         problems += _misfits(tables, built.get("solver")) if complete else []
     scaling = table.get("scaling", "none")

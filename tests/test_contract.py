@@ -11,16 +11,17 @@ import pytest
 import torch
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit_plugins.finetune import Finetune
+from fuaudit_plugins.scaffold import ControlVariates
 
 import fuaudit
 from fuaudit import registry
 from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
-from fuaudit.testing import check_aggregator, check_audit, check_unlearner
+from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
 from fuaudit.testing.tiny import key_of
 from fuaudit.testing.unlearners import _tiny
-from fuaudit.training.stages import Mean, Stateless, weighted_sum
+from fuaudit.training.stages import Mean, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -61,6 +62,23 @@ def test_registered_aggregators(name):
 
 def test_size_weighted_by_total():
     check_aggregator(registry.build("aggregators", {"use": "size-weighted", "by": "total"}))
+
+
+class SaysNothing(SizeWeighted):
+    tells_of = frozenset()
+
+
+class SaysNothingOfClients(ControlVariates):
+    tells_of = frozenset()
+
+
+def test_what_is_not_named_in_tells_of_must_have_no_effect():
+    """Else an unlearner that keeps such rounds would not be refused."""
+    for by in ("cohort", "total"):
+        with pytest.raises(AssertionError, match="its rows depend on how many samples there are: declare it"):
+            check_aggregator(SaysNothing(by))
+    with pytest.raises(AssertionError, match="it depends on how many clients there are: declare it"):
+        check_solver(SaysNothingOfClients())
 
 
 @pytest.mark.parametrize("name", registered("stages"))

@@ -21,17 +21,19 @@ from fuaudit import registry, train
 from fuaudit.config import build_stage, resolve
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan
 from fuaudit.plans.schedule import NONE, Participations, expand, expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
+from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.execute import Moment, beginning, execute, require_finite
 from fuaudit.training.rounds import Cohort, RoundContext, StateShape
 from fuaudit.training.server_step import ServerStep
-from fuaudit.training.setup import setup
+from fuaudit.training.setup import setup, tells_of
 from fuaudit.training.solvers import Outcome, Sgd, Steps
 from fuaudit.training.stages import Mean
+from fuaudit.workflow.resume import resume
 
 KEY = Keyed(bytes(range(32)))
 ALWAYS = {"scenario": "static", "probability": 1.0}
@@ -608,6 +610,37 @@ def test_a_wrong_learner_is_the_only_thing_that_is_wrong(options):
         resolve(tiny_config(learner=learner))
     assert "aggregator" not in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
+
+
+@dataclass(frozen=True)
+class Telling(Mean):
+    tells_of: object = frozenset()
+
+
+@pytest.mark.parametrize("said", ["samples", frozenset({"sample"}), ["clients"], None, 3])
+def test_what_a_stage_says_it_tells_of_is_checked(said, monkeypatch):
+    """A slip of the pen would switch a refusal off."""
+    config = resolve(tiny_config())
+    monkeypatch.setattr("fuaudit.training.setup.build_stage", lambda table: Telling(said))
+    with pytest.raises(PluginError, match="Telling declares tells_of as"):
+        tells_of(config)
+
+
+def fails(*_):
+    raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(
+    "concluded",
+    [fails, lambda *_: {"a": float("nan")}, lambda *_: {"a": {1}}, lambda *_: [], lambda *_: {"uploads": [1]}],
+)
+def test_conclusions_that_cannot_be_recorded_are_the_plugins_fault(concluded, monkeypatch, tmp_path):
+    monkeypatch.setattr(Dropouts, "conclusions", concluded, raising=False)
+    learner = {"use": "dropouts", "rounds": 2, "steps": 1, "batch": 2, "step_size": 0.3, **ALWAYS}
+    with pytest.raises(PluginError, match="the conclusions of Dropouts"):
+        train(tiny_config(learner=learner), tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+    monkeypatch.undo()
+    assert resume(tmp_path / "run", dataset=tiny_dataset()).participation["uploads"] == [4, 8]
 
 
 def test_a_memory_that_is_no_longer_finite_is_named():

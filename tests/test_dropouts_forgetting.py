@@ -88,9 +88,11 @@ def test_fats_forgets_a_client_unless_kept_rounds_divide_by_their_number(name, p
     run = parent_of(name)
     request = Request.of([drawn_client(run)])
     if name in KNOWS_ALL:
-        with pytest.raises(UsageError, match=r"depend on clients that take no part .* that 'fats' keeps"):
+        with pytest.raises(UsageError, match=r"depend on all clients, .* 'fats', which keeps rounds"):
             unlearn(run, "fats", request, run.path.parent / "fats")
-    result, found = examined(unlearn(run, "fats", request, run.path.parent / "fats", anyway=True))
+    child = unlearn(run, "fats", request, run.path.parent / "fats", anyway=name in KNOWS_ALL)
+    assert bool(child.info["doubts"]) == (name in KNOWS_ALL)
+    result, found = examined(child)
     expected = "FAIL" if name in KNOWS_ALL else "PASS"
     assert result.verdict == expected, verdicts(found)
     for audit in ("replay", "stress", "lineage"):
@@ -107,6 +109,31 @@ def test_fats_forgets_a_sample_with_every_memory(name, parent_of, examined):
     result, found = examined(unlearn(run, "fats", Request.of(samples=[drawn_sample(run)]), run.path.parent / "sample"))
     assert result.verdict == "PASS", verdicts(found)
     assert found["stress"].statistic["kept_rounds"] > 0
+
+
+@pytest.mark.parametrize("name", sorted(KNOWS_ALL))
+def test_what_was_drawn_decides_no_refusal(name, parent_of, tmp_path):
+    """Whoever is refused for what was drawn, and takes another method, changes the law of the result."""
+    run = parent_of(name)
+    first, never = run.plan.cohort(1)[0], next((c for c in range(10) if c not in run.plan.index.clients), None)
+    for client in {first, drawn_client(run), first if never is None else never}:
+        with pytest.raises(UsageError, match="depend on all clients"):
+            unlearn(run, "fats", Request.of([client]), tmp_path / "child")
+
+
+def test_doubts_go_on_to_children(parent_of, tmp_path):
+    """What an earlier method kept is still there; only starting over is free of it."""
+    run = parent_of("mimic")
+    asked = [Request.of([client]) for client in run.plan.retained.clients[:2]]
+    kept = unlearn(run, "noop", asked[0], tmp_path / "noop")
+    assert kept.info["doubts"] == ["'noop' claims to be exact for no law"]
+    with pytest.raises(UsageError, match="'noop' claims to be exact for no law"):
+        unlearn(kept, "fats", asked[1], tmp_path / "fats")
+    assert unlearn(kept, "fats", asked[1], tmp_path / "fats", anyway=True).info["doubts"] == kept.info["doubts"]
+    assert unlearn(kept, "retrain", asked[1], tmp_path / "retrain").info["doubts"] == []
+    again = unlearn(run, "fats", asked[0], tmp_path / "first")
+    assert again.info["doubts"] == []
+    assert unlearn(again, "fats", asked[1], tmp_path / "second").info["doubts"] == []
 
 
 @pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic"])
@@ -231,7 +258,7 @@ def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fu
     code, _, err = fuaudit(*command)
     assert code == 2
     assert "does not claim to be exact for draws of the law 'time-varying" in err
-    assert "'retrain', which keeps nothing, or say --anyway" in err
+    assert "'retrain', which keeps nothing; or say --anyway" in err
     assert not (tmp_path / "fats").exists()
     assert fuaudit(*command, "--anyway")[0] == 0
     result, found = audits(load_run(tmp_path / "fats"))

@@ -307,6 +307,26 @@ def test_audits_have_small_federations_of_these_laws():
 # gaps and options
 
 
+@pytest.mark.parametrize("first_all", [False, True])
+@pytest.mark.parametrize(
+    ("half", "always"),
+    [(BoundedRoundRobin(3), True), (BoundedRoundRobin(3, "drawn"), False), (StaticProbability(Fraction(1, 2)), False)],
+    ids=str,
+)
+@pytest.mark.parametrize(("work", "kinds"), [("fresh", {"clients"}), ("epochs", {"clients", "samples"})])
+def test_whom_the_first_round_involves_whatever_is_drawn(half, always, first_all, work, kinds):
+    """Held against plans: in each, everybody named is in the first round."""
+    law = AvailabilityLaw(2, half, WHAT[work], first_all)
+    assert law.first_round_involves == (kinds if always or first_all else set())
+    members = federation((2, 1, 2))
+    for number in range(20):
+        plan = Plan.fresh(law, members, Keyed(bytes([number]) * 32))
+        if "clients" in law.first_round_involves:
+            assert {plan.first_involvement(Request.of([c])).round for c in members.clients} == {1}
+        if "samples" in law.first_round_involves:
+            assert {plan.first_involvement(Request.of(samples=[s])).round for s in members.owner} == {1}
+
+
 def gaps(cohorts, clients):
     return Participations(tuple(cohorts), tuple((1,) * len(cohort) for cohort in cohorts)).longest_gaps(clients)
 

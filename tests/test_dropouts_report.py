@@ -7,8 +7,9 @@ import pytest
 from test_report import Page, check, document
 from tests_support import AUDIT_KEY, config, reseal, secret
 
-from fuaudit import train, verify
+from fuaudit import train, unlearn, verify
 from fuaudit.errors import EvidenceError
+from fuaudit.plans import Request
 from fuaudit.reporting import figures, render
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.figures import drawings
@@ -138,8 +139,30 @@ def test_a_report_of_a_run_has_both(tmp_path, quick):
     assert f"after {2 * total} uploads." in words
     assert f"{total} participations in 6 rounds" in words
     table = json.loads((run.path / "participation.json").read_text())
-    flattered = json.dumps(table | {"own_accuracy": {"0": 1.5}})
-    for content in (flattered, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
+    strange = [{"9" * 20: 0.5}, {"9" * 5000: 0.5}, {"00": 0.5}, {"0": 1.5}, {"x": 0.5}]
+    forged = [json.dumps(table | {"own_accuracy": own}) for own in strange]
+    for content in (*forged, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
         (run.path / "participation.json").write_text(content)
         with pytest.raises(EvidenceError, match="does not tell who took part"):
             verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)
+
+
+def test_a_run_without_its_participations_costs_no_audit(tmp_path, quick, monkeypatch):
+    """It is refused before the first audit, not after the last."""
+    learner = {"use": "fats", "rounds": 2, "cohort": 2, "steps": 1, "batch": 2, "step_size": 0.1}
+    run = train(config(learner=learner), tmp_path / "run", secret=secret(4))
+    (run.path / "participation.json").unlink()
+    monkeypatch.setattr("fuaudit.verification.verify._examine", None)
+    with pytest.raises(EvidenceError, match=r"has no participation\.json"):
+        verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)
+
+
+def test_uploads_of_a_plan_are_not_told_of_an_edited_model(tmp_path, quick, fuaudit):
+    """The edit sent messages of its own, and comes after the rounds that are shown."""
+    learner = {"use": "dropouts", "scenario": "static", "probability": 0.5, "rounds": 4, "steps": 1, "batch": 4}
+    run = train(config(learner=learner | {"step_size": 0.1}), tmp_path / "run", secret=secret(4))
+    child = unlearn(run, "finetune", Request.of([3]), tmp_path / "child")
+    words = Page(render(verify(child, spec=quick, budget=0, key=AUDIT_KEY, save=False).as_json(), "html")).words
+    assert "over uploads" not in words
+    assert "The model was edited by 'finetune' after these rounds." in words
+    assert "uploads, before the edit" in fuaudit("show", child.path)[1]

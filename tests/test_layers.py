@@ -1,6 +1,7 @@
 """The house: imports point one way, no global generator, no assert for inputs. Read from the syntax trees."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -160,3 +161,10 @@ def test_the_first_import_is_light():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "fuaudit.cli" in done.stdout.split()
     assert not {"torch", "numpy", "rich", "fuaudit_plugins"} & set(done.stdout.split())
+
+
+def test_no_page_has_a_place_still_to_be_filled():
+    """A line that is one word in capitals was meant to be replaced."""
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        empty = [line for line in path.read_text().splitlines() if re.fullmatch("[A-Z0-9_]{5,}", line)]
+        assert not empty, path

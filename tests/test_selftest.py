@@ -30,6 +30,13 @@ def test_certain_faults_are_caught(ground, fault):
     assert fault.held(caught), caught
 
 
+@pytest.mark.parametrize("number", [8, 12])
+def test_a_target_that_is_never_drawn_is_no_miss(number, tmp_path):
+    """Under these keys nothing would have to be taken back in the first run that is made."""
+    (fault,) = (fault for fault in FAULTS if fault.name == "memory not rewound")
+    assert fault.held(fault.plant(Ground("fats", tmp_path, Keyed(bytes(31) + bytes([number])), repetitions=1, pairs=2)))
+
+
 def test_there_are_eleven():
     assert len(FAULTS) == 11
     assert len({fault.name for fault in FAULTS}) == 11

@@ -187,12 +187,13 @@ def describe(run: Any, as_json: bool, what: str) -> None:
         f"  commitment    {document['commitment']}",
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
-    lines += [f"  {text}" for text in _participation(run.participation)]
+    lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
             "unlearner": run.info["unlearner"],
             "first_change": run.info["first_change"],
+            "doubts": run.info["doubts"],
         }
         parent, unlearner = run.info["parent"], run.info["unlearner"]
         lines += [
@@ -200,6 +201,7 @@ def describe(run: Any, as_json: bool, what: str) -> None:
             f"  request       {run.request}",
             f"  method        {unlearner['use']} ({unlearner['kind']}), {unlearner['guarantee']}",
             f"  kept          {_kept(run)}",
+            *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
     lines += [f"  {text}" for text in document["stability"]]
     emit(as_json, document, lines)
@@ -213,24 +215,23 @@ def _kept(run: Any) -> str:
     return f"{rounds} of {run.plan.law.rounds} rounds"
 
 
-def _participation(told: dict[str, Any]) -> list[str]:
+def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
     """Who took part, how the final model serves the clients, and what the learner concludes."""
+    from fuaudit.runs.shapes import PARTICIPATION
+
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
     lines = [
         f"participants  {count} in {len(cohorts)} rounds, {empty} of them empty; largest gap {told['largest_gap']} "
-        f"rounds; {max(told['uploads'], default=0)} uploads"
+        f"rounds; {max(told['uploads'], default=0)} uploads{', before the edit' if 'edited_by' in info else ''}"
         if count
         else "participants  none in any round: the model is the initial one"
     ]
     if shares:
         lines.append(f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {len(shares)} clients")
+    own = sorted(told.keys() - PARTICIPATION.keys())
     # quoted as JSON, because the words are the run's
-    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in sorted(told.keys() - TOLD)]
-
-
-TOLD = {"cohorts", "gaps", "largest_gap", "own_accuracy", "uploads"}
-"""What every run tells of who took part; the rest is what its learner concludes."""
+    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in own]
 
 
 def _stability(run: Any) -> list[str]:

@@ -336,6 +336,14 @@ class AvailabilityLaw:
         """Both halves, for example "static availability, fresh batches"."""
         return f"{self.availability.name}, {self.batches.name}"
 
+    @property
+    def first_round_involves(self) -> frozenset[str]:
+        """See :class:`fuaudit.plans.Law`."""
+        aligned = isinstance(self.availability, BoundedRoundRobin) and self.availability.phase == "aligned"
+        if not (self.first_all or aligned):
+            return frozenset()
+        return frozenset({"clients", "samples"} if isinstance(self.batches, PermutedEpochs) else {"clients"})
+
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""
         clients = draws.population(Address(Purpose.COHORT, round)).clients

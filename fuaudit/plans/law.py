@@ -37,7 +37,9 @@ class Law(Protocol):
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
 
-    A law that can draw a client twice in one round has the attribute ``replacement``, which is then true.
+    A law that can draw a client twice in one round has the attribute ``replacement``, which is then true. One whose
+    first round involves every client or every sample, whatever is drawn, has ``first_round_involves``, which then
+    names "clients", "samples" or both: going back to the first involvement of one of them keeps no round.
     """
 
     @property

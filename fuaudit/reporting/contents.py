@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.files import pretty_json, sha256
+from fuaudit.runs.shapes import EXACT
 from fuaudit.verification.finding import Control, Subject, Verdict
 
 Statistic = int | float | str | bool | None
@@ -99,6 +100,7 @@ class Contents:
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
     clients: tuple[int, ...] = ()
+    edited_by: str = ""
     arguments: tuple[str, ...] = ()
     error_rates: dict[str, float | None] = field(default_factory=dict)
 
@@ -159,6 +161,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _sums(_mapping(context.get("participation", {})).get("uploads", [])),
             _of_clients(own := _mapping(_mapping(context.get("participation", {})).get("own_accuracy", {}))),
             _whole(sorted(map(int, own))),
+            _text(context.get("edited_by", "")),
             _lines(context.get("arguments", [])),
             _table(context.get("error_rates", {}), lambda rate: None if rate is None else float(rate)),
         )
@@ -215,7 +218,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 def _whole(value: Any) -> tuple[int, ...]:
     """Whole numbers that a figure can show."""
     numbers = _sequence(value)
-    if any(type(n) is not int or not 0 <= n < 2**53 for n in numbers):
+    if any(type(n) is not int or not 0 <= n < EXACT for n in numbers):
         _refuse("number")
     return tuple(numbers)
 

@@ -286,7 +286,8 @@ def _raster(contents: Contents) -> Drawing:
         "Who took part in which round",
         f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}; "
         f"clients that never took part: {never}.{extent}",
-        "As the run recorded it in participation.json; the draws themselves are the plan's.",
+        "As the run recorded it in participation.json; the draws themselves are the plan's."
+        + (f" The model was edited by {contents.edited_by!r} after these rounds." if contents.edited_by else ""),
         _svg(draw, "r", "Participations of clients over the rounds"),
     )
 

@@ -6,7 +6,7 @@ these bytes again needs no erased row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 from typing import Any
@@ -16,15 +16,18 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
+from fuaudit.errors import PluginError
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import Involvement, Participations, Rounds
+from fuaudit.progress import Progress, silent
+from fuaudit.runs import shapes
 from fuaudit.runs.files import pretty_json, tensor_bytes
 from fuaudit.runs.tables import checkpoint_name, involvement_tensors
 from fuaudit.training.learner import Learner
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
 from fuaudit.training.solvers import Solver
-from fuaudit.training.stages import Chain
+from fuaudit.training.stages import Chain, Stage
 
 CHUNK = 250
 """Test rows measured at once. Bits of sums depend on it, so it never changes."""
@@ -43,24 +46,36 @@ def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
     return tensor_bytes({"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}})
 
 
-def products(ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints) -> dict[str, bytes]:
-    """Path -> content of every file that follows from the plan and the stored models."""
+def products(
+    ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints, progress: Progress = silent
+) -> dict[str, bytes]:
+    """Path -> content of every file that follows from the plan and the stored models.
+
+    Raises:
+        PluginError: what the learner concludes cannot be recorded.
+    """
     layout = ready.learning.layout
     final, _ = stored[max(stored)]
     clients = {str(c): digest_of_client(ready.dataset, population.samples[c]) for c in population.clients}
     measured, metrics = measuring(ready, population), list[dict[str, Any]]()
-    for round, (vector, _) in sorted(stored.items()):
+    work = len(stored) + len(population.clients)
+    for number, (round, (vector, _)) in enumerate(sorted(stored.items()), 1):
+        progress("measured", number, work)
         loss, accuracy = measured(vector, ready.dataset.test_inputs, ready.dataset.test_targets)
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
+    own: dict[str, float | None] = {}
+    for number, (client, rows) in enumerate(population.samples.items(), len(stored) + 1):
+        progress("measured", number, work)
+        taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
+        own[str(client)] = measured(final, *taken)[1] if rows else None
     return {
         **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         METRICS: pretty_json(metrics),
         PARTICIPATION: pretty_json(
-            participation(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule)
-            | {OWN: _own_accuracy(ready, population, final, measured)}
+            participation(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule) | {OWN: own}
         ),
         "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
@@ -73,9 +88,8 @@ def participation(
     seen = Participations.of(schedule)
     gaps = seen.longest_gaps(population.clients)
     a_participation = getattr(solver, "uploads", 1)
-    concluded = getattr(learner, "conclusions", None)
     return {
-        **(concluded(seen, population.clients, solver, chain.stages) if concluded else {}),
+        **_concluded(learner, seen, population.clients, solver, chain.stages),
         "gaps": {str(client): gap for client, gap in gaps.items()},
         "largest_gap": max(gaps.values()),
         "cohorts": [list(cohort) for cohort in seen.cohorts],
@@ -83,13 +97,23 @@ def participation(
     }
 
 
-def _own_accuracy(ready: Setup, population: Population, final: Tensor, measured: Measured) -> dict[str, float | None]:
-    """Client -> accuracy of the final model ``(d,)`` on its own rows, None where it has none left."""
-    data = ready.dataset
-    return {
-        str(client): measured(final, data.inputs[list(rows)], data.targets[list(rows)])[1] if rows else None
-        for client, rows in population.samples.items()
-    }
+def _concluded(
+    learner: Learner, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
+) -> dict[str, Any]:
+    """What the learner concludes; PluginError where that is no JSON, or names what every run tells."""
+    conclusions = getattr(learner, "conclusions", None)
+    if conclusions is None:
+        return {}
+    name = type(learner).__name__
+    try:
+        found = conclusions(seen, clients, solver, stages)
+        pretty_json(found)
+    except Exception as error:
+        hint = "The run can be finished with `fuaudit resume` when the plugin is mended."
+        raise PluginError(f"the conclusions of {name} cannot be recorded: {error!r}", hint) from error
+    if not isinstance(found, dict) or shapes.PARTICIPATION.keys() & found.keys():
+        raise PluginError(f"the conclusions of {name} must be a table without {', '.join(shapes.PARTICIPATION)}")
+    return found
 
 
 Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]

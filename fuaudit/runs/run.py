@@ -26,11 +26,10 @@ from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, wrong_course
 from fuaudit.runs.manifest import FORMAT, MANIFEST, check_files, digest_of_files
 from fuaudit.runs.shapes import (
+    PARTICIPATION,
     Shape,
-    are_cohorts,
     are_counts_by_id,
-    are_shares_by_id,
-    are_sums,
+    are_lines,
     are_tables_of_texts,
     are_texts,
     is_count,
@@ -294,20 +293,17 @@ class Run:
     def participation(self) -> dict[str, Any]:
         """Who took part in each round, what had been uploaded by then, and how the final model serves each client."""
         path = self.path / "participation.json"
+        if path.name not in self.files:
+            raise EvidenceError(
+                f"{self.path} has no {path.name}", "Runs of earlier versions have none: train it again."
+            )
         table: dict[str, Any] = read_json(path)
-        if not isinstance(table, dict) or wrong_fields(table, _PARTICIPATION):
+        if not isinstance(table, dict) or wrong_fields(table, PARTICIPATION):
             raise EvidenceError(f"{path} does not tell who took part")
         return table
 
 
 _METRICS: dict[str, Shape] = {"round": is_count, "test_loss": is_loss, "test_accuracy": is_share}
-_PARTICIPATION: dict[str, Shape] = {
-    "gaps": are_counts_by_id,
-    "largest_gap": is_count,
-    "cohorts": are_cohorts,
-    "uploads": are_sums,
-    "own_accuracy": are_shares_by_id,
-}
 _PRUNED: dict[str, Shape] = {"pruned": is_count, "erased_owners": are_counts_by_id, "erased_sizes": are_counts_by_id}
 _INFO: dict[str, Shape] = {
     "executed_rounds": is_count,
@@ -316,7 +312,12 @@ _INFO: dict[str, Shape] = {
     "versions": are_texts,
     "plugins": are_tables_of_texts,
 }
-_CHILD: dict[str, Shape] = {"parent": is_table, "unlearner": is_table, "first_change": is_position}
+_CHILD: dict[str, Shape] = {
+    "parent": is_table,
+    "unlearner": is_table,
+    "first_change": is_position,
+    "doubts": are_lines,
+}
 _PARENT: dict[str, Shape] = {"digest": is_digest, "name": is_folder_name}
 _UNLEARNER: dict[str, Shape] = {
     "use": is_text,

@@ -59,9 +59,19 @@ def are_tables_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(are_texts, value))
 
 
+def is_id_text(value: str) -> bool:
+    """An id as text, in the one way in which it is written."""
+    return re.fullmatch("0|[1-9][0-9]{0,15}", value) is not None and int(value) < EXACT
+
+
 def are_counts_by_id(value: Any) -> bool:
     """A table from ids, written as text, to whole numbers."""
-    return isinstance(value, dict) and all(re.fullmatch("[0-9]+", k) and is_count(v) for k, v in value.items())
+    return isinstance(value, dict) and all(is_id_text(k) and is_count(v) for k, v in value.items())
+
+
+def are_lines(value: Any) -> bool:
+    """A list of texts."""
+    return isinstance(value, list) and all(map(is_text, value))
 
 
 def is_folder_name(value: Any) -> bool:
@@ -81,9 +91,7 @@ def is_share(value: Any) -> bool:
 
 def are_shares_by_id(value: Any) -> bool:
     """A table from ids, written as text, to numbers in [0, 1], or None where there was nothing to measure."""
-    return isinstance(value, dict) and all(
-        re.fullmatch("[0-9]+", k) and (v is None or is_share(v)) for k, v in value.items()
-    )
+    return isinstance(value, dict) and all(is_id_text(k) and (v is None or is_share(v)) for k, v in value.items())
 
 
 def are_cohorts(value: Any) -> bool:
@@ -99,6 +107,16 @@ def are_sums(value: Any) -> bool:
 def is_loss(value: Any) -> bool:
     """A number, or None where it was not finite."""
     return value is None or type(value) is float
+
+
+PARTICIPATION: dict[str, Shape] = {
+    "gaps": are_counts_by_id,
+    "largest_gap": is_count,
+    "cohorts": are_cohorts,
+    "uploads": are_sums,
+    "own_accuracy": are_shares_by_id,
+}
+"""What every run tells of who took part; its learner may add what it concludes."""
 
 
 def wrong_fields(table: Mapping[str, Any], needed: Mapping[str, Shape]) -> list[str]:

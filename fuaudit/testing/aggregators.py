@@ -15,6 +15,7 @@ from fuaudit.testing.contexts import (
     clients_of,
     context_of,
     described,
+    elsewhere,
     same,
     shape_of,
     stacked,
@@ -32,7 +33,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
     tiny and huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs
     and old state left alone, the same bits when repeated, no global generator. Where ``stackable`` is claimed,
     a stack of runs gives the bits of the runs one by one. For aggregators: unused places of a cohort do not
-    count, and the order of places does not matter up to rounding.
+    count, and the order of places does not matter up to rounding. What it does not name in ``tells_of`` has no effect:
+    the number of all clients, and of samples.
 
     Args:
         rows: the numbers of rows that are tried; ``(1,)`` for a stage that belongs behind an aggregator.
@@ -73,6 +75,7 @@ def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> 
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     state = stage.init(shape_of(dtype))
     shape = described(state)
+    told: frozenset[str] = getattr(stage, "tells_of", frozenset())
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
     for round in range(ROUNDS + len(extremes)):
         updates = updates_of(round, count, dtype)
@@ -85,6 +88,11 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(
             rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)"
         )
+        for kind in sorted({"clients", "samples"} - told):
+            other, _ = _apply(stage, given, elsewhere(context, kind), state)
+            problems.require(
+                torch.equal(other, rows), f"its rows depend on how many {kind} there are: declare it in tells_of"
+            )
         problems.require(rows.dtype == dtype, f"it turns {dtype} into {rows.dtype}")
         problems.require(
             bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round + 1}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,15 @@ def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> Round
     steps = 2 * (sizes > 0)
     cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
     return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
+
+
+def elsewhere(context: RoundContext, kind: str) -> RoundContext:
+    """The same participants with the same steps in a federation with more "clients", or with more "samples"."""
+    cohort = context.cohort
+    if kind == "clients":
+        return replace(context, cohort=replace(cohort, members=cohort.members + 3, total=cohort.total + 9))
+    sizes = torch.where(cohort.steps > 0, cohort.sizes + torch.arange(cohort.sizes.shape[-1]) % 2, cohort.sizes)
+    return replace(context, cohort=replace(cohort, sizes=sizes, total=cohort.total + 9))
 
 
 def stacked(contexts: list[RoundContext]) -> RoundContext:

@@ -16,6 +16,7 @@ from fuaudit.testing.contexts import (
     clients_of,
     context_of,
     described,
+    elsewhere,
     same,
     shape_of,
     stacked,
@@ -33,7 +34,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     and huge updates, an emptied client), terms of steps and uploads with one row a participation, state of constant
     names, shapes and dtypes, one row a client where ``client_rows`` says so, rows of clients that do not take part
     left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
-    stack of runs with the bits of the runs one by one, no global generator.
+    stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``tells_of``, the
+    number of all clients and of samples, has no effect.
 
     Args:
         solver: the solver.
@@ -112,6 +114,10 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         again, repeated, twice = _round(solver, updates, context, state)
         equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
         problems.require(equal, "it gives other bits when repeated with the same state")
+        for kind in sorted({"clients", "samples"} - getattr(solver, "tells_of", frozenset())):
+            other, uploads, kept_by = _round(solver, updates, elsewhere(context, kind), state)
+            alike = torch.equal(uploads, sent) and same(_terms(other), _terms(steps)) and same(kept_by, new)
+            problems.require(alike, f"it depends on how many {kind} there are: declare it in tells_of")
         rows = all(tensor.shape == (count, DIMENSION) for tensor in (sent, *_terms(steps).values()))
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         tensors = (sent, *_terms(steps).values(), *new.values())

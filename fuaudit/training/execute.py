@@ -70,12 +70,6 @@ class Learning:
         solver = {SOLVER + name for name in self.solver.client_rows}
         return frozenset(solver | {SERVER + name for name in self.chain.client_rows})
 
-    @property
-    def tells_of(self) -> frozenset[str]:
-        """What rounds depend on beyond their participants' batches: "clients", "samples", both, or nothing."""
-        of_scaling = frozenset() if self.scaling == "none" else frozenset({"clients", "samples"})
-        return of_scaling | self.chain.tells_of | getattr(self.solver, "tells_of", frozenset())
-
     def initial_state(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
         shape = StateShape(self.layout.dimension, clients, self.dtype, device)

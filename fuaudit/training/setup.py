@@ -113,6 +113,28 @@ def _require_tokens(module: nn.Module, dataset: Dataset) -> None:
         )
 
 
+TOLD = frozenset({"clients", "samples"})
+"""What a round can depend on beyond the batches of its participants."""
+
+
+def tells_of(config: Config) -> frozenset[str]:
+    """What rounds under a config depend on beyond the batches of their participants: part of :data:`TOLD`.
+
+    Raises:
+        PluginError: a solver or a stage declares something else in ``tells_of``.
+    """
+    told = frozenset[str]() if config.scaling == "none" else TOLD
+    for plugin in (registry.build("solvers", config.solver), *map(build_stage, config.server)):
+        declared: object = getattr(plugin, "tells_of", frozenset())
+        if not isinstance(declared, frozenset) or not declared <= TOLD:
+            raise PluginError(
+                f"{type(plugin).__name__} declares tells_of as {declared!r}",
+                f"It must be a frozenset of {' and '.join(map(repr, sorted(TOLD)))}.",
+            )
+        told |= declared
+    return told
+
+
 def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
     """Build everything a config names. Its ``config`` says which engine and device ``auto`` has become.
 

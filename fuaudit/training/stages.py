@@ -142,11 +142,6 @@ class Chain:
         """Those of all stages."""
         return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.client_rows)
 
-    @property
-    def tells_of(self) -> frozenset[str]:
-        """Those of all stages."""
-        return frozenset().union(*(getattr(stage, "tells_of", frozenset()) for stage in self.stages))
-
     def init(self, shape: StateShape) -> State:
         """See :class:`Stage`."""
         state: State = {}

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from fuaudit.draws import Draws, Position
+from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
-from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans import Law, Plan, Population, Request
 
 NEEDS = ("model", "plan", "round models", "server data")
 """What an unlearner may need from a run. ``server data`` is the test data, which the server holds."""
@@ -95,34 +95,39 @@ def claims_exactness(unlearner: Any, law: str) -> bool:
     return not is_editor(unlearner) and bool({law, EVERY_LAW} & unlearner.exact_for)
 
 
-def doubts(unlearner: Any, name: str, law: str, tells_of: frozenset[str], request: Request, kept: int) -> list[str]:
-    """Why a rewriter that is exact elsewhere is not known to be exact for a run and a request: sentences.
+def doubt_of_law(unlearner: Any, name: str, law: str) -> list[str]:
+    """Why a rewriter that is exact for some laws is not known to be exact for another one: one sentence, or none."""
+    if claims_exactness(unlearner, law):
+        return []
+    return [
+        f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law than "
+        "after retraining"
+    ]
 
-    Nothing is doubted of editors, and of rewriters that claim to be exact for no law: they promise nothing.
+
+def doubt_of_rounds(name: str, law: Law, tells_of: frozenset[str], request: Request, change: Position) -> list[str]:
+    """Why keeping rounds of a run is not exact for a request: one sentence, or none.
+
+    The answer is the law's and the request's, not that of the draws: whoever takes another method because of what
+    was drawn changes the law of the result. Two things are free of doubt: a rewriter that starts over, and one that
+    goes back to the first round where the law says that everybody requested is in it.
 
     Args:
-        unlearner, name: a rewriter, and what it is called.
-        law: the name of the run's law of draws.
-        tells_of: what rounds of the run depend on besides their batches (:class:`~fuaudit.training.stages.Stage`).
+        name: what the rewriter is called.
+        law: of the run's draws.
+        tells_of: what rounds of the run depend on besides batches (:func:`fuaudit.training.setup.tells_of`).
         request: to be carried out.
-        kept: how many rounds the rewriter kept.
+        change: the first position that the rewriter changed.
     """
-    if is_editor(unlearner) or not unlearner.exact_for:
+    asked = {kind for kind, ids in (("clients", request.clients), ("samples", request.samples)) if ids}
+    sure = asked & getattr(law, "first_round_involves", frozenset()) and change.round <= 1
+    told = sorted(asked & tells_of)
+    if change == START or sure or not told:
         return []
-    found = []
-    if not claims_exactness(unlearner, law):
-        found.append(
-            f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law "
-            "than after retraining"
-        )
-    asked = {"clients": request.clients, "samples": request.samples}
-    told = [what for what, ids in asked.items() if ids and what in tells_of]
-    if kept and told:
-        found.append(
-            f"rounds of this run depend on {' and '.join(told)} that take no part in them (by solver, server or "
-            f"scaling), so the {kept} rounds that {name!r} keeps are not those of retraining"
-        )
-    return found
+    return [
+        f"rounds of this run depend on all {' and all '.join(told)}, not on the batches alone that were drawn (by its "
+        f"solver, server or scaling): {name!r}, which keeps rounds, is not exact for such a request"
+    ]
 
 
 @dataclass(frozen=True)

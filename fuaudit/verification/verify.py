@@ -163,6 +163,7 @@ def verify(
     )
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
+    context = _context(case)  # before the audits: what cannot be read should not cost their time
     threads = torch.get_num_threads()
     try:
         findings = tuple(_examine(check, case) for check in policy.checks)
@@ -178,7 +179,7 @@ def verify(
         reason,
         findings,
         lineage_of(case),
-        _context(case)
+        context
         | {"arguments": _arguments(case, {"--data": root, "--erased": erased, "--parent": parent})}
         | {"error_rates": error_rates(policy, findings)},
     )
@@ -324,6 +325,10 @@ def _context(case: Case) -> dict[str, Any]:
         "metrics": case.run.metrics,
         "participation": {name: case.run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
     }
+    if "edited_by" in info:
+        # uploads are those of the plan; what the edit itself sent is no part of them
+        table["edited_by"] = info["edited_by"]
+        del table["participation"]["uploads"]
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if case.run.is_child:

@@ -132,14 +132,14 @@ def finish(
         if round % every == 0 or round == executed:
             writer.checkpoint(round, *moment.of(0))
         progress("rounds", round, executed)
-    return seal(writer, ready, population, schedule)
+    return seal(writer, ready, population, schedule, progress)
 
 
-def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Rounds) -> Run:
+def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Rounds, progress: Progress = silent) -> Run:
     """Write all that follows from the stored models, and close the run."""
     rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
     stored = {round: read_checkpoint(writer.path, round) for round in rounds}
-    for name, content in products(ready, population, schedule, stored).items():
+    for name, content in products(ready, population, schedule, stored, progress).items():
         if not name.startswith("checkpoints/"):
             write_bytes(writer.path / name, content)
     writer.close("sealed")

@@ -29,9 +29,9 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.execute import Moment, beginning, state_without
-from fuaudit.training.setup import Setup, setup
+from fuaudit.training.setup import Setup, setup, tells_of
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import doubts, is_editor
+from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor
 from fuaudit.workflow.train import finish, seal, size_of_run
 
 
@@ -75,7 +75,7 @@ def unlearn(
 
     Args:
         anyway: carry it out with a rewriter that is not exact for this run and request, although it is for others.
-            Such a run can be made, and refuted.
+            Such a run can be made, and refuted; it records why it was doubted, and so do its children.
 
     Raises:
         UsageError: unknown unlearner, option, client or sample; a folder that exists; without ``anyway``, a rewriter
@@ -89,20 +89,23 @@ def unlearn(
     table = {"use": name, **(options or {})}
     unlearner = registry.build("unlearners", table)
     editor = is_editor(unlearner)
-    ready = setup(run.config, root, dataset, run.rows)
     keys = run.run_keys
     if keys is None:
         raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
     child_keys = keys.child(str(run.commitment), request)
     fresh = Keyed(child_keys.draws)
-    law_rounds = run.plan.law.rounds
-    executed = Position(run.executed + 1, 0) if run.executed < law_rounds else END
+    law = run.plan.law
+    executed = Position(run.executed + 1, 0) if run.executed < law.rounds else END
     retained = run.plan.retained.without(request)
-    if editor and run.executed < law_rounds:
+    doubts: list[str] = []
+    if editor and run.executed < law.rounds:
         raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
     if editor:
         change = Unlearning(run.plan.erase(request, fresh, END), END)
     else:
+        promises = bool(unlearner.exact_for)
+        doubts += doubt_of_law(unlearner, name, law.name) if promises else [f"{name!r} claims to be exact for no law"]
+        _refuse(doubts if promises and not anyway else [])
         plan = rewritten(unlearner, name, run.plan, request, fresh, executed)
         change = Unlearning(plan, plan.first_change(run.plan))
         if "edited_by" in run.info and change.first_change != START:
@@ -110,23 +113,22 @@ def unlearn(
                 f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
                 "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
             )
-        kept = change.first_round(run.executed) - 1
-        sentences = doubts(unlearner, name, run.plan.law.name, ready.learning.tells_of, request, kept)
-        if sentences and not anyway:
-            raise UsageError(
-                "; ".join(sentences),
-                "Use 'retrain', which keeps nothing, or say --anyway to make a run that audits can refute.",
-            )
+        before = run.info.get("doubts", []) if change.first_change != START else []
+        doubts += doubt_of_rounds(name, law, tells_of(run.config), request, change.first_change)
+        doubts += [text for text in before if text not in doubts]
+        _refuse(doubts if promises and not anyway else [])
+    ready = setup(run.config, root, dataset, run.rows)
     require_space(out, size_of_run(ready, retained))
     info: dict[str, Any] = {
         "kind": "unlearning",
-        "executed_rounds": law_rounds,
+        "executed_rounds": law.rounds,
         "engine": ready.engine.name,
         "device": ready.device.type,
         "versions": versions(ready.device.type),
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
         "unlearner": provenance(registry.find("unlearners", name), unlearner),
         "first_change": list(change.first_change),
+        "doubts": doubts,
     }
     if editor:
         info["edited_by"] = name
@@ -149,6 +151,16 @@ def unlearn(
         )
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
         return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
+
+
+def _refuse(doubts: list[str]) -> None:
+    """Raises UsageError where there are doubts."""
+    if doubts:
+        raise UsageError(
+            "; ".join(doubts),
+            "Use 'retrain', which keeps nothing; or say --anyway (in Python anyway=True) to make a run that audits "
+            "can refute.",
+        )
 
 
 def carry_out(
