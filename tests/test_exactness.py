@@ -416,3 +416,20 @@ def test_weights_of_a_law_sum_to_one_and_lazy_draws_do_not_branch():
 
     assert enumerate_law(lazy) == {0: Fraction(1)}
     assert prod(enumerate_law(lazy).values()) == 1
+
+
+@dataclass(frozen=True)
+class WhateverIsAccepted:
+    """FATS where it keeps no round, and retraining where it would: the draws choose the method."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        kept = FatsUnlearning().rewrite(plan, request, fresh, executed)
+        return kept if kept.first_change(plan).round <= 1 else Retrain().rewrite(plan, request, fresh, executed)
+
+
+def test_a_method_chosen_by_the_draws_is_another_law():
+    """Both are exact; which is why refusals look at law and request only."""
+    law, members, asked = UniformLaw(2, 1, 1, 1), federation((2, 2)), [Request.of(samples=[0])]
+    assert exactness(FatsUnlearning(), law, members, asked).exact
+    assert exactness(Retrain(), law, members, asked).exact
+    assert exactness(WhateverIsAccepted(), law, members, asked).total_variation == Fraction(1, 8)
