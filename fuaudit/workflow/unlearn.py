@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,11 @@ def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int
 
 @dataclass(frozen=True)
 class Unlearning:
-    """A plan rewritten: what is kept, and from which round on models must be computed again."""
+    """A plan rewritten: what is kept, from which round on models must be computed again, and why to doubt it."""
 
     plan: Plan
     first_change: Position
+    doubts: tuple[str, ...] = ()
 
     def first_round(self, executed: int) -> int:
         """The first round to execute, from 1; one more than ``executed`` when no executed round changed."""
@@ -94,41 +95,20 @@ def unlearn(
         raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
     child_keys = keys.child(str(run.commitment), request)
     fresh = Keyed(child_keys.draws)
-    law = run.plan.law
-    executed = Position(run.executed + 1, 0) if run.executed < law.rounds else END
-    retained = run.plan.retained.without(request)
-    doubts: list[str] = []
-    if editor and run.executed < law.rounds:
-        raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
-    if editor:
-        change = Unlearning(run.plan.erase(request, fresh, END), END)
-    else:
-        promises = bool(unlearner.exact_for)
-        doubts += doubt_of_law(unlearner, name, law.name) if promises else [f"{name!r} claims to be exact for no law"]
-        _refuse(doubts if promises and not anyway else [])
-        plan = rewritten(unlearner, name, run.plan, request, fresh, executed)
-        change = Unlearning(plan, plan.first_change(run.plan))
-        if "edited_by" in run.info and change.first_change != START:
-            raise UsageError(
-                f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
-                "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
-            )
-        before = run.info.get("doubts", []) if change.first_change != START else []
-        doubts += doubt_of_rounds(name, law, tells_of(run.config), request, change.first_change)
-        doubts += [text for text in before if text not in doubts]
-        _refuse(doubts if promises and not anyway else [])
+    run.plan.retained.without(request)  # says what is unknown
+    change = (_all_kept if editor else _rewritten)(run, unlearner, name, request, fresh, anyway)
     ready = setup(run.config, root, dataset, run.rows)
-    require_space(out, size_of_run(ready, retained))
+    require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
         "kind": "unlearning",
-        "executed_rounds": law.rounds,
+        "executed_rounds": run.plan.law.rounds,
         "engine": ready.engine.name,
         "device": ready.device.type,
         "versions": versions(ready.device.type),
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
         "unlearner": provenance(registry.find("unlearners", name), unlearner),
         "first_change": list(change.first_change),
-        "doubts": doubts,
+        "doubts": list(change.doubts),
     }
     if editor:
         info["edited_by"] = name
@@ -153,7 +133,40 @@ def unlearn(
         return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
 
 
-def _refuse(doubts: list[str]) -> None:
+def _all_kept(run: Run, unlearner: Any, name: str, request: Request, fresh: Keyed, anyway: bool) -> Unlearning:
+    """For an editor: the whole plan, less what is erased. Raises UsageError where there is no final model to edit."""
+    if run.executed < run.plan.law.rounds:
+        raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
+    return Unlearning(run.plan.erase(request, fresh, END), END)
+
+
+def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Keyed, anyway: bool) -> Unlearning:
+    """For a rewriter: the plan that it makes. Raises UsageError where it has doubts and ``anyway`` is not said.
+
+    A rewriter that promises nothing cannot break a promise: its doubts are recorded, and it is never refused.
+    """
+    law = run.plan.law
+    promises = bool(unlearner.exact_for)
+    of_law = doubt_of_law(unlearner, name, law.name) if promises else [f"{name!r} claims to be exact for no law"]
+    if promises and not anyway:
+        _refuse(of_law)  # before the rewriter runs on a law that it may not know
+    executed = Position(run.executed + 1, 0) if run.executed < law.rounds else END
+    plan = rewritten(unlearner, name, run.plan, request, fresh, executed)
+    first = plan.first_change(run.plan)
+    if "edited_by" in run.info and first != START:
+        raise UsageError(
+            f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
+            "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
+        )
+    inherited = run.info.get("doubts", []) if first != START else []
+    of_rounds = doubt_of_rounds(name, law, tells_of(run.config), request, first)
+    doubts = tuple(dict.fromkeys((*of_law, *of_rounds, *inherited)))
+    if promises and not anyway:
+        _refuse(doubts)
+    return Unlearning(plan, first, doubts)
+
+
+def _refuse(doubts: Sequence[str]) -> None:
     """Raises UsageError where there are doubts."""
     if doubts:
         raise UsageError(
