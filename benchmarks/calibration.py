@@ -35,8 +35,8 @@ from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
 from fuaudit.verification.enumeration import federation
 from fuaudit.verification.executor import HERE, Kept
-from fuaudit.verification.pairs import Pairs
-from fuaudit.verification.parameters import BETTING, SHARES
+from fuaudit.verification.parameters.audit import BETTING, SHARES
+from fuaudit.verification.parameters.pairs import Pairs
 from fuaudit.verification.planlaw import simulate
 from fuaudit.verification.planlaw.audit import chance, registered
 from fuaudit.verification.planlaw.betting import average, log_wealth

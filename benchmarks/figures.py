@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.figures import ARMS, ROLES, STYLE, drawings
-from fuaudit.verification.parameters import BETTING
+from fuaudit.verification.parameters.audit import BETTING
 
 COLOURS = {
     "ink": "#16202c",

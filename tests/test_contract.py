@@ -25,8 +25,8 @@ from fuaudit.training.stages import Mean, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.parameters import Parameters
-from fuaudit.verification.replay import Replay
+from fuaudit.verification.parameters.audit import Parameters
+from fuaudit.verification.replay.audit import Replay
 
 BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
 SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}

@@ -26,8 +26,8 @@ from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Here, Kept, Processes, address, digest_of_code, executor
-from fuaudit.verification.pairs import PAIRS_A_PART, Pairs
-from fuaudit.verification.parameters import Parameters
+from fuaudit.verification.parameters.audit import Parameters
+from fuaudit.verification.parameters.pairs import PAIRS_A_PART, Pairs
 from fuaudit.verification.spec import parse_spec
 
 KEY = bytes(range(100, 132))
@@ -285,7 +285,7 @@ import os, sys
 from pathlib import Path
 
 from fuaudit import load_run, verify
-from fuaudit.verification import pairs, parameters
+from fuaudit.verification.parameters import audit, pairs
 from fuaudit.verification.spec import read_spec
 
 run, spec, key = sys.argv[1:]

@@ -17,8 +17,8 @@ from fuaudit.errors import PluginError
 from fuaudit.plans import Request
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Verdict
-from fuaudit.verification.measure import STATISTICS
-from fuaudit.verification.parameters import BETTING, SHARES, Parameters, Sampled
+from fuaudit.verification.parameters.audit import BETTING, SHARES, Parameters, Sampled
+from fuaudit.verification.parameters.measure import STATISTICS
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest
 from fuaudit.verification.twosample.betting import two_sample
@@ -209,7 +209,7 @@ def test_a_decision_to_stop_takes_the_lower_limit_of_the_power(child):
 
 def test_the_shares_are_those_of_the_test(child):
     """The wealth of the finding is the test's on the arms, with the stated shares."""
-    from fuaudit.verification.pairs import Pairs
+    from fuaudit.verification.parameters.pairs import Pairs
 
     asked = Parameters(pairs=12, alpha=0.01, test_rows=100)
     arms = Pairs.of(Case(child, None, DATA, Keyed(KEY)), 100).compute((0, 12), 1)

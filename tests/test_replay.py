@@ -38,10 +38,10 @@ from fuaudit.training.solvers import Steps
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Only
 from fuaudit.verification.lineage import Lineage
-from fuaudit.verification.replay import Replay
+from fuaudit.verification.replay.audit import Replay
+from fuaudit.verification.replay.spot import detection, drawn_stretches
+from fuaudit.verification.replay.tolerance import gaps
 from fuaudit.verification.spec import parse_spec
-from fuaudit.verification.spot import detection, drawn_stretches
-from fuaudit.verification.tolerance import gaps
 from fuaudit.verification.verify import read_findings
 
 EPS = torch.finfo(torch.float32).eps

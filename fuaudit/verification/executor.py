@@ -165,9 +165,13 @@ def digest_of_code(modules: Iterable[str]) -> str:
     digest = hasher()
     for name in sorted({"fuaudit", *(module.partition(".")[0] for module in modules)}):
         package = sys.modules[name]
-        files = [path for folder in getattr(package, "__path__", ()) for path in Path(folder).rglob("*.py")]
-        for path in sorted(files or [Path(package.__file__ or "")]):
-            digest.update(f"{name} {path.name} ".encode() + hasher(path.read_bytes()).digest())
+        files = {
+            path.relative_to(folder).as_posix(): path
+            for folder in getattr(package, "__path__", ())
+            for path in Path(folder).rglob("*.py")
+        }
+        for place, path in sorted((files or {"": Path(package.__file__ or "")}).items()):
+            digest.update(f"{name} {place} ".encode() + hasher(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

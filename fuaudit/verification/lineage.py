@@ -24,7 +24,7 @@ from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.counterfactual import changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.tolerance import Judgement, within_tolerance
+from fuaudit.verification.replay.tolerance import Judgement, within_tolerance
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
 
@@ -44,7 +44,7 @@ BURIED = " was pruned; its tombstone holds digests only"
 class Lineage:
     """Executes the plan with the erased rows overwritten by NaN and compares every file, byte for byte.
 
-    On another platform models are judged as :class:`~fuaudit.verification.replay.Replay` does, by ``tolerance``
+    On another platform models are judged as :class:`~fuaudit.verification.replay.audit.Replay` does, by ``tolerance``
     (in units of the machine epsilon), and every other file must follow from the stored models. Where the auditor
     asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
 

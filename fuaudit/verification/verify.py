@@ -36,7 +36,7 @@ from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import executor
 from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
-from fuaudit.verification.pairs import runs_a_pair
+from fuaudit.verification.parameters.pairs import runs_a_pair
 from fuaudit.verification.spec import Check, Spec, read_spec
 
 FINDINGS = "findings.json"

@@ -37,7 +37,7 @@ from fuaudit.training.setup import Setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Part, digest_of_code
-from fuaudit.verification.measure import Measure
+from fuaudit.verification.parameters.measure import Measure
 
 Floats = NDArray[np.float64]
 

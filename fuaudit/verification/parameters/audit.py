@@ -23,8 +23,8 @@ from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Kept, Work
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
-from fuaudit.verification.measure import PRIMARY, STATISTICS
-from fuaudit.verification.pairs import WITHOUT, Pairs, runs_a_pair
+from fuaudit.verification.parameters.measure import PRIMARY, STATISTICS
+from fuaudit.verification.parameters.pairs import WITHOUT, Pairs, runs_a_pair
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest, batch_test
 from fuaudit.verification.twosample.betting import two_sample

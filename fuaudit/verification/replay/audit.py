@@ -2,8 +2,8 @@
 
 One half of exactness. It catches kept rounds that still know the erased data through aggregation weights,
 scaling constants, or an aggregator's memory, and models that were made in any other way. On another platform
-it judges by a tolerance (:mod:`fuaudit.verification.tolerance`); a spot check replays stretches drawn by the
-key of the audit (:mod:`fuaudit.verification.spot`).
+it judges by a tolerance (:mod:`fuaudit.verification.replay.tolerance`); a spot check replays stretches drawn by the
+key of the audit (:mod:`fuaudit.verification.replay.spot`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fuaudit.training.rounds import State
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import changed_clients
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.spot import spot_check
-from fuaudit.verification.tolerance import within_tolerance
+from fuaudit.verification.replay.spot import spot_check
+from fuaudit.verification.replay.tolerance import within_tolerance
 
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
 

@@ -1,0 +1,1 @@
+"""Level 6: final models, repeatedly unlearned against repeatedly retrained."""
