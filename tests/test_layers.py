@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,13 @@ def test_the_first_import_is_light():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "fuaudit.cli" in done.stdout.split()
     assert not {"torch", "numpy", "rich", "fuaudit_plugins"} & set(done.stdout.split())
+
+
+def test_what_is_installed_has_every_package():
+    """An editable install finds folders that a built one would leave out."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("fuaudit/**/__init__.py")}
+    assert sorted(listed) == sorted(folders | {"fuaudit_plugins", "fuaudit_specs"})
 
 
 def test_no_page_has_a_place_still_to_be_filled():
