@@ -6,6 +6,7 @@ knows the client through the rows of those who took part with it.
 """
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -275,6 +276,18 @@ def test_all_audits_of_a_run_with_dropouts(scenario, parent_of):
     result, found = audits(unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "all"))
     assert result.verdict == "PASS", verdicts(found)
     assert found["enumeration"].statistic["proved"] > 10
+
+
+def test_the_work_announced_counts_everybody_who_may_be_there(parent_of):
+    """In any round all ten clients may be available, so one run of 8 rounds and 2 steps has up to 160 steps."""
+    run = parent_of("mimic")
+    run = unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "announced")
+    told = []
+    checks = tuple(c for c in read_spec("client-erasure").checks if c.audit["use"] == "parameters")
+    spec = replace(read_spec("client-erasure"), checks=checks)
+    verify(run, spec=spec, key=AUDIT_KEY, save=False, estimate=told.append)
+    work = re.fullmatch(r"repeated sampling: .* (\d+) training runs, at most ([\d,]+) client steps", told[0])
+    assert int(work[2].replace(",", "")) == int(work[1]) * 160
 
 
 def test_a_run_in_which_everybody_is_always_there_can_pass(tmp_path):

@@ -12,7 +12,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
-from fuaudit.plans import AvailabilityLaw, Plan, Request
+from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
     CLOSED,
     BoundedRoundRobin,
@@ -54,6 +54,20 @@ def law_of_cohorts(law, clients):
         return tuple(plan.cohort(round) for round in range(1, law.rounds + 1))
 
     return enumerate_law(procedure)
+
+
+def test_no_round_has_more_participations_than_the_law_says():
+    """And every bound is reached: in round 1 where everybody is there."""
+    laws = [law_of(who, "fresh", first_all=first) for who in WHO for first in (False, True)]
+    laws += [UniformLaw(2, 3, 1, 1, replacement=True), UniformLaw(2, 3, 1, 1, replacement=False)]
+    laws += [WeightedLaw(2, 3, 1, 1, ((0, 1), (1, 2)))]
+    population = federation((1, 1))
+    for law in laws:
+        plans = [Plan.fresh(law, population, Keyed(bytes([number]) * 32)) for number in range(40)]
+        most = max(len(plan.cohort(round)) for plan in plans for round in (1, 2))
+        at_most_one = law.name.startswith("time-varying") and not law.first_all
+        assert most == (1 if at_most_one else law.places(population)), law
+    assert [law.places(population) for law in laws[-3:]] == [3, 2, 2]
 
 
 def test_static_availability_is_a_product():

@@ -347,7 +347,7 @@ def test_reports_say_how_models_were_compared(lineage):
     result = verify(child, spec("exact", audit="lineage"), key=AUDIT_KEY)
     assert result.verdict == "PASS"
     assert "within a tolerance" in result.reason
-    listed = copies(read_contents(read_findings(child.path)))
+    listed = [str(copy) for copy in copies(read_contents(read_findings(child.path)))]
     assert any("keys.json" in line for line in listed)
     assert not any("tolerance" in line for line in listed)
 

@@ -24,9 +24,17 @@ VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "NOT_APPLICABLE", "ERROR")
 
 
 def check(audit, verdict="PASS", role="required", subject="run", **finding):
-    plain = {"statistic": {}, "interval": None, "detectable": "", "controls": [], "assumptions": [], "details": []}
+    lists: dict = {name: [] for name in ("controls", "assumptions", "details", "copies")}
+    plain = {"statistic": {}, "interval": None, "detectable": "", "series": {}, **lists}
     texts = {"shows": f"What {audit} shows.", "shows_not": "It shows nothing else."}
-    whole = {"audit": audit, "subject": subject, "verdict": verdict, "series": {}, **plain, **texts, **finding}
+    whole = {
+        "audit": audit,
+        "subject": subject,
+        "verdict": verdict,
+        **plain,
+        **texts,
+        **finding,
+    }
     return {"claim": f"The claim of {audit}", "role": role, "basis": ["GDPR Art. 17(1)"], "finding": whole}
 
 
@@ -292,9 +300,16 @@ def test_the_question_what_the_parent_drew_is_answered_without_yes_or_no(answer)
 
 
 def test_other_copies_are_listed_and_faults_are_not_copies():
-    details = ["not regenerated: model.safetensors", "left behind, nothing regenerates it: x", "parent/keys.json: y"]
-    words = Page(render(document("FAIL", check("lineage", "FAIL", details=details)), "html")).words
+    details = ["not regenerated: model.safetensors", "left behind, nothing regenerates it: x"]
+    places = [
+        {"place": "parent/keys.json", "why": "gives draws back", "holds": True},
+        {"place": "older", "why": "was pruned", "holds": False},
+    ]
+    found = document("FAIL", check("lineage", "FAIL", details=details, copies=places))
+    words = Page(render(found, "html")).words
     assert "knows of one other place" in words
+    assert "older: was pruned" in words
+    assert "parent/keys.json: gives draws back" in render(found, "md").decode()
     part = words[words.rindex("Known places") : words.rindex("What was not tested")]
     assert "parent/keys.json" in part
     assert "not regenerated" not in part
@@ -351,6 +366,7 @@ def test_an_inconclusive_verdict_over_passing_checks_is_no_green_build():
         lambda d: d["checks"][0]["finding"].pop("shows_not"),
         lambda d: d["checks"][0]["finding"].update(verdict="pass"),
         lambda d: d["checks"][0]["finding"].update(series={"x": ["y"]}),
+        lambda d: d["checks"][0]["finding"].update(copies=[{"place": "x", "why": "y", "holds": "no"}]),
         lambda d: d["context"].update(first_change=[]),
         lambda d: d.update(reason="\ud800"),
         lambda d: d.update(reason=float("nan")),

@@ -562,7 +562,7 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     def listed(run):
         result = verify(run, quick, save=False)
         contents = read_contents(result.as_json())
-        return copies(contents), dict(person(contents))["What may still be there?"]
+        return list(map(str, copies(contents))), dict(person(contents))["What may still be there?"]
 
     lines, text = listed(grandchild)
     drawn = [drawn_plan(parent).first_involvement(request) for request in grandchild.requests]
@@ -581,11 +581,11 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     shutil.rmtree(tmp_path / "torn")
     shutil.rmtree(tmp_path / "noop")
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
-    assert any(line.startswith("the parent ") and "of child is not at hand" in line for line in listed(grandchild)[0])
+    assert any(line.startswith("the parent ") and "of child: is not at hand" in line for line in listed(grandchild)[0])
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
     pruned, _ = prune(grandchild)
     lines, text = listed(pruned)
-    assert lines == [f"{name} was pruned; its tombstone holds digests only" for name in ("child", "parent")]
+    assert lines == [f"{name}: was pruned; its tombstone holds digests only" for name in ("child", "parent")]
     assert "knows of no other copy" in text
 
 

@@ -18,6 +18,7 @@ from fuaudit.runs.files import write_bytes
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.products import products
 from fuaudit.runs.prune import prune
+from fuaudit.runs.tables import checkpoint_name
 from fuaudit.training.execute import Moment, execute
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import provenance
@@ -220,8 +221,8 @@ def test_checkpoint_left_behind(parent):
 def test_copies_elsewhere_are_listed(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "copies")
     _, found = audits(child)
-    assert any("model.safetensors" in line for line in found["lineage"].details)
-    assert any("keys.json" in line for line in found["lineage"].details)
+    assert any("model.safetensors" in copy.place for copy in found["lineage"].copies)
+    assert any("keys.json" in copy.place for copy in found["lineage"].copies)
 
 
 def test_a_lucky_operator(parent):
@@ -270,6 +271,19 @@ def test_nothing_to_forget_is_said(tmp_path):
     result, found = audits(unlearn(run, "noop", Request.of(clients=[client]), tmp_path / "noop"))
     assert found["replay"].verdict == "PASS"  # this run is as it should be
     assert result.verdict == "FAIL"  # the algorithm is still judged
+
+
+def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
+    """Inputs standardised over all samples, clients 0 to 59 of which few are drawn: no draw holds it, all rounds do."""
+    table = config(partition={"use": "iid", "clients": 60}, scaling="standardise")
+    run = train(table, tmp_path / "parent", secret=secret(2))
+    client = next(c for c in run.original.clients if c not in run.plan.index.clients)
+    _, found = audits(unlearn(run, "retrain", Request.of(clients=[client]), tmp_path / "retrain"))
+    answer = found["plan"].statistic["nothing_to_forget"]
+    assert answer == "no: it was never drawn, but rounds depend on all clients"
+    held = {copy.place for copy in found["lineage"].copies if copy.holds}
+    assert {"parent/model.safetensors", "parent/keys.json"} < held
+    assert {f"parent/{checkpoint_name(round)}" for round in run.checkpoints if round} < held
 
 
 def test_other_data_is_not_evidence(parent, tmp_path):

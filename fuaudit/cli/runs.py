@@ -65,6 +65,7 @@ def unlearn(
     """Carry out a request on RUN; the result is a child run beside it."""
     from fuaudit.runs.run import load_run
     from fuaudit.terminal import bars
+    from fuaudit.training.setup import told
     from fuaudit.workflow.unlearn import request_of
     from fuaudit.workflow.unlearn import unlearn as work
 
@@ -82,8 +83,11 @@ def unlearn(
             progress=progress,
             anyway=anyway,
         )
-    drawn = parent.plan.first_involvement(request)
-    note = "" if drawn else "; it was never drawn: this run contains nothing to forget"
+    note = ""
+    if not parent.plan.first_involvement(request):
+        kinds = told(parent.config, request)
+        rest = f"rounds depend on all {' and all '.join(kinds)}" if kinds else "this run contains nothing to forget"
+        note = f"; it was never drawn: {rest}"
     asked = f" ({', '.join(samples)})" if samples else ""
     describe(child, as_json, f"forgot {request}{asked} with {name}{note}")
 

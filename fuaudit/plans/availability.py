@@ -344,6 +344,10 @@ class AvailabilityLaw:
             return frozenset()
         return frozenset({"clients", "samples"} if isinstance(self.batches, PermutedEpochs) else {"clients"})
 
+    def places(self, population: Population) -> int:
+        """See :class:`fuaudit.plans.Law`: in some round everybody may be there."""
+        return len(population.clients)
+
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""
         clients = draws.population(Address(Purpose.COHORT, round)).clients

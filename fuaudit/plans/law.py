@@ -8,7 +8,9 @@ the laws it is exact for by their ``name``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Protocol
 
 from fuaudit.draws import Address, Draws, Purpose
@@ -50,6 +52,14 @@ class Law(Protocol):
     def slots(self) -> int: ...
     @property
     def name(self) -> str: ...
+
+    def places(self, population: Population) -> int:
+        """The most participations that a round can have."""
+        ...
+
+    def smaller(self) -> Iterable[Law]:
+        """Small laws of the same family, for enumeration; none where the family has no small form."""
+        ...
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """The clients of a round, in drawn order, with repetitions."""
@@ -96,6 +106,10 @@ class _BatchesOfFixedSize:
         """See :class:`Law`."""
         return self.batch_size
 
+    def places(self, population: Population) -> int:
+        """See :class:`Law`: min(K, M) distinct clients of M."""
+        return min(self.cohort_size, len(population.clients))
+
     def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`Law`."""
         at = Address(Purpose.BATCH, round, step, client, occurrence)
@@ -117,6 +131,16 @@ class UniformLaw(_BatchesOfFixedSize):
     def name(self) -> str:
         """See :class:`Law`."""
         return "uniform with replacement" if self.replacement else "uniform without replacement"
+
+    def places(self, population: Population) -> int:
+        """See :class:`Law`: K, or min(K, M) distinct ones."""
+        return self.cohort_size if self.replacement else super().places(population)
+
+    def smaller(self) -> Iterator[UniformLaw]:
+        """Laws with every parameter from 1 up to its own, at most 2."""
+        sizes = (self.rounds, self.cohort_size, self.steps, self.batch_size)
+        for rounds, cohort, steps, batch in product(*(range(1, min(size, 2) + 1) for size in sizes)):
+            yield replace(self, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`Law`."""
@@ -141,6 +165,10 @@ class WeightedLaw(_BatchesOfFixedSize):
     def name(self) -> str:
         """See :class:`Law`."""
         return "weighted without replacement"
+
+    def smaller(self) -> tuple[Law, ...]:
+        """None: weights belong to clients, and small federations have clients of their own."""
+        return ()
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`Law`."""

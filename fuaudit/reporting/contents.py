@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.files import pretty_json, sha256
 from fuaudit.runs.shapes import EXACT
-from fuaudit.verification.finding import Control, Subject, Verdict
+from fuaudit.verification.finding import Control, Copy, Subject, Verdict
 
 Statistic = int | float | str | bool | None
 Point = tuple[float, float]
@@ -41,6 +41,7 @@ class Checked:
     assumptions: tuple[str, ...]
     details: tuple[str, ...]
     series: dict[str, tuple[float, ...]]
+    copies: tuple[Copy, ...]
 
     @property
     def required(self) -> bool:
@@ -201,6 +202,12 @@ def _lines(value: Any) -> tuple[str, ...]:
     return tuple(map(_text, _sequence(value)))
 
 
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        _refuse(type(value).__name__)
+    return value
+
+
 def _table(value: Any, convert: Callable[[Any], T]) -> dict[str, T]:
     return {_text(key): convert(_mapping(value)[key]) for key in sorted(_mapping(value))}
 
@@ -263,6 +270,7 @@ def _check(number: int, row: Any) -> Checked:
         _lines(finding["assumptions"]),
         _lines(finding["details"]),
         _table(finding["series"], _numbers),
+        tuple(Copy(_text(c["place"]), _text(c["why"]), _truth(c["holds"])) for c in _sequence(finding["copies"])),
     )
 
 

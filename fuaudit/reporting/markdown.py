@@ -79,7 +79,7 @@ def _figures(contents: Contents) -> str:
 
 def _copies(contents: Contents) -> list[str]:
     found = copies(contents)
-    return ["## Other places that may hold the contribution", _bullets(found)] if found else []
+    return ["## Other places that may hold the contribution", _bullets(map(str, found))] if found else []
 
 
 def _plain(text: str) -> str:

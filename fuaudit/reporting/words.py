@@ -6,7 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents, Statistic
-from fuaudit.verification.finding import NON_ADAPTIVE, Subject, Verdict
+from fuaudit.verification.finding import NON_ADAPTIVE, Copy, Subject, Verdict
 
 MARKS = {
     Verdict.PASS: "✓",
@@ -85,7 +85,7 @@ GLOSSARY = {
     ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
     ("plan", "nothing_to_forget"): (
         "Did the parent draw what was to be forgotten?",
-        "every draw of the parent's plan was looked at",
+        "every draw of the parent's plan was looked at, and what its config says that rounds depend on",
     ),
     ("plan", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
     ("enumeration", "leaves"): ("Outcomes enumerated", "counted over all federations; the spec bounds them"),
@@ -100,8 +100,7 @@ GLOSSARY = {
     ),
     ("lineage", "other_copies"): (
         "Other places that may hold the contribution",
-        "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this "
-        "one; the list names pruned ancestors too",
+        "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this one",
     ),
     ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
     ("lineage", "models"): ("Stored models compared within a tolerance", "this platform is not the run's"),
@@ -436,24 +435,18 @@ def _found(contents: Contents) -> str:
 
 
 def _left(contents: Contents) -> str:
-    count = sum(not line.endswith(BURIED) for line in copies(contents))
+    count = sum(copy.holds for copy in copies(contents))
     known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
     text = known.get(count, f"This audit knows of {count} other places")
     where = "" if count == 0 else " that may hold what was learnt from this data; they are listed in section 6"
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 
-BURIED = " was pruned; its tombstone holds digests only"
-"""Ends the line on an ancestor that holds nothing any more; no file of a run is described so."""
-FAULTS = ("not regenerated: ", "left behind, ", "missing: ", "tolerance: ", "Give --")
-
-
-def copies(contents: Contents) -> list[str]:
-    """Other places that may hold the contribution, as the lineage audit lists them."""
-    check = contents.of("lineage")
-    if check is None or not contents.request:
+def copies(contents: Contents) -> list[Copy]:
+    """Other places that may hold the contribution, as the audits list them, each once."""
+    if not contents.request:
         return []
-    return [line for line in check.details if not line.startswith(FAULTS)]
+    return list(dict.fromkeys(copy for check in contents.checks for copy in check.copies))
 
 
 def undecided(contents: Contents) -> list[Checked]:

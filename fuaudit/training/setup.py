@@ -16,7 +16,7 @@ from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_sound, retai
 from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
-from fuaudit.plans import Population
+from fuaudit.plans import Population, Request
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import Task
 from fuaudit.training.execute import Learning, StepSizes, require_normal, task
@@ -133,6 +133,16 @@ def tells_of(config: Config) -> frozenset[str]:
             )
         told |= declared
     return told
+
+
+def told(config: Config, request: Request) -> tuple[str, ...]:
+    """Of what is requested, what rounds under a config depend on although no draw holds it: part of :data:`TOLD`.
+
+    Raises:
+        PluginError: as :func:`tells_of`.
+    """
+    asked = {kind for kind, ids in (("clients", request.clients), ("samples", request.samples)) if ids}
+    return tuple(sorted(asked & tells_of(config)))
 
 
 def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations_with_replacement, product
 from math import prod
@@ -96,7 +96,7 @@ def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[To
     """
     small = [
         (law_like, population)
-        for law_like in _laws_like(law)
+        for law_like in law.smaller()
         for population in map(federation, ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2)))
         if len(population.clients) <= at_most
     ]
@@ -110,21 +110,10 @@ def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[To
         yield Toy(toy, population, requests)
 
 
-def _laws_like(law: Law) -> Iterator[Law]:
-    """Laws with every parameter from 1 up to that of the law, at most 2."""
-    if not isinstance(law, UniformLaw):
-        smaller: Any = getattr(law, "smaller", tuple)
-        yield from smaller()
-        return
-    sizes = (law.rounds, law.cohort_size, law.steps, law.batch_size)
-    for rounds, cohort, steps, batch in product(*(range(1, min(size, 2) + 1) for size in sizes)):
-        yield replace(law, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
-
-
 def _size_of_toy(toy: tuple[Any, Population]) -> tuple[object, ...]:
     law, population = toy
     sizes = tuple(len(population.samples[client]) for client in population.clients)
-    numbers = (law.rounds, getattr(law, "cohort_size", 1), law.steps, law.slots)
+    numbers = (law.rounds, law.places(population), law.steps, law.slots)
     return prod(numbers), len(sizes), sum(sizes), numbers, sizes
 
 
@@ -150,8 +139,8 @@ def all_toys(bound: int, replacement: bool) -> list[Toy]:
 
 
 def _work(toy: Toy) -> tuple[int, int]:
-    law: Any = toy.law
-    return law.rounds * law.cohort_size * law.steps * law.batch_size, toy.population.size
+    law = toy.law
+    return law.rounds * law.places(toy.population) * law.steps * law.slots, toy.population.size
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,21 @@ class Control:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """A place beyond the run that may hold what was learnt from erased data, or that held it once.
+
+    ``holds`` is False where nothing of it is left: there ``why`` says what became of it.
+    """
+
+    place: str
+    why: str
+    holds: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Finding:
     """What one audit found. Holds no wall-clock times, so that equal evidence gives equal bytes.
 
@@ -64,6 +79,7 @@ class Finding:
         assumptions: what was taken on trust.
         details: lines for an engineer: witnesses, first differences, files.
         series: named sequences of numbers for figures.
+        copies: other places that the audit came upon; named, not judged.
     """
 
     audit: str
@@ -78,6 +94,7 @@ class Finding:
     assumptions: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     series: dict[str, list[float]] = field(default_factory=dict)
+    copies: tuple[Copy, ...] = ()
 
 
 def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:

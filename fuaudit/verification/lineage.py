@@ -20,10 +20,11 @@ from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, participation, pr
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
+from fuaudit.training.setup import told
 from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.counterfactual import changed_clients
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import Copy, Finding, Subject, Verdict
 from fuaudit.verification.replay.tolerance import Judgement, within_tolerance
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
@@ -36,8 +37,8 @@ BOOKKEEPING = frozenset(
 
 CHECKPOINTS = "checkpoints/"
 
-BURIED = " was pruned; its tombstone holds digests only"
-"""Ends the line on an ancestor that holds nothing any more; reports tell it by this."""
+FIRST = Position(1, 0)
+"""From here on a model depends on all clients or samples, if rounds do."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +62,37 @@ class Lineage:
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
-        statistic: dict[str, float | int | str] = {"other_copies": len(copies)}
+        statistic: dict[str, float | int | str] = {"other_copies": sum(copy.holds for copy in copies)}
         at_hand = _at_hand(case)
         if case.is_editor:
             judged = self._figures_of_an_edited_model(case, at_hand)
-            details = (*judged.details, *copies)
-            return Finding("lineage", Subject.RUN, judged.verdict, judged.shows, SHOWS_NOT, statistic, details=details)
+            return Finding(
+                "lineage",
+                Subject.RUN,
+                judged.verdict,
+                judged.shows,
+                SHOWS_NOT,
+                statistic,
+                details=judged.details,
+                copies=copies,
+            )
         if not at_hand:
             reason = "The data of the run, retained rows and test rows, is not at hand."
-            details = ("Give --data ROOT.", *copies)
-            return Finding("lineage", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, statistic, details=details)
+            return Finding(
+                "lineage",
+                Subject.RUN,
+                Verdict.INCONCLUSIVE,
+                reason,
+                SHOWS_NOT,
+                statistic,
+                details=("Give --data ROOT.",),
+                copies=copies,
+            )
         followed = _of_models(case) if case.spot else case.regenerated
         if strays := _strays(case, followed):
             reason = f"{len(strays)} files of the run do not follow from its plan."
             return Finding(
-                "lineage", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=(*strays, *copies)
+                "lineage", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=tuple(strays), copies=copies
             )
         other = _others(case, followed)
         statistic["regenerated"] = len(followed) - len(other)
@@ -93,7 +110,8 @@ class Lineage:
             detectable=judged.detectable,
             controls=judged.controls,
             assumptions=judged.assumptions,
-            details=(*judged.details, *copies),
+            details=judged.details,
+            copies=copies,
         )
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
@@ -103,7 +121,7 @@ class Lineage:
             followed = _of_models(case)
             other = _others(case, followed) if case.same_platform else _exact(case, followed)
             if not other and not self._same_figures(case, followed):
-                return replace(judged, details=("tolerance: the figures differ from those of the stored models",))
+                return replace(judged, details=("the figures differ from those of the stored models",))
         else:
             other = [] if _follows_from_plan(case) else [PARTICIPATION]
         if other:
@@ -118,9 +136,8 @@ class Lineage:
             return _judged(exact, len(followed))
         if case.spot:
             return _judged([], len(followed), spot=True)
-        judged = _marked(
-            within_tolerance(case, {round: case.run.checkpoint(round) for round in case.replayed}, self.tolerance)
-        )
+        stored = {round: case.run.checkpoint(round) for round in case.replayed}
+        judged = within_tolerance(case, stored, self.tolerance)
         if judged.verdict is Verdict.PASS and not self._same_figures(case, followed):
             shows = "The figures of the run differ from those of its stored models by more than the tolerance."
             return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, detectable="")
@@ -199,11 +216,6 @@ def _judged(other: list[str], count: int, spot: bool = False) -> Judgement:
     return Judgement(Verdict.PASS, shows, {})
 
 
-def _marked(judged: Judgement) -> Judgement:
-    """Details told from the list of other copies, which every finding of this audit ends with."""
-    return replace(judged, details=tuple(f"tolerance: {line}" for line in judged.details))
-
-
 def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:
     """Whether losses agree within the tolerance, relatively, and everything else exactly."""
     rest = [[{**row, "test_loss": None} for row in rows] for rows in (ours, theirs)]
@@ -213,7 +225,7 @@ def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: floa
     )
 
 
-def other_copies(case: Case) -> tuple[str, ...]:
+def other_copies(case: Case) -> tuple[Copy, ...]:
     """Where the contribution of what any request of the lineage erased may still lie: named, not judged.
 
     These are the ancestors at hand, and runs beside the run that hold a key of its earlier populations.
@@ -221,30 +233,29 @@ def other_copies(case: Case) -> tuple[str, ...]:
     run = case.run
     if not run.is_child:
         return ()
-    lines = []
+    found = []
     for ancestor in case.ancestors:
         if isinstance(ancestor, Tombstone):
-            lines.append(f"{ancestor.path.name}{BURIED}")
+            found.append(Copy(ancestor.path.name, "was pruned; its tombstone holds digests only", holds=False))
         else:
             later = run.requests[len(ancestor.requests) :]
-            lines += [f"{ancestor.path.name}/{name}: {reason}" for name, reason in _holding(ancestor, later)]
+            found += [Copy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
     oldest = case.ancestors[-1] if case.ancestors else run
     if oldest.is_child:
         missing = oldest.info["parent"]["digest"][:16]
-        lines.append(
-            f"the parent {missing} of {oldest.path.name} is not at hand; it may hold models with the contribution"
-        )
-    return *lines, *_beside(case)
+        where = f"the parent {missing} of {oldest.path.name}"
+        found.append(Copy(where, "is not at hand; it may hold models with the contribution"))
+    return *found, *_beside(case)
 
 
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
     """Files of an ancestor that hold what later requests erased, and why."""
     plan = drawn_plan(ancestor)
-    involved = [plan.first_involvement(request) for request in later]
-    drawn: list[Position] = [position for position in involved if position is not None]
-    if not drawn:
+    traces = [FIRST if told(ancestor.config, request) else plan.first_involvement(request) for request in later]
+    found = [position for position in traces if position is not None]
+    if not found:
         return [("keys.json", "with the partition, gives the draws over the old population back")]
-    first = min(drawn)
+    first = min(found)
     rows = [
         (checkpoint_name(round), f"model after round {round}, trained with the erased data")
         for round in ancestor.checkpoints
@@ -255,14 +266,12 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     return rows
 
 
-def _beside(case: Case) -> list[str]:
+def _beside(case: Case) -> list[Copy]:
     """Runs beside this one, of no part in its lineage, that hold a key of its earlier populations."""
     lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
     try:
         holders = [path for path in other_holders(case.run) if path.resolve() not in lineage]
     except EvidenceError as error:  # a neighbour that is no evidence here
-        return [f"runs beside this one could not be looked through: {error}"]
-    return [
-        f"{path.name}/keys.json: gives draws over an earlier population back; its models may hold the contribution"
-        for path in holders
-    ]
+        return [Copy("runs beside this one", f"could not be looked through: {error}")]
+    why = "gives draws over an earlier population back; its models may hold the contribution"
+    return [Copy(f"{path.name}/keys.json", why) for path in holders]

@@ -19,6 +19,7 @@ from fuaudit.plans.plan import occurrences
 from fuaudit.runs.keys import RunKeys, digest_of_key, initial_key
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.training.setup import told
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan
@@ -306,10 +307,13 @@ def initial_draw(case: Case) -> Answer:
 
 
 def never_drawn(case: Case) -> str:
-    """Whether the parent ever drew what was to be forgotten."""
+    """Whether the parent holds nothing of what was to be forgotten: it never drew it, nor used it otherwise."""
     if case.request is None:
         return "no request"
     if not isinstance(case.parent, Run):
         return "unknown: the parent is not at hand"
-    drawn = drawn_plan(case.parent).first_involvement(case.request)
-    return "no: it was drawn" if drawn else "yes: it was never drawn, this run contains nothing to forget"
+    if drawn_plan(case.parent).first_involvement(case.request):
+        return "no: it was drawn"
+    if kinds := told(case.parent.config, case.request):
+        return f"no: it was never drawn, but rounds depend on all {' and all '.join(kinds)}"
+    return "yes: it was never drawn, this run contains nothing to forget"

@@ -387,8 +387,8 @@ def cost(case: Case, spec: Spec) -> str:
         if check.audit["use"] == "parameters":
             audit = registry.build("audits", check.audit)
             pairs, runs = audit.limit(case), runs_a_pair(case.is_editor)
-            law: Any = case.run.plan.law
-            steps = pairs * runs * law.rounds * getattr(law, "cohort_size", 1) * law.steps
+            law = case.run.plan.law
+            steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
             return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
     return "no repeated sampling"
 

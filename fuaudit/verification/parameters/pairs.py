@@ -138,7 +138,7 @@ class Pairs:
         first, count = part
         case, numbers = self.case, range(first, first + count)
         ready, plan = case.ready, case.run.plan
-        maker = _engine(ready, getattr(plan.law, "cohort_size", 1), threads)
+        maker = _engine(ready, plan.law.places(case.run.original), threads)
         originals = [Plan.fresh(plan.law, case.before, _source(case, "original", i)) for i in numbers]
         history = _rounds(ready, originals, maker)
         result = {

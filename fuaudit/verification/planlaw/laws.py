@@ -64,14 +64,9 @@ def value_at(a: Sequence[Number], z: Number) -> Number:
     return sum((coefficient * z**j for j, coefficient in enumerate(a)), start=0 * a[0])
 
 
-def places(law: UniformLaw, population: Population) -> int:
-    """The places of a round: K, or min(K, M) distinct ones."""
-    return law.cohort_size if law.replacement else min(law.cohort_size, len(population.clients))
-
-
 def a_round(law: UniformLaw, population: Population, drawn: Sequence[Number], terms: int, one: Number) -> Polynomial:
     """The generating function of one round, if each participation of one client contributes ``drawn``."""
-    clients, count = len(population.clients), places(law, population)
+    clients, count = len(population.clients), law.places(population)
     if law.replacement:
         return power(plus([one * (clients - 1) / clients], drawn, one / clients), count, terms)
     return plus([one * (clients - count) / clients], drawn, one * count / clients)[:terms]
@@ -129,7 +124,7 @@ def missed_round(law: UniformLaw, population: Population, request: Request, one:
     the population and on what the request leaves: given that nothing requested is drawn, the plan has the law
     of retraining.
     """
-    clients, count = len(population.clients), places(law, population)
+    clients, count = len(population.clients), law.places(population)
     wanted: dict[int, int] = {}
     for sample in request.samples:
         wanted[population.owner[sample]] = wanted.get(population.owner[sample], 0) + 1

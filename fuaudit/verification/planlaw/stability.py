@@ -19,7 +19,7 @@ from functools import reduce
 from operator import or_
 
 from fuaudit.plans import Population, Request, UniformLaw
-from fuaudit.verification.planlaw.laws import Number, missed_round, places, share
+from fuaudit.verification.planlaw.laws import Number, missed_round, share
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def ever(law: UniformLaw, population: Population, requests: Sequence[Request], o
 
 def client_bound(law: UniformLaw, population: Population, one: Number = 1.0) -> Number:
     """rho_C = K R / M, of the realised sizes; K is min(K, M) for distinct clients."""
-    return one * places(law, population) * law.rounds / len(population.clients)
+    return one * law.places(population) * law.rounds / len(population.clients)
 
 
 def sample_bound(law: UniformLaw, population: Population, client: int, one: Number = 1.0) -> Number:

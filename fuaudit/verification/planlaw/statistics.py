@@ -154,7 +154,7 @@ def statistics(law: UniformLaw, retained: Population, focus: Focus, one: Number 
     Raises:
         UsageError: none can tell anything.
     """
-    clients, places = len(retained.clients), laws.places(law, retained)
+    clients, places = len(retained.clients), law.places(retained)
     taking = places * law.rounds
     mean = taking / clients
     distinct = prod(max(clients - i, 0) / clients for i in range(places)) if law.replacement else 1.0
