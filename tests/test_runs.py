@@ -6,11 +6,15 @@ import json
 import math
 import os
 import pickle
+import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +23,9 @@ import torch
 from conftest import SECRET
 
 from fuaudit.data.dataset import scaling_constants
-from fuaudit.draws import Keyed, Position, Recorded, Stream
+from fuaudit.draws import END, START, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Request, Segment
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
@@ -30,9 +34,11 @@ from fuaudit.runs import load_run, products
 from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.prune import other_holders, prune
+from fuaudit.runs.run import _require_present
 from fuaudit.runs.tables import population_tensors
 from fuaudit.verification.case import drawn_plan
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
 
@@ -733,6 +739,83 @@ def test_two_writers_do_not_share_a_folder(small_config, tmp_path):
         assert not list((tmp_path / "run").iterdir())
     assert not (tmp_path / "run").exists()  # nothing was begun
     train(small_config(), tmp_path / "run", secret=SECRET)
+
+
+def test_torch_threads_of_the_caller_are_put_back(tiny, tmp_path):
+    """After training, after an interruption, its resumption, and unlearning."""
+
+    def stop(what, number, total):
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tiny(tmp_path / "run", progress=stop)
+        assert torch.get_num_threads() == 2
+        resumed = resume(tmp_path / "run", dataset=tiny.dataset)
+        assert torch.get_num_threads() == 2
+        assert tiny(tmp_path / "again").digest == resumed.digest
+        assert torch.get_num_threads() == 2
+        unlearn(resumed, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_plan_is_opened_without_a_look_at_every_round(tiny, tmp_path):
+    """A config may name two thousand million rounds, of as many steps."""
+
+    def late(number, frame):
+        raise TimeoutError("every round was looked at")
+
+    plan = tiny(tmp_path / "run").plan
+    huge = replace(plan, law=replace(plan.law, rounds=END.round - 1, steps=END.round - 1))
+    cohort = huge.cohort(3)
+    absent = next(client for client in huge.retained.clients if client not in cohort)
+    fresh = Keyed(bytes(32))
+    handler = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    try:
+        _require_present(huge)
+        _require_present(huge.erase(Request.of([absent]), fresh, Position(3, 1)))
+        with pytest.raises(ValueError, match="round 3 draws batches of a client that is gone"):
+            _require_present(huge.erase(Request.of([cohort[0]]), fresh, Position(3, END.round - 1)))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def test_clients_that_are_gone_are_found_wherever_segments_start(tiny, tmp_path):
+    """The check agrees with one that looks at every round and step, under segments that start anywhere."""
+    plan = tiny(tmp_path / "run").plan
+    plan = replace(plan, law=replace(plan.law, rounds=4, steps=2))
+    plan = plan.erase(Request.of([1]), Keyed(bytes(32)), END).erase(Request.of([2]), Keyed(bytes(range(32))), END)
+    places = [Position(round, step) for round in range(7) for step in range(5)]
+    seen = random.Random(5)
+
+    def segments():
+        starts = sorted({START, *seen.sample(places, seen.randrange(3))})
+        return tuple(Segment(start, (number := seen.randrange(3)), number) for start in starts)
+
+    def gone(plan):
+        for round in range(1, 5):
+            cohort = set(plan.cohort(round))
+            version = plan.segment(Stream.COHORTS, Position(round, 0)).version
+            for step in range(3):
+                other = plan.segment(Stream.BATCHES, Position(round, step)).version
+                if other != version and not cohort <= plan.populations[other].samples.keys():
+                    return True
+        return False
+
+    found = set()
+    for _ in range(400):
+        other = replace(plan, streams={**plan.streams, Stream.COHORTS: segments(), Stream.BATCHES: segments()})
+        expected = gone(other)
+        found.add(expected)
+        with pytest.raises(ValueError, match="gone by then") if expected else nullcontext():
+            _require_present(other)
+    assert found == {True, False}
 
 
 def test_the_plugins_of_a_run_are_on_record(trained):

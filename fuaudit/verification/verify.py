@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fuaudit import registry
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
@@ -31,6 +29,7 @@ from fuaudit.runs.files import (
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
@@ -164,11 +163,8 @@ def verify(
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     context = _context(case)  # before the audits: what cannot be read should not cost their time
-    threads = torch.get_num_threads()
-    try:
+    with threads_restored():
         findings = tuple(_examine(check, case) for check in policy.checks)
-    finally:
-        torch.set_num_threads(threads)
     verdict, reason = conclude(policy, findings, case)
     result = Verification(
         opened.path,

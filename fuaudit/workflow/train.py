@@ -34,10 +34,12 @@ from fuaudit.runs.writer import (
     require_space,
     versions,
 )
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, execute, require_finite, require_one_row_each
 from fuaudit.training.setup import Setup, setup
 
 
+@threads_restored()
 def train(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
