@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import weakref
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,15 @@ from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run, products
-from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes, write_bytes
+from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, sha256, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.prune import other_holders, prune
 from fuaudit.runs.run import _require_present
-from fuaudit.runs.tables import population_tensors
-from fuaudit.verification.case import drawn_plan
+from fuaudit.runs.tables import population_tensors, read_checkpoint
+from fuaudit.training.setup import load_dataset
+from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.lineage import _of_models
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
@@ -761,6 +765,39 @@ def test_torch_threads_of_the_caller_are_put_back(tiny, tmp_path):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatch):
+    """Neither sealing nor lineage holds more than one stored model besides the one it reads, or encodes one again."""
+    alive, most, encoded = [], [], []
+
+    def watched(path, round):
+        alive[:] = [reference for reference in alive if reference() is not None]
+        most.append(len(alive))
+        vector, state = read_checkpoint(path, round)
+        alive.append(weakref.ref(vector))
+        return vector, state
+
+    def counted(vector, state):
+        encoded.append(vector)
+        return checkpoint_bytes(vector, state)
+
+    monkeypatch.setattr("fuaudit.workflow.train.read_checkpoint", watched)
+    monkeypatch.setattr("fuaudit.runs.run.read_checkpoint", watched)
+    monkeypatch.setattr("fuaudit.runs.products.checkpoint_bytes", counted)
+    run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
+    assert len(most) > 6
+    assert max(most) <= 1
+    most.clear()
+    case = Case(run, None, load_dataset(run.config, None), Keyed(SECRET))
+    files = _of_models(case)
+    assert {name: sha256(content) for name, content in files.items()} == {
+        name: run.files[name]["sha256"] for name in files
+    }
+    assert len(files) == 5
+    assert len(most) > 6
+    assert max(most) <= 1
+    assert not encoded
 
 
 def test_a_plan_is_opened_without_a_look_at_every_round(tiny, tmp_path):

@@ -338,7 +338,7 @@ def _require_present(plan: Plan) -> None:
     """Raises ValueError where a round names a client of a population that its batches are not drawn over.
 
     Only where the two streams are drawn over different populations can that be. A stream changes only in rounds in
-    which a segment starts, and what lies between two of those is looked at once: a config may name any number of rounds.
+    which a segment starts, and what lies between two of those is judged once: a config may name any number of rounds.
     """
     starts = {segment.start.round for name in (Stream.COHORTS, Stream.BATCHES) for segment in plan.streams[name]}
     after = plan.law.rounds + 1

@@ -16,7 +16,7 @@ from fuaudit.draws import Position
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.files import sha256
-from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, participation, products
+from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, derived, participation
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
@@ -182,9 +182,8 @@ def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
 
 def _of_models(case: Case) -> dict[str, bytes]:
     """Every file but the checkpoints, as it follows from the stored models and the plan."""
-    stored = {round: case.run.checkpoint(round) for round in case.run.checkpoints}
-    files = products(case.ready, case.run.plan.retained, case.schedule, stored)
-    return {name: content for name, content in files.items() if not name.startswith(CHECKPOINTS)}
+    run, population = case.run, case.run.plan.retained
+    return derived(case.ready, population, case.schedule, run.checkpoints, lambda round: run.checkpoint(round)[0])
 
 
 def _judged(other: list[str], count: int, spot: bool = False) -> Judgement:
