@@ -35,7 +35,7 @@ from fuaudit.runs import load_run, products
 from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, sha256, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import checkpoint_bytes
-from fuaudit.runs.prune import other_holders, prune
+from fuaudit.runs.prune import other_holders, prune, recorded_answers, recover
 from fuaudit.runs.run import _require_present
 from fuaudit.runs.tables import population_tensors, read_checkpoint
 from fuaudit.training.setup import load_dataset
@@ -587,7 +587,9 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     assert f"of {len(found)} other places" in text
 
     write_bytes(tmp_path / "torn" / "keys.json", b"{")
-    assert any("could not be looked through" in line for line in listed(grandchild)[0])
+    lines, _ = listed(grandchild)
+    assert "torn/keys.json: cannot be read, and may give such draws back" in lines
+    assert any(line.startswith("noop/keys.json: gives draws") for line in lines)
     shutil.rmtree(tmp_path / "torn")
     shutil.rmtree(tmp_path / "noop")
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
@@ -607,13 +609,86 @@ def test_prune_refuses(family, tmp_path, bytes_of, target):
     for run, reason in ((parent, "training run"), (noop, "still draws"), (edited, "was edited")):
         with pytest.raises(UsageError, match=reason):
             prune(run)
-    assert other_holders(child) == sorted(tmp_path / name for name in ("finetune", "grandchild", "noop"))
+    assert other_holders(child) == (sorted(tmp_path / name for name in ("finetune", "grandchild", "noop")), [])
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
     with pytest.raises(EvidenceError, match="not at hand"):
         prune(child)
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
     (tmp_path / "elsewhere").rmdir()
     assert bytes_of(tmp_path) == before
+
+
+def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_of):
+    """Of the same run, of a sibling, or only the recovery: refused while one is at work, and nothing is changed."""
+    parent = tiny(tmp_path / "parent")
+    child, sibling = (
+        unlearn(parent, "fats", Request.of([1]), tmp_path / name, dataset=tiny.dataset) for name in ("child", "sibling")
+    )
+    history, refused = child.plan.history(), []
+
+    def meanwhile(plan):
+        before = bytes_of(tmp_path)
+        for work, path in ((prune, child.path), (recover, child.path), (prune, sibling.path)):
+            with pytest.raises(UsageError, match="another prune is at work"):
+                work(path)
+            refused.append(work)
+        assert bytes_of(tmp_path) == before
+        return recorded_answers(plan)
+
+    monkeypatch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
+    pruned, buried = prune(child)
+    assert len(refused) == 3
+    assert buried == [parent.path]
+    assert load_run(child.path).digest == pruned.digest
+    assert pruned.plan.history() == history
+    assert prune(child)[0].digest == pruned.digest  # opened before the first prune, and pruned since
+
+
+def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monkeypatch, bytes_of):
+    """Something else removes or changes a file of the run that a prune writes."""
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    before = bytes_of(tmp_path)
+    staged = tmp_path / "child.pruning" / "checkpoints" / "000001.safetensors"
+
+    def removed(plan):
+        staged.unlink()
+        return recorded_answers(plan)
+
+    def changed(plan):
+        staged.write_bytes(b"other")
+        return recorded_answers(plan)
+
+    for meanwhile in (removed, changed):
+        with monkeypatch.context() as patch:
+            patch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
+            with pytest.raises(EvidenceError, match="not the whole run"):
+                prune(child)
+        recover(child.path)
+        assert bytes_of(tmp_path) == before
+    # what was there before a prune goes only where a run stands
+    shutil.move(child.path, tmp_path / "child.before-prune")
+    child.path.mkdir()
+    with pytest.raises(EvidenceError, match="is empty"):
+        recover(child.path)
+    child.path.rmdir()
+    recover(child.path)
+    assert bytes_of(tmp_path) == before
+    assert prune(child)[0].pruned
+
+
+def test_runs_are_pruned_from_inside_and_through_links(tiny, tmp_path, monkeypatch):
+    for number in range(3):
+        child = unlearn(
+            tiny(tmp_path / f"{number}" / "parent"), "fats", Request.of([1]), tmp_path / f"{number}" / "child",
+            dataset=tiny.dataset,
+        )  # fmt: skip
+        (tmp_path / f"link-{number}").symlink_to(child.path)
+        monkeypatch.chdir(child.path / "checkpoints" if number == 1 else child.path)
+        pruned, buried = prune([Path("."), "..", tmp_path / "link-2"][number])
+        monkeypatch.chdir(tmp_path)
+        assert buried == [(tmp_path / f"{number}" / "parent").resolve()]
+        assert sorted(path.name for path in (tmp_path / f"{number}").iterdir()) == ["child", "parent"]
+        assert load_run(child.path).digest == pruned.digest
 
 
 # --- docs/run-format.md, read as a third party would: hashlib, json, struct and NumPy's Philox only

@@ -23,7 +23,7 @@ from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import Segments
-from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
+from fuaudit.runs.files import TEMPORARY, named, read_bytes, read_json
 from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, wrong_course
@@ -413,9 +413,7 @@ def load_run(path: str | Path) -> Run:
     Raises:
         EvidenceError: there is no run, it is incomplete, or a file is missing, surplus or altered.
     """
-    folder = Path(path)
-    if folder.name in ("", ".."):
-        folder = folder.resolve()
+    folder = named(Path(path))
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"

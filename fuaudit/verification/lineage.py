@@ -258,10 +258,13 @@ def _beside(case: Case) -> list[str]:
     """Runs beside this one, of no part in its lineage, that hold a key of its earlier populations."""
     lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
     try:
-        holders = [path for path in other_holders(case.run) if path.resolve() not in lineage]
-    except EvidenceError as error:  # a neighbour that is no evidence here
+        holding, unread = other_holders(case.run, lineage)
+    except EvidenceError as error:  # beside it lies another run under the name of an ancestor
         return [f"runs beside this one could not be looked through: {error}"]
     return [
-        f"{path.name}/keys.json: gives draws over an earlier population back; its models may hold the contribution"
-        for path in holders
+        *(
+            f"{path.name}/keys.json: gives draws over an earlier population back; its models may hold the contribution"
+            for path in holding
+        ),
+        *(f"{path.name}/keys.json: cannot be read, and may give such draws back" for path in unread),
     ]

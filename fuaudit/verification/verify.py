@@ -19,6 +19,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import (
     append_line,
     canonical_json,
+    named,
     parse_json,
     pretty_json,
     read_bytes,
@@ -190,7 +191,8 @@ def verify(
 
 def audit_folder(run: Path) -> Path:
     """Where the findings and reports of a run lie: beside it, for a run is never edited."""
-    return run.with_name(run.name + ".audit")
+    folder = named(run)
+    return folder.with_name(folder.name + ".audit")
 
 
 def default_spec(run: Run) -> str:
