@@ -548,6 +548,42 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
 
 
+def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
+    """Not even what another prune, at work or killed, has written beside the run."""
+    shutil.copytree(copies / "fats", copies / "fats.pruning")
+    (copies / "fats.pruning" / "manifest.json").unlink()
+    for there in (True, False):
+        if not there:
+            shutil.move(copies / "fats", copies / "fats.before-prune")
+        before = bytes_of(copies)
+        done = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)
+        assert done.returncode == 130
+        assert bytes_of(copies) == before
+    (copies / "torn").mkdir()
+    (copies / "torn" / "keys.json").write_text("{")
+    code, out, _ = fuaudit("prune", copies / "fats", "--yes", "--json")
+    assert code == 0
+    left = json.loads(out)
+    assert left["unreadable_keys"] == [str((copies / "torn").resolve())]
+    assert "fats" not in [Path(path).name.split(".")[0] for path in left["still_holding_keys"]]
+    assert not [path for path in copies.iterdir() if path.name.startswith("fats.")]
+    assert load_run(copies / "fats").pruned
+
+
+def test_a_run_is_audited_and_reported_on_from_inside(fuaudit, copies, spec_file, monkeypatch):
+    for place, run in ((copies / "fats", "."), (copies / "fats" / "checkpoints", "..")):
+        monkeypatch.chdir(place)
+        code, out, err = fuaudit("verify", run, "--spec", spec_file)
+        assert code == 0, err
+        assert str((copies / "fats.audit" / "findings.json").resolve()) in out
+        code, out, err = fuaudit("report", run)
+        assert code == 0, err
+        assert Path(out.strip()) == (copies / "fats.audit" / "report.html").resolve()
+        monkeypatch.chdir(copies)
+        assert not [path for path in copies.rglob("*.audit") if path != copies / "fats.audit"]
+        shutil.rmtree(copies / "fats.audit")
+
+
 def test_a_report_needs_findings(fuaudit, copies):
     code, _, err = fuaudit("report", copies / "fats")
     assert code == 4

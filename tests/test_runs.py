@@ -6,11 +6,16 @@ import json
 import math
 import os
 import pickle
+import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import weakref
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +24,25 @@ import torch
 from conftest import SECRET
 
 from fuaudit.data.dataset import scaling_constants
-from fuaudit.draws import Keyed, Position, Recorded, Stream
+from fuaudit.draws import END, START, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Request, Segment
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run, products
-from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, tensor_bytes, write_bytes
+from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, sha256, tensor_bytes, write_bytes
 from fuaudit.runs.keys import RunKeys
-from fuaudit.runs.prune import other_holders, prune
-from fuaudit.runs.tables import population_tensors
-from fuaudit.verification.case import drawn_plan
+from fuaudit.runs.products import checkpoint_bytes
+from fuaudit.runs.prune import other_holders, prune, recorded_answers, recover
+from fuaudit.runs.run import _require_present
+from fuaudit.runs.tables import population_tensors, read_checkpoint
+from fuaudit.training.setup import load_dataset
+from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.lineage import _of_models
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
 
@@ -577,7 +587,9 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     assert f"of {len(found)} other places" in text
 
     write_bytes(tmp_path / "torn" / "keys.json", b"{")
-    assert any("could not be looked through" in line for line in listed(grandchild)[0])
+    lines, _ = listed(grandchild)
+    assert "torn/keys.json: cannot be read, and may give such draws back" in lines
+    assert any(line.startswith("noop/keys.json: gives draws") for line in lines)
     shutil.rmtree(tmp_path / "torn")
     shutil.rmtree(tmp_path / "noop")
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
@@ -597,13 +609,86 @@ def test_prune_refuses(family, tmp_path, bytes_of, target):
     for run, reason in ((parent, "training run"), (noop, "still draws"), (edited, "was edited")):
         with pytest.raises(UsageError, match=reason):
             prune(run)
-    assert other_holders(child) == sorted(tmp_path / name for name in ("finetune", "grandchild", "noop"))
+    assert other_holders(child) == (sorted(tmp_path / name for name in ("finetune", "grandchild", "noop")), [])
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
     with pytest.raises(EvidenceError, match="not at hand"):
         prune(child)
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
     (tmp_path / "elsewhere").rmdir()
     assert bytes_of(tmp_path) == before
+
+
+def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_of):
+    """Of the same run, of a sibling, or only the recovery: refused while one is at work, and nothing is changed."""
+    parent = tiny(tmp_path / "parent")
+    child, sibling = (
+        unlearn(parent, "fats", Request.of([1]), tmp_path / name, dataset=tiny.dataset) for name in ("child", "sibling")
+    )
+    history, refused = child.plan.history(), []
+
+    def meanwhile(plan):
+        before = bytes_of(tmp_path)
+        for work, path in ((prune, child.path), (recover, child.path), (prune, sibling.path)):
+            with pytest.raises(UsageError, match="another prune is at work"):
+                work(path)
+            refused.append(work)
+        assert bytes_of(tmp_path) == before
+        return recorded_answers(plan)
+
+    monkeypatch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
+    pruned, buried = prune(child)
+    assert len(refused) == 3
+    assert buried == [parent.path]
+    assert load_run(child.path).digest == pruned.digest
+    assert pruned.plan.history() == history
+    assert prune(child)[0].digest == pruned.digest  # opened before the first prune, and pruned since
+
+
+def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monkeypatch, bytes_of):
+    """Something else removes or changes a file of the run that a prune writes."""
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    before = bytes_of(tmp_path)
+    staged = tmp_path / "child.pruning" / "checkpoints" / "000001.safetensors"
+
+    def removed(plan):
+        staged.unlink()
+        return recorded_answers(plan)
+
+    def changed(plan):
+        staged.write_bytes(b"other")
+        return recorded_answers(plan)
+
+    for meanwhile in (removed, changed):
+        with monkeypatch.context() as patch:
+            patch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
+            with pytest.raises(EvidenceError, match="not the whole run"):
+                prune(child)
+        recover(child.path)
+        assert bytes_of(tmp_path) == before
+    # what was there before a prune goes only where a run stands
+    shutil.move(child.path, tmp_path / "child.before-prune")
+    child.path.mkdir()
+    with pytest.raises(EvidenceError, match="is empty"):
+        recover(child.path)
+    child.path.rmdir()
+    recover(child.path)
+    assert bytes_of(tmp_path) == before
+    assert prune(child)[0].pruned
+
+
+def test_runs_are_pruned_from_inside_and_through_links(tiny, tmp_path, monkeypatch):
+    for number in range(3):
+        child = unlearn(
+            tiny(tmp_path / f"{number}" / "parent"), "fats", Request.of([1]), tmp_path / f"{number}" / "child",
+            dataset=tiny.dataset,
+        )  # fmt: skip
+        (tmp_path / f"link-{number}").symlink_to(child.path)
+        monkeypatch.chdir(child.path / "checkpoints" if number == 1 else child.path)
+        pruned, buried = prune([Path("."), "..", tmp_path / "link-2"][number])
+        monkeypatch.chdir(tmp_path)
+        assert buried == [(tmp_path / f"{number}" / "parent").resolve()]
+        assert sorted(path.name for path in (tmp_path / f"{number}").iterdir()) == ["child", "parent"]
+        assert load_run(child.path).digest == pruned.digest
 
 
 # --- docs/run-format.md, read as a third party would: hashlib, json, struct and NumPy's Philox only
@@ -733,6 +818,116 @@ def test_two_writers_do_not_share_a_folder(small_config, tmp_path):
         assert not list((tmp_path / "run").iterdir())
     assert not (tmp_path / "run").exists()  # nothing was begun
     train(small_config(), tmp_path / "run", secret=SECRET)
+
+
+def test_torch_threads_of_the_caller_are_put_back(tiny, tmp_path):
+    """After training, after an interruption, its resumption, and unlearning."""
+
+    def stop(what, number, total):
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tiny(tmp_path / "run", progress=stop)
+        assert torch.get_num_threads() == 2
+        resumed = resume(tmp_path / "run", dataset=tiny.dataset)
+        assert torch.get_num_threads() == 2
+        assert tiny(tmp_path / "again").digest == resumed.digest
+        assert torch.get_num_threads() == 2
+        unlearn(resumed, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatch):
+    """Neither sealing nor lineage holds more than one stored model besides the one it reads, or encodes one again."""
+    alive, most, encoded = [], [], []
+
+    def watched(path, round):
+        alive[:] = [reference for reference in alive if reference() is not None]
+        most.append(len(alive))
+        vector, state = read_checkpoint(path, round)
+        alive.append(weakref.ref(vector))
+        return vector, state
+
+    def counted(vector, state):
+        encoded.append(vector)
+        return checkpoint_bytes(vector, state)
+
+    monkeypatch.setattr("fuaudit.workflow.train.read_checkpoint", watched)
+    monkeypatch.setattr("fuaudit.runs.run.read_checkpoint", watched)
+    monkeypatch.setattr("fuaudit.runs.products.checkpoint_bytes", counted)
+    run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
+    assert len(most) > 6
+    assert max(most) <= 1
+    most.clear()
+    case = Case(run, None, load_dataset(run.config, None), Keyed(SECRET))
+    files = _of_models(case)
+    assert {name: sha256(content) for name, content in files.items()} == {
+        name: run.files[name]["sha256"] for name in files
+    }
+    assert len(files) == 5
+    assert len(most) > 6
+    assert max(most) <= 1
+    assert not encoded
+
+
+def test_a_plan_is_opened_without_a_look_at_every_round(tiny, tmp_path):
+    """A config may name two thousand million rounds, of as many steps."""
+
+    def late(number, frame):
+        raise TimeoutError("every round was looked at")
+
+    plan = tiny(tmp_path / "run").plan
+    huge = replace(plan, law=replace(plan.law, rounds=END.round - 1, steps=END.round - 1))
+    cohort = huge.cohort(3)
+    absent = next(client for client in huge.retained.clients if client not in cohort)
+    fresh = Keyed(bytes(32))
+    handler = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    try:
+        _require_present(huge)
+        _require_present(huge.erase(Request.of([absent]), fresh, Position(3, 1)))
+        with pytest.raises(ValueError, match="round 3 draws batches of a client that is gone"):
+            _require_present(huge.erase(Request.of([cohort[0]]), fresh, Position(3, END.round - 1)))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def test_clients_that_are_gone_are_found_wherever_segments_start(tiny, tmp_path):
+    """The check agrees with one that looks at every round and step, under segments that start anywhere."""
+    plan = tiny(tmp_path / "run").plan
+    plan = replace(plan, law=replace(plan.law, rounds=4, steps=2))
+    plan = plan.erase(Request.of([1]), Keyed(bytes(32)), END).erase(Request.of([2]), Keyed(bytes(range(32))), END)
+    places = [Position(round, step) for round in range(7) for step in range(5)]
+    seen = random.Random(5)
+
+    def segments():
+        starts = sorted({START, *seen.sample(places, seen.randrange(3))})
+        return tuple(Segment(start, (number := seen.randrange(3)), number) for start in starts)
+
+    def gone(plan):
+        for round in range(1, 5):
+            cohort = set(plan.cohort(round))
+            version = plan.segment(Stream.COHORTS, Position(round, 0)).version
+            for step in range(3):
+                other = plan.segment(Stream.BATCHES, Position(round, step)).version
+                if other != version and not cohort <= plan.populations[other].samples.keys():
+                    return True
+        return False
+
+    found = set()
+    for _ in range(400):
+        other = replace(plan, streams={**plan.streams, Stream.COHORTS: segments(), Stream.BATCHES: segments()})
+        expected = gone(other)
+        found.add(expected)
+        with pytest.raises(ValueError, match="gone by then") if expected else nullcontext():
+            _require_present(other)
+    assert found == {True, False}
 
 
 def test_the_plugins_of_a_run_are_on_record(trained):

@@ -123,24 +123,32 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.prune import other_holders, recover
+    from fuaudit.runs.prune import leftovers, other_holders, standing
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
 
-    opened = load_run(recover(run))
-    others = list(map(str, other_holders(opened)))
+    # nothing is changed before the answer, not even what a killed prune left: another may be at work there
+    found = other_holders(load_run(standing(run)), {run.resolve(), *leftovers(run)})
+    others, unread = (list(map(str, paths)) for paths in found)
     if not yes:
         click.confirm(
             f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
         )
-    pruned, buried = work(opened)
+    pruned, buried = work(run)
     emit(
         as_json,
-        {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "still_holding_keys": others},
+        {
+            "run": str(run),
+            "digest": pruned.digest,
+            "tombstones": list(map(str, buried)),
+            "still_holding_keys": others,
+            "unreadable_keys": unread,
+        },
         [
             f"pruned {run}, digest {pruned.digest}",
             *(f"tombstone {path}" for path in buried),
             *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
+            *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
         ],
     )
 

@@ -60,6 +60,11 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def named(folder: Path) -> Path:
+    """The folder by a path that ends in its name: ``.`` and ``..`` do not, and nothing could be put beside them."""
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it; each is made durable in the one that holds it."""
     if not folder.is_dir():
@@ -126,21 +131,33 @@ def claimed(folder: Path) -> Iterator[None]:
     if not folder.is_dir():
         with storage(folder):
             folder.mkdir(parents=True)
+    with locked(folder, f"another process is writing {folder}"):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+@contextmanager
+def locked(folder: Path, taken: str) -> Iterator[None]:
+    """Hold the operating system's lock on a folder that is there; see :func:`claimed`.
+
+    Raises:
+        UsageError: it is held already; the error says ``taken``.
+    """
     if sys.platform == "win32":
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"another process is writing {folder}", "Wait until it has ended.") from None
-    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(taken, "Wait until it has ended.") from None
         yield
     finally:
         os.close(handle)
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -46,31 +46,48 @@ def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
     return tensor_bytes({"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}})
 
 
-def products(
-    ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints, progress: Progress = silent
-) -> dict[str, bytes]:
+def products(ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints) -> dict[str, bytes]:
     """Path -> content of every file that follows from the plan and the stored models.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
+    checkpoints = {checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()}
+    return checkpoints | derived(ready, population, schedule, sorted(stored), lambda round: stored[round][0])
+
+
+def derived(
+    ready: Setup,
+    population: Population,
+    schedule: Rounds,
+    rounds: Sequence[int],
+    model: Callable[[int], Tensor],
+    progress: Progress = silent,
+) -> dict[str, bytes]:
+    """Path -> content of every such file but the checkpoints. Models are read one at a time, and none is kept.
+
+    Args:
+        rounds: after which a model is stored, ascending.
+        model: reads the model ``(d,)`` after one of them; it is asked for the last one twice.
+
+    Raises:
+        PluginError: what the learner concludes cannot be recorded.
+    """
     layout = ready.learning.layout
-    final, _ = stored[max(stored)]
     clients = {str(c): digest_of_client(ready.dataset, population.samples[c]) for c in population.clients}
     measured, metrics = measuring(ready, population), list[dict[str, Any]]()
-    work = len(stored) + len(population.clients)
-    for number, (round, (vector, _)) in enumerate(sorted(stored.items()), 1):
+    work = len(rounds) + len(population.clients)
+    for number, round in enumerate(rounds, 1):
         progress("measured", number, work)
-        loss, accuracy = measured(vector, ready.dataset.test_inputs, ready.dataset.test_targets)
+        loss, accuracy = measured(model(round), ready.dataset.test_inputs, ready.dataset.test_targets)
         # a plan that reads erased rows makes NaN; JSON has no such number
         metrics.append({"round": round, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
-    own: dict[str, float | None] = {}
-    for number, (client, rows) in enumerate(population.samples.items(), len(stored) + 1):
+    final, own = model(rounds[-1]), dict[str, float | None]()
+    for number, (client, rows) in enumerate(population.samples.items(), len(rounds) + 1):
         progress("measured", number, work)
         taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
         own[str(client)] = measured(final, *taken)[1] if rows else None
     return {
-        **{checkpoint_name(round): checkpoint_bytes(*moment) for round, moment in stored.items()},
         "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
         METRICS: pretty_json(metrics),
@@ -123,6 +140,7 @@ Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]
 def measuring(ready: Setup, population: Population) -> Measured:
     """Measures models on the CPU with one thread, in chunks of 250 rows; inputs as the population scales them."""
     learning, module, layout = ready.learning, ready.cpu_module(), ready.learning.layout
+    torch.set_num_threads(1)  # already here: the constants are sums
     shift, divisor = scaling_constants(ready.dataset, population, learning.scaling)
 
     @torch.no_grad()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from fuaudit.plans import Plan, Segment
 from fuaudit.plans.plan import Segments
 from fuaudit.runs.files import (
     TEMPORARY,
+    locked,
+    named,
     pretty_json,
     read_bytes,
     read_json,
@@ -131,10 +134,18 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
     Killed at any instant, it can be called again and finishes; on a pruned run it does nothing more.
 
     Raises:
-        UsageError: the run is no child, was edited, or still holds erased data in a draw.
+        UsageError: the run is no child, was edited, or still holds erased data in a draw; or another prune is at work
+            in the folder that holds it.
         EvidenceError: an ancestor is missing or does not check out; nothing was changed.
     """
-    run = given if isinstance(given, Run) else load_run(recover(Path(given)))
+    path = named(given.path if isinstance(given, Run) else Path(given))
+    with _alone(path):
+        _recover(path)
+        return _pruned(load_run(path))  # anew: before the lock was held another prune may have changed it
+
+
+def _pruned(run: Run) -> tuple[Run, list[Path]]:
+    """What :func:`prune` returns, for one that is alone."""
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
     if "edited_by" in run.info:
@@ -171,45 +182,95 @@ def _parent_to_prune(run: Run) -> Run | Tombstone | None:
     return parent_of(run)
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the folder in which a run and its ancestors lie as its only prune; the run's own folder is exchanged.
+
+    Raises:
+        UsageError: another prune is at work there.
+        EvidenceError: there is no such folder.
+    """
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise EvidenceError(f"there is no run at {path}")
+    with locked(folder, f"another prune is at work in {folder}"):
+        yield
+
+
+def leftovers(path: Path) -> tuple[Path, Path]:
+    """Where a prune that is at work, or was killed, has the run that it writes, and the one that was there before."""
+    home = path.resolve()
+    return home.with_name(home.name + ".pruning"), home.with_name(home.name + ".before-prune")
+
+
+def standing(path: Path) -> Path:
+    """Where a run can be read: at its path, or where a killed prune left it. Changes nothing."""
+    staging, old = leftovers(path)
+    if path.exists() or not old.is_dir():
+        return path
+    return staging if (staging / MANIFEST).exists() else old
+
+
 def recover(path: Path) -> Path:
-    """Finish or undo the exchange of folders of a prune that was killed; the path again."""
-    staging, old = _beside(path)
-    if staging.is_dir() or old.is_dir():
-        with storage(path):
-            if old.is_dir() and not path.exists():
-                os.rename(staging if (staging / MANIFEST).exists() else old, path)
-                sync_folder(path.parent)
-            for rest in (staging, old):
-                if rest.is_dir():
-                    shutil.rmtree(rest)
+    """Finish or undo the exchange of folders of a prune that was killed; the path again.
+
+    Raises:
+        UsageError: a prune is at work there.
+        EvidenceError: there is no run at the path after that; nothing was removed.
+    """
+    with _alone(path):
+        _recover(path)
     return path
 
 
-def other_holders(run: Run) -> list[Path]:
-    """Runs beside this one, not its ancestors, that hold a key of its earlier populations: prune leaves them alone."""
+def _recover(path: Path) -> None:
+    """What :func:`recover` does, for one that is alone."""
+    staging, old = leftovers(path)
+    if (found := standing(path)) != path:
+        with storage(path):
+            os.rename(found, path.resolve())
+            sync_folder(old.parent)
+    if old.is_dir():
+        load_run(path)  # the run that was there before goes only where another stands
+    with storage(path):
+        for rest in (staging, old):
+            if rest.is_dir():
+                shutil.rmtree(rest)
+
+
+def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
+    """Runs beside this one, not its ancestors, that hold a key of its earlier populations: prune leaves them alone.
+
+    Then those whose keys cannot be read, which may hold one. Folders that are ``passed_over`` are not looked into.
+    """
     gone = {key for key in run.keys["draws"][:-1] if key}
-    found, above = [], parent_of(run)
-    lineage = {run.path.resolve()}
+    found, unread, above = list[Path](), list[Path](), parent_of(run)
+    lineage = {run.path.resolve(), *passed_over}
     while isinstance(above, Run):
         lineage.add(above.path.resolve())
         above = parent_of(above)
     for path in sorted(run.path.resolve().parent.glob("*/keys.json")):
-        if path.parent not in lineage and not path.is_symlink():
+        if path.parent.resolve() in lineage or path.is_symlink():
+            continue
+        try:
             keys = read_json(path)
-            held = keys.get("draws") if isinstance(keys, dict) else None
-            if isinstance(held, list) and any(key in gone for key in held if isinstance(key, str)):
-                found.append(path.parent)
-    return found
-
-
-def _beside(path: Path) -> tuple[Path, Path]:
-    return path.with_name(path.name + ".pruning"), path.with_name(path.name + ".before-prune")
+        except EvidenceError:
+            unread.append(path.parent)
+            continue
+        held = keys.get("draws") if isinstance(keys, dict) else None
+        if isinstance(held, list) and any(key in gone for key in held if isinstance(key, str)):
+            found.append(path.parent)
+    return found, unread
 
 
 def _rewrite(run: Run) -> Run:
-    """The run without keys and ids of earlier populations: written beside it, then put in its place."""
-    recover(run.path)
-    staging, old = _beside(run.path)
+    """The run without keys and ids of earlier populations: written beside it, then put in its place.
+
+    Raises:
+        EvidenceError: what was written is not the whole run, because something else wrote there too; the run is as it
+            was.
+    """
+    home, (staging, old) = run.path.resolve(), leftovers(run.path)
     plan, last = run.plan, len(run.plan.populations) - 1
     before, request = plan.populations[-2], run.request
     # the key of the last request's draws stays; the keys of all earlier populations go
@@ -221,7 +282,8 @@ def _rewrite(run: Run) -> Run:
         "erased_sizes": {str(client): len(before.samples[client]) for client in request.clients},
     }
     replaced = {LEDGER, RECORDED, "partition.safetensors", "plan.json", "keys.json"}
-    for name in run.files.keys() - replaced | {LEDGER}:
+    copied = run.files.keys() - replaced
+    for name in copied | {LEDGER}:
         write_bytes(staging / name, read_bytes(run.path / name))
     writer = RunWriter(staging, read_ledger(staging))
     write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors({0: recorded_answers(plan), **_own_record(plan)})))
@@ -230,12 +292,16 @@ def _rewrite(run: Run) -> Run:
     keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
     writer.write_keys({**keys, "initial": _initial(run), "partition": _leaves(run)})
     writer.close("pruned", before=run.digest)
+    staged = load_run(staging)
+    whole = staged.files.keys() == run.files.keys() | {RECORDED} and staged.plan.retained == plan.retained
+    if not whole or any(staged.files[name] != run.files[name] for name in copied):
+        raise EvidenceError(f"{staging} is not the whole run: something else wrote there; {run.path} is as it was")
     with storage(run.path):
-        os.rename(run.path, old)
-        os.rename(staging, run.path)
-        sync_folder(run.path.parent)
+        os.rename(home, old)
+        os.rename(staging, home)
+        sync_folder(home.parent)
         shutil.rmtree(old)
-    return load_run(run.path)
+    return replace(staged, path=run.path)
 
 
 def _leaves(run: Run) -> dict[str, str]:

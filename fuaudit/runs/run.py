@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,7 +22,8 @@ from fuaudit.config import Config, resolve
 from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.runs.files import TEMPORARY, read_bytes, read_json
+from fuaudit.plans.plan import Segments
+from fuaudit.runs.files import TEMPORARY, named, read_bytes, read_json
 from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
 from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.ledger import Ledger, wrong_course
@@ -334,16 +337,27 @@ _UNLEARNER: dict[str, Shape] = {
 def _require_present(plan: Plan) -> None:
     """Raises ValueError where a round names a client of a population that its batches are not drawn over.
 
-    Only where the two streams are drawn over different populations can that be.
+    Only where the two streams are drawn over different populations can that be. A stream changes only in rounds in
+    which a segment starts, and what lies between two of those is judged once: a config may name any number of rounds.
     """
-    for round in range(1, plan.law.rounds + 1):
-        cohorts = plan.segment(Stream.COHORTS, Position(round, 0)).version
-        batches = {plan.segment(Stream.BATCHES, Position(round, step)).version for step in range(plan.law.steps + 1)}
-        if batches <= {cohorts}:
+    starts = {segment.start.round for name in (Stream.COHORTS, Stream.BATCHES) for segment in plan.streams[name]}
+    after = plan.law.rounds + 1
+    bounds = sorted({1, after, *(round for start in starts for round in (start, start + 1) if 1 <= round < after)})
+    for first, end in pairwise(bounds):
+        begin, last = Position(first, 0), Position(first, plan.law.steps)
+        batches = _versions(plan.streams[Stream.BATCHES], begin, last)
+        if batches <= _versions(plan.streams[Stream.COHORTS], begin, begin):
             continue
-        named = set(plan.cohort(round))
-        if any(not named <= plan.populations[version].samples.keys() for version in batches):
-            raise ValueError(f"round {round} draws batches of a client that is gone by then")
+        for round in range(first, end):
+            named = set(plan.cohort(round))
+            if any(not named <= plan.populations[version].samples.keys() for version in batches):
+                raise ValueError(f"round {round} draws batches of a client that is gone by then")
+
+
+def _versions(segments: Segments, first: Position, last: Position) -> set[int]:
+    """The populations that a stream is drawn over from one position to another, both included."""
+    begin, end = (bisect_right(segments, at, key=lambda segment: segment.start) for at in (first, last))
+    return {segment.version for segment in segments[begin - 1 : end]}
 
 
 def _span(ids: tuple[int, ...]) -> str:
@@ -399,9 +413,7 @@ def load_run(path: str | Path) -> Run:
     Raises:
         EvidenceError: there is no run, it is incomplete, or a file is missing, surplus or altered.
     """
-    folder = Path(path)
-    if folder.name in ("", ".."):
-        folder = folder.resolve()
+    folder = named(Path(path))
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"

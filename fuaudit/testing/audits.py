@@ -15,8 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-import torch
-
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Request
@@ -24,6 +22,7 @@ from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import load_run
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.workflow.train import train
@@ -56,14 +55,11 @@ def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects:
     known = dict(expected or {})
     for name in sorted({*known, *subjects} - set(SUBJECTS)):
         raise ValueError(f"there is no subject {name!r}: choose from {', '.join(SUBJECTS)}")
-    threads = torch.get_num_threads()
-    try:
+    with threads_restored():
         for name in dict.fromkeys((*subjects, *known)):
             with TemporaryDirectory() as folder:
                 _write(Path(folder), _runs())
                 _check_run(audit, name, Path(folder) / name, known.get(name), problems)
-    finally:
-        torch.set_num_threads(threads)
     problems.conclude()
 
 

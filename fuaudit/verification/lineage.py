@@ -16,7 +16,7 @@ from fuaudit.draws import Position
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.files import sha256
-from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, participation, products
+from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, derived, participation
 from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
@@ -199,9 +199,8 @@ def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
 
 def _of_models(case: Case) -> dict[str, bytes]:
     """Every file but the checkpoints, as it follows from the stored models and the plan."""
-    stored = {round: case.run.checkpoint(round) for round in case.run.checkpoints}
-    files = products(case.ready, case.run.plan.retained, case.schedule, stored)
-    return {name: content for name, content in files.items() if not name.startswith(CHECKPOINTS)}
+    run, population = case.run, case.run.plan.retained
+    return derived(case.ready, population, case.schedule, run.checkpoints, lambda round: run.checkpoint(round)[0])
 
 
 def _judged(other: list[str], count: int, spot: bool = False) -> Judgement:
@@ -270,8 +269,11 @@ def _beside(case: Case) -> list[Copy]:
     """Runs beside this one, of no part in its lineage, that hold a key of its earlier populations."""
     lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
     try:
-        holders = [path for path in other_holders(case.run) if path.resolve() not in lineage]
-    except EvidenceError as error:  # a neighbour that is no evidence here
+        holding, unread = other_holders(case.run, lineage)
+    except EvidenceError as error:  # beside it lies another run under the name of an ancestor
         return [Copy("runs beside this one", f"could not be looked through: {error}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
-    return [Copy(f"{path.name}/keys.json", why) for path in holders]
+    return [
+        *(Copy(f"{path.name}/keys.json", why) for path in holding),
+        *(Copy(f"{path.name}/keys.json", "cannot be read, and may give such draws back") for path in unread),
+    ]

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fuaudit import registry
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
@@ -21,6 +19,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import (
     append_line,
     canonical_json,
+    named,
     parse_json,
     pretty_json,
     read_bytes,
@@ -31,6 +30,7 @@ from fuaudit.runs.files import (
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import versions
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
@@ -164,11 +164,8 @@ def verify(
     if estimate and data is not None and opened.is_child:
         estimate(cost(case, policy))
     context = _context(case)  # before the audits: what cannot be read should not cost their time
-    threads = torch.get_num_threads()
-    try:
+    with threads_restored():
         findings = tuple(_examine(check, case) for check in policy.checks)
-    finally:
-        torch.set_num_threads(threads)
     verdict, reason = conclude(policy, findings, case)
     result = Verification(
         opened.path,
@@ -194,7 +191,8 @@ def verify(
 
 def audit_folder(run: Path) -> Path:
     """Where the findings and reports of a run lie: beside it, for a run is never edited."""
-    return run.with_name(run.name + ".audit")
+    folder = named(run)
+    return folder.with_name(folder.name + ".audit")
 
 
 def default_spec(run: Run) -> str:

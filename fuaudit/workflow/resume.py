@@ -15,12 +15,14 @@ from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, read_config_of, read_info
 from fuaudit.runs.tables import checkpoint_name, read_checkpoint
 from fuaudit.runs.writer import RunWriter
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning
 from fuaudit.training.setup import setup
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 
 
+@threads_restored()
 def resume(
     path: Path | str,
     root: Path | None = None,

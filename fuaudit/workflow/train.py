@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
@@ -20,7 +21,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.registry import build
 from fuaudit.runs.files import claimed, write_bytes
 from fuaudit.runs.keys import RunKeys
-from fuaudit.runs.products import products
+from fuaudit.runs.products import derived
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
@@ -34,10 +35,12 @@ from fuaudit.runs.writer import (
     require_space,
     versions,
 )
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, execute, require_finite, require_one_row_each
 from fuaudit.training.setup import Setup, setup
 
 
+@threads_restored()
 def train(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
@@ -138,9 +141,11 @@ def finish(
 def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Rounds, progress: Progress = silent) -> Run:
     """Write all that follows from the stored models, and close the run."""
     rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
-    stored = {round: read_checkpoint(writer.path, round) for round in rounds}
-    for name, content in products(ready, population, schedule, stored, progress).items():
-        if not name.startswith("checkpoints/"):
-            write_bytes(writer.path / name, content)
+
+    def model(round: int) -> Tensor:
+        return read_checkpoint(writer.path, round)[0]
+
+    for name, content in derived(ready, population, schedule, rounds, model, progress).items():
+        write_bytes(writer.path / name, content)
     writer.close("sealed")
     return load_run(writer.path)

@@ -28,6 +28,7 @@ from fuaudit.runs.writer import (
     require_space,
     versions,
 )
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, setup, tells_of
 from fuaudit.unlearning.apply import edited, provenance, rewritten
@@ -61,6 +62,7 @@ class Unlearning:
         return min(max(self.first_change.round, 1), executed + 1)
 
 
+@threads_restored()
 def unlearn(
     parent: Run | Path | str,
     name: str,

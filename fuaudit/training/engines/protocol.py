@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,3 +59,16 @@ def single_threaded() -> None:
     """
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@contextmanager
+def threads_restored() -> Iterator[None]:
+    """Leave the caller's number of torch threads as it was, whatever the work inside sets it to.
+
+    Nothing is set on entering: sums over the data before the first round depend on the number, and stay as they were.
+    """
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
