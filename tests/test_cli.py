@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from conftest import SECRET
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.verification import verify as verifying
+from fuaudit.verification.enumeration import AllToys
 from fuaudit.verification.verify import verify
+from fuaudit.workflow import fetch as fetching
 
 COMMAND = Path(sys.executable).parent / "fuaudit"
 STRANGER = '''
@@ -288,6 +291,67 @@ def test_prove_sweeps(fuaudit):
     assert code == 1
     assert "smallest refutation" in out
     assert "1/4" in out
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_a_sweep_makes_its_federations_as_they_are_needed(replacement):
+    """In the order of a list sorted by the product of parameters, then by samples; one of bound 4 has 27,968."""
+    toys = list(AllToys(3, replacement))
+    assert len(toys) == len(set(map(str, toys))) == len(AllToys(3, replacement)) == 2241
+    work = [prod((toy.law.rounds, toy.law.cohort_size, toy.law.steps, toy.law.batch_size)) for toy in toys]
+    order = list(zip(work, (toy.population.size for toy in toys), strict=True))
+    assert order == sorted(order)
+    sizes = [max(map(len, toy.population.samples.values())) for toy in toys]
+    assert all(toy.law.batch_size <= size for toy, size in zip(toys, sizes, strict=True))
+    assert {toy.law.replacement for toy in toys} == {replacement}
+    assert len(AllToys(4, replacement)) == 27_968
+    begin = time.monotonic()
+    assert next(iter(AllToys(5, replacement))).population.size == 2
+    assert time.monotonic() - begin < 1  # a list of all took five seconds and more
+
+
+def test_a_sweep_takes_no_size_of_one_federation(fuaudit):
+    for option, value in (("clients", 3), ("samples", 2), ("rounds", 1), ("cohort", 1), ("steps", 1), ("batch", 1)):
+        code, _, err = fuaudit("prove", "fats", "--up-to", "1", f"--{option}", value)
+        assert code == 2
+        assert f"and --{option} would say which one" in err
+    code, _, err = fuaudit("prove", "fats", "--requests", "1", "--request", "sample", "--up-to", "1")
+    assert code == 2
+    assert "and --request, --requests would say" in err
+    assert fuaudit("prove", "fats", "--up-to", "2", "--without-replacement", "--leaves", "500")[0] == 0
+
+
+def test_a_sweep_that_would_take_days_is_refused(fuaudit):
+    code, _, err = fuaudit("prove", "fats", "--up-to", "6")
+    assert code == 2
+    assert "260500 federations" in err
+
+
+def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
+    def said(*arguments):
+        code, out, err = fuaudit(*arguments, "--quiet")
+        assert (code, err) == (0, ""), err
+        return out.splitlines()
+
+    assert said("show", copies / "fats") == [f"{copies / 'fats'}: every byte accounted for"]
+    [made] = said("unlearn", copies / "parent", "--with", "retrain", "--client", "0")
+    assert "forgot client 0 with retrain" in made
+    verify(copies / "fats", spec_file)
+    [written] = said("report", copies / "fats")
+    assert Path(written).exists()
+    [done, *others] = said("prune", copies / "fats", "--yes")
+    assert done.startswith("pruned ")
+    assert all(line.startswith("left alone: ") for line in others)
+    assert others
+    assert said("prove", "fats") == ["total variation 0"]
+    assert len(said("prove", "fats", "--up-to", "2", "--leaves", "500")) == 1
+
+    def work(dataset, root):
+        print("a bar", file=sys.stderr)
+
+    monkeypatch.setattr(fetching, "fetch", work)
+    assert said("fetch", "mnist", "--data", copies) == [f"mnist is in {copies}"]
+    assert fuaudit("fetch", "mnist", "--data", copies)[2] == "a bar\n"
 
 
 def test_prove_refuses(fuaudit):

@@ -23,7 +23,7 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.proof import compare, exactness, retraining
-from fuaudit.plans.schedule import NONE, Drawn, Involvement, Participations, expand, expand_many
+from fuaudit.plans.schedule import NONE, Chosen, Drawn, Involvement, Participations, expand, expand_many
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.unlearning.baselines import Retrain
 from fuaudit.verification.enumeration import federation, sweep, toys_like
@@ -153,7 +153,9 @@ def test_a_client_larger_than_the_law_says_is_an_error():
 
 @pytest.mark.parametrize("what", WHAT)
 @pytest.mark.parametrize("who", WHO)
-def test_rounds_drawn_as_needed_are_those_drawn_at_once(who, what):
+@pytest.mark.parametrize("at_once", [1, 150, 4_000_000])
+def test_rounds_drawn_as_needed_are_those_drawn_at_once(who, what, at_once, monkeypatch):
+    monkeypatch.setattr("fuaudit.plans.schedule.IDS_AT_ONCE", at_once)
     plans = [Plan.fresh(law_of(who, what, rounds=9), federation((2, 1, 2, 2)), Keyed(bytes([n]) * 32)) for n in (1, 2)]
     together, drawn = expand_many(plans), Drawn(plans)
     for number in range(1, 10):
@@ -163,6 +165,9 @@ def test_rounds_drawn_as_needed_are_those_drawn_at_once(who, what):
         assert np.array_equal(round.cohorts, together.cohorts[:, number - 1, :places])
         assert np.array_equal(round.batches, together.batches[:, number - 1, :places])
         assert (together.cohorts[:, number - 1, places:] == NONE).all()
+        second = Chosen(drawn, np.array([1]), 9).round(number)
+        assert np.array_equal(second.cohorts, round.cohorts[1:])
+        assert np.array_equal(second.batches, round.batches[1:])
 
 
 def test_a_round_may_have_nobody_in_it():

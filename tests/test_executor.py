@@ -23,9 +23,11 @@ from fuaudit import load_run, unlearn, verify
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Request, schedule
+from fuaudit.plans.schedule import expand_many
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Here, Kept, Processes, address, digest_of_code, executor
+from fuaudit.verification.parameters import pairs as pairs_module
 from fuaudit.verification.parameters.audit import Parameters
 from fuaudit.verification.parameters.pairs import PAIRS_A_PART, Pairs
 from fuaudit.verification.spec import parse_spec
@@ -222,6 +224,25 @@ def test_parts_have_one_size_and_cover_the_pairs(case):
     pairs = Pairs.of(case, 100)
     assert pairs.parts(70) == [(0, PAIRS_A_PART), (32, 32), (64, 6)]
     assert pairs.parts(1000)[:2] == pairs.parts(70)[:2]
+
+
+def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
+    """Where rounds are large, one at a time and fewer pairs: a round of the small run reads 2 x 2 x 4 samples."""
+    pairs = Pairs.of(case, 100)
+    expected, drawn = pairs.compute((0, 6), 1), []
+
+    def recorded(plans, rounds):
+        drawn.append((len(plans), len(rounds)))
+        return expand_many(plans, rounds)
+
+    monkeypatch.setattr(schedule, "expand_many", recorded)
+    for module in (schedule, pairs_module):
+        monkeypatch.setattr(module, "IDS_AT_ONCE", 6 * 16)
+    assert pairs.parts(70)[:2] == [(0, 6), (6, 6)]
+    found = pairs.compute((0, 6), 1)
+    assert set(drawn) == {(6, 1)}
+    for arm, values in expected.items():
+        assert np.array_equal(found[arm], values), arm
 
 
 # --- whole audits -------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import struct
 import subprocess
 import sys
 import weakref
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import accumulate, product
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ import pytest
 import torch
 from conftest import SECRET
 
+from fuaudit import registry
 from fuaudit.data.dataset import scaling_constants
-from fuaudit.draws import END, START, Keyed, Position, Recorded, Stream
+from fuaudit.data.images import Digits
+from fuaudit.draws import END, START, Keyed, Position, Purpose, Recorded, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request, Segment
 from fuaudit.plans.schedule import expand
@@ -37,7 +40,9 @@ from fuaudit.runs.keys import RunKeys
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.prune import other_holders, prune, recorded_answers, recover
 from fuaudit.runs.run import _require_present
+from fuaudit.runs.shapes import PARTICIPATION
 from fuaudit.runs.tables import population_tensors, read_checkpoint
+from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.lineage import _of_models
@@ -804,6 +809,95 @@ def test_the_written_format(trained, child, target):
     assert rounds[6] == hashlib.sha256(final.tobytes()).hexdigest()
     model = safetensors(files["model.safetensors"])
     assert np.array_equal(np.concatenate([model["1.weight"].reshape(-1), model["1.bias"]]), final)
+
+
+def by_weight(drawn, weights, count):
+    """``count`` keys of a table of weights, one after another."""
+    left, taken = dict(weights), []
+    for word in drawn[:count]:
+        ticket = integer(word, sum(left.values()))
+        reached = dict(zip(left, accumulate(left.values()), strict=True))
+        taken.append(next(member for member, total in reached.items() if total > ticket))
+        del left[taken[-1]]
+    return taken
+
+
+def available(scenario, key, version, round, clients):
+    """The cohort of a round by a scenario below: everybody in round 1 is for the caller."""
+
+    def words_of(purpose, *at, count=1):
+        return words(key, purpose, *at, version, count)
+
+    if scenario == "static":
+        return [c for c in clients if by_weight(words_of("availability", round, 0, c, 0), {0: 5 - 2, 1: 2}, 1) == [1]]
+    if scenario == "time-varying":
+        weights = {c: 1 + integer(*words_of("availability", round, 0, c, 0), 10) for c in clients}
+        return sorted(by_weight(words_of("cohort", round, 0, -1, 0, count=2), weights, max(1, 5 * len(clients) // 10)))
+    taus = {c: integer(*words_of("availability", 0, 0, c, 0), 3 + 1) for c in clients}
+    phases = {c: integer(*words_of("availability", 0, 0, c, 1), tau) for c, tau in taus.items() if tau > 1}
+    return [c for c, tau in taus.items() if tau < 2 or (round - 1) % tau == phases[c]]
+
+
+SCENARIOS = {
+    "static": {"probability": 0.4},
+    "time-varying": {"share": 0.5},
+    "round-robin": {"tau_max": 3, "phase": "drawn"},
+}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_written_format_of_availability_and_memories(scenario, small_config, tmp_path):
+    work = {"epochs": 2, "batch": 120, "largest_client": 300, "step_size": 0.1, "rounds": 4}
+    learner = {"use": "scaffold", "scenario": scenario, **SCENARIOS[scenario], **work}
+    tables = small_config() | {"learner": learner, "server": [{"use": "mean"}, {"use": "momentum"}]}
+    path = train(tables, tmp_path / "run", secret=SECRET).path
+    key = bytes.fromhex(json.loads((path / "keys.json").read_bytes())["draws"][0])
+    dealt = {name: values.tolist() for name, values in safetensors(path / "partition.safetensors").items()}
+    clients, ends = dealt["clients"], dealt["ends"]
+    owned = {c: dealt["samples"][a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
+    cohorts = [clients, *(available(scenario, key, 0, round, clients) for round in (2, 3, 4))]
+    told = json.loads((path / "participation.json").read_bytes())
+    assert told["cohorts"] == cohorts
+    assert told["uploads"] == [2 * sum(map(len, cohorts[:round])) for round in (1, 2, 3, 4)]
+    assert 0 < sum(map(len, cohorts[1:])) < 15
+
+    first = {}
+    for round, cohort in enumerate(cohorts, 1):
+        for begin, client in product((1, 4), cohort):  # an epoch has room for ceil(300 / 120) steps
+            drawn = words(key, "permutation", round, begin, client, 0, 0, len(owned[client]))
+            assert len(set(drawn)) == len(drawn)
+            order = [owned[client][rank] for rank in sorted(range(len(drawn)), key=drawn.__getitem__)]
+            for place, sample in enumerate(order):
+                first.setdefault(sample, (round, begin + place // 120))
+    recorded = safetensors(path / "involvement.safetensors")
+    assert {s: (r, e) for s, r, e in recorded["samples"].tolist()} == first
+
+    shapes = {name: values.shape for name, values in safetensors(path / "checkpoints" / "000004.safetensors").items()}
+    assert shapes == {
+        "vector": (650,),
+        "state.server.1.velocity": (1, 650),
+        "state.solver.control": (1, 650),
+        "state.solver.controls": (5, 650),
+    }
+    data = Digits().load(None)
+    content = data.test_inputs.numpy().tobytes() + data.test_targets.numpy().tobytes()
+    digests = json.loads((path / "data.json").read_bytes())
+    assert set(digests) == {"clients", "test"}
+    assert digests["test"] == hashlib.sha256(content).hexdigest()
+
+
+def test_the_written_format_names_every_purpose_field_and_memory():
+    text = (ROOT / "docs" / "run-format.md").read_text()
+    names = [*Purpose, "state.server.PLACE.NAME", "state.solver.NAME", "test", *PARTICIPATION]
+    shape = StateShape(3, 2, torch.float32, torch.device("cpu"))
+    for kind in ("solvers", "stages", "aggregators"):
+        for entry in registry.entries(kind).values():
+            if entry.distribution == "fuaudit":
+                with suppress(TypeError):  # it has an option without a default
+                    names += entry.load()().init(shape)
+    assert "controls" in names
+    for name in names:
+        assert f"`{name}`" in text, name
 
 
 def test_two_writers_do_not_share_a_folder(small_config, tmp_path):

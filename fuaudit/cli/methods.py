@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fuaudit.cli.options import emit, hexadecimal, output_options
+from fuaudit.cli.options import emit, given, hexadecimal, output_options
 from fuaudit.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plugins(as_json: bool, quiet: bool) -> None:
 @click.option("--request", type=click.Choice(["sample", "client", "mixed"]), default="client", show_default=True)
 @click.option("--requests", type=click.IntRange(1), default=1, show_default=True, help="How many, one after another.")
 @click.option("--without-replacement", is_flag=True, help="Cohorts of distinct clients (FedAvg); default: FATS.")
-@click.option("--up-to", type=click.IntRange(1), help="Sweep the federations up to this bound instead.")
+@click.option("--up-to", type=click.IntRange(1), help="Sweep all federations up to a bound, 5 at most.")
 @click.option("--leaves", type=click.IntRange(1), default=200_000, show_default=True, help="Budget of leaves.")
 @output_options
 def prove(
@@ -89,8 +89,13 @@ def prove(
     if is_editor(unlearner):
         raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
     if up_to is not None:
+        if single := given("clients", "samples", "rounds", "cohort", "steps", "batch", "request", "requests"):
+            raise UsageError(
+                f"--up-to sweeps all federations up to a bound, and {', '.join(single)} would say which one",
+                f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
+            )
         with bars(quiet or as_json) as progress:
-            _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, progress)
+            _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, quiet, progress)
         return
     if (request != "sample" and requests >= clients) or (request != "client" and requests >= clients * samples):
         raise UsageError(
@@ -117,16 +122,16 @@ def prove(
             "smallest witness: " + "; ".join(_history(w.history)),
             f"  probability {w.unlearned} after unlearning, {w.retrained} after retraining",
         ]
-    emit(as_json, document, lines)
+    emit(as_json, document, lines[:1] if quiet else lines)
     sys.exit(0 if result.exact else 1)
 
 
 def _prove_up_to(
-    unlearner: Any, name: str, bound: int, leaves: int, replacement: bool, as_json: bool, progress: Any
+    unlearner: Any, name: str, bound: int, leaves: int, replacement: bool, as_json: bool, quiet: bool, progress: Any
 ) -> None:
-    from fuaudit.verification.enumeration import all_toys, sweep
+    from fuaudit.verification.enumeration import AllToys, sweep
 
-    found = sweep(unlearner, all_toys(bound, replacement), leaves, progress)
+    found = sweep(unlearner, AllToys(bound, replacement), leaves, progress)
     document: dict[str, Any] = {
         "unlearner": name,
         "proved": len(found.proved),
@@ -140,7 +145,7 @@ def _prove_up_to(
         toy, result = found.smallest
         document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
         lines.append(f"smallest refutation: {toy}: total variation {result.total_variation}")
-    emit(as_json, document, lines)
+    emit(as_json, document, lines[:1] if quiet else lines)
     sys.exit(1 if found.refuted else 0 if found.proved else 3)
 
 

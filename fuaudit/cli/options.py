@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from fuaudit.errors import FuauditError, StorageError, UsageError
 
@@ -43,9 +44,10 @@ def resumable(folder: Path, parent: Path | None = None) -> Iterator[None]:
 
 
 def output_options(command: Command) -> Command:
-    """``--json`` prints one document and nothing else; ``--quiet`` draws no progress and prints less."""
+    """``--json`` prints one document and nothing else; ``--quiet`` draws no progress and prints a line, or a list."""
     command = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
-    return click.option("-q", "--quiet", is_flag=True, help="No progress bars, only the result.")(command)
+    told = "No progress bars; of the result one line, or one for each thing that it lists."
+    return click.option("-q", "--quiet", is_flag=True, help=told)(command)
 
 
 def data_option(command: Command) -> Command:
@@ -57,6 +59,13 @@ def data_option(command: Command) -> Command:
 def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
     """The result of a command, for programs or for people."""
     click.echo(json.dumps(document, sort_keys=True, indent=1, default=str) if as_json else "\n".join(lines))
+
+
+def given(*names: str) -> list[str]:
+    """Those of some parameters of the present command that were given, and are no defaults, as they are written."""
+    context = click.get_current_context()
+    chosen = [name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    return [f"--{name.replace('_', '-')}" for name in chosen]
 
 
 def hexadecimal(text: str | None, option: str) -> bytes | None:

@@ -37,7 +37,7 @@ def train(
             progress=progress,
             announce=lambda text: click.echo(f"commitment {text}", err=as_json),
         )
-    describe(run, as_json, f"trained {run.executed} rounds")
+    describe(run, as_json, quiet, f"trained {run.executed} rounds")
 
 
 @click.command()
@@ -89,7 +89,7 @@ def unlearn(
         rest = f"rounds depend on all {' and all '.join(kinds)}" if kinds else "this run contains nothing to forget"
         note = f"; it was never drawn: {rest}"
     asked = f" ({', '.join(samples)})" if samples else ""
-    describe(child, as_json, f"forgot {request}{asked} with {name}{note}")
+    describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}")
 
 
 @click.command()
@@ -104,7 +104,7 @@ def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, qui
 
     with bars(quiet or as_json) as progress, resumable(run, parent):
         done = work(run, root, parent, progress=progress)
-    describe(done, as_json, "finished")
+    describe(done, as_json, quiet, "finished")
 
 
 @click.command()
@@ -114,7 +114,7 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
     """Show what RUN records, after checking every byte of it."""
     from fuaudit.runs.run import load_run
 
-    describe(load_run(run), as_json, "every byte accounted for")
+    describe(load_run(run), as_json, quiet, "every byte accounted for")
 
 
 @click.command()
@@ -146,7 +146,7 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
         },
         [
             f"pruned {run}, digest {pruned.digest}",
-            *(f"tombstone {path}" for path in buried),
+            *(f"tombstone {path}" for path in buried if not quiet),
             *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
             *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
         ],
@@ -175,8 +175,8 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
         sys.exit(1)
 
 
-def describe(run: Any, as_json: bool, what: str) -> None:
-    """Print what a run records."""
+def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
+    """Print what a run records; when quiet only what was done."""
     last = run.metrics[-1]
     law = run.plan.law
     document: dict[str, Any] = {
@@ -216,7 +216,7 @@ def describe(run: Any, as_json: bool, what: str) -> None:
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
     lines += [f"  {text}" for text in document["stability"]]
-    emit(as_json, document, lines)
+    emit(as_json, document, lines[:1] if quiet else lines)
 
 
 def _kept(run: Any) -> str:

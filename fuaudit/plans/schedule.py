@@ -18,7 +18,7 @@ from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.law import UniformLaw
+from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import Plan, Segments, occurrences
 from fuaudit.plans.population import Request
 
@@ -87,7 +87,8 @@ class Drawn:
         self.rounds = plans[0].law.rounds if rounds is None else rounds
         self._plans = plans
         self._block: tuple[range, Schedule] | None = None
-        self._length = 1
+        members = max(len(population.clients) for population in plans[0].populations)
+        self._length = max(1, IDS_AT_ONCE // (len(plans) * most_ids(plans[0].law, members)))
 
     def round(self, number: int) -> Round:
         """See :class:`Rounds`."""
@@ -96,8 +97,8 @@ class Drawn:
             first = 1 if self._length >= self.rounds else number
             rounds = range(first, min(first + self._length, self.rounds + 1))
             drawn = expand_many(self._plans, rounds)
-            # the size of the first round tells how many fit
-            self._length = max(1, len(rounds) * _AT_ONCE // max(1, drawn.batches.size))
+            # where not everybody takes part, more rounds fit than was thought
+            self._length = max(1, len(rounds) * IDS_AT_ONCE // max(1, drawn.batches.size))
             self._block = rounds, drawn
         rounds, drawn = self._block
         round = drawn.round(number - rounds.start + 1)
@@ -106,8 +107,28 @@ class Drawn:
         return Round(round.cohorts[:, :places], round.batches[:, :places])
 
 
-_AT_ONCE = 4_000_000
+@dataclass(frozen=True)
+class Chosen:
+    """Some runs of expanded plans, by their numbers, up to round ``rounds``: a view, which copies a round at a time."""
+
+    schedule: Rounds
+    runs: Ids
+    rounds: int
+
+    def round(self, number: int) -> Round:
+        """See :class:`Rounds`."""
+        whole = self.schedule.round(number)
+        return Round(whole.cohorts[self.runs], whole.batches[self.runs])
+
+
+IDS_AT_ONCE = 4_000_000
 """Ids drawn at once: 32 MB."""
+
+
+def most_ids(law: Law, members: int) -> int:
+    """The most sample ids that a round of one plan can hold, over so many clients."""
+    # without a size of cohorts, everybody may take part
+    return int(getattr(law, "cohort_size", members)) * law.steps * law.slots
 
 
 def _all_rounds(plan: Plan) -> range:
@@ -264,13 +285,15 @@ class Stack:
         ``run`` counts from 0, ``round`` from 1.
         """
         law = self.law
-        positions = [Position(r, e) for r in range(1, law.rounds + 1) for e in range(1, law.steps + 1)]
         if not len(run):
             return np.empty((0, law.steps, law.slots), dtype=np.int64)
+        # of the rounds asked for only: whoever reads a plan block by block would pay for all of them every time
+        earliest, latest = int(round.min()), int(round.max())
+        positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
         asked, run = np.unique(run, return_inverse=True)
         first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
-        column = (round[:, None] - 1) * law.steps + step - 1  # (m, E)
+        column = (round[:, None] - earliest) * law.steps + step - 1  # (m, E)
         row = run[:, None]
         version = versions[row, column]
         sizes = self._sizes[version, client[:, None]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations_with_replacement, product
-from math import prod
-from typing import Any
+from itertools import combinations_with_replacement, groupby, product
+from math import comb, prod
+from typing import Any, Protocol
 
 from fuaudit.draws import END, Draws, Position
-from fuaudit.errors import BudgetError, FuauditError
+from fuaudit.errors import BudgetError, FuauditError, UsageError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
 from fuaudit.verification.case import Case
@@ -117,30 +117,69 @@ def _size_of_toy(toy: tuple[Any, Population]) -> tuple[object, ...]:
     return prod(numbers), len(sizes), sum(sizes), numbers, sizes
 
 
-def all_toys(bound: int, replacement: bool) -> list[Toy]:
+class Toys(Protocol):
+    """Federations in some order, and how many."""
+
+    def __iter__(self) -> Iterator[Toy]: ...
+    def __len__(self) -> int: ...
+
+
+LARGEST_SWEEP = 5
+"""The highest bound of a sweep: see :class:`AllToys`."""
+
+
+@dataclass(frozen=True)
+class AllToys:
     """Every federation with all parameters from 1 to ``bound``, for one client and for one sample; smallest first.
 
     Clients come with ``bound`` samples, or fewer: sizes are non-increasing, so that relabelled ones occur once.
+    They are made as they are asked for.
+
+    Raises:
+        UsageError: the bound is above ``LARGEST_SWEEP``. A sweep looks at each, if only to say that it is too large.
     """
-    toys = []
-    for clients in range(1, bound + 1):
-        for sizes in combinations_with_replacement(range(bound, 0, -1), clients):
-            population = federation(sizes)
-            for rounds, cohort, steps, batch in product(range(1, bound + 1), repeat=4):
-                if batch > max(sizes):
-                    continue
-                law = UniformLaw(rounds, cohort, steps, batch, replacement)
-                toys += [
-                    Toy(law, population, requests_of(kind, population, 1))
-                    for kind in ("client", "sample")
-                    if (clients > 1 if kind == "client" else population.size > 1)
-                ]
-    return sorted(toys, key=_work)
+
+    bound: int
+    replacement: bool
+
+    def __post_init__(self) -> None:
+        if self.bound > LARGEST_SWEEP:
+            most = len(AllToys(LARGEST_SWEEP, self.replacement))
+            raise UsageError(
+                f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most} federations "
+                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about nine times as many",
+                "Prove single larger federations, by --clients, --rounds and so on.",
+            )
+
+    def __iter__(self) -> Iterator[Toy]:
+        every = range(1, self.bound + 1)
+        sizes = [s for clients in every for s in combinations_with_replacement(reversed(every), clients)]
+        populations = [(population, max(s)) for s, population in zip(sizes, map(federation, sizes), strict=True)]
+        populations.sort(key=lambda pair: pair[0].size)
+        laws = sorted(product(every, repeat=4), key=prod)
+        for (_, alike), (_, members) in product(
+            [(work, list(group)) for work, group in groupby(laws, prod)],
+            [(size, list(group)) for size, group in groupby(populations, lambda pair: pair[0].size)],
+        ):
+            for (population, largest), (rounds, cohort, steps, batch) in product(members, alike):
+                if batch <= largest:  # of larger batches a law is the same
+                    law = UniformLaw(rounds, cohort, steps, batch, self.replacement)
+                    yield from (Toy(law, population, requests_of(kind, population, 1)) for kind in _kinds(population))
+
+    def __len__(self) -> int:
+        every = range(1, self.bound + 1)
+        # so many multisets of sizes have this number of clients and this largest size
+        populations = {(c, m): comb(m + c - 2, c - 1) for c, m in product(every, every)}
+        return sum(
+            count * self.bound**3 * largest * ((clients > 1) + (clients > 1 or largest > 1))
+            for (clients, largest), count in populations.items()
+        )
 
 
-def _work(toy: Toy) -> tuple[int, int]:
-    law = toy.law
-    return law.rounds * law.places(toy.population) * law.steps * law.slots, toy.population.size
+def _kinds(population: Population) -> tuple[str, ...]:
+    """The kinds of request that leave something of a population."""
+    left = {"client": len(population.clients) - 1, "sample": population.size - 1}
+    return tuple(kind for kind, many in left.items() if many)
 
 
 @dataclass(frozen=True)
@@ -166,7 +205,7 @@ class Sweep:
         return self.refuted[0] if self.refuted else None
 
 
-def sweep(unlearner: Any, toys: list[Toy], leaves: int, progress: Any = None, moment: Position = END) -> Sweep:
+def sweep(unlearner: Any, toys: Toys, leaves: int, progress: Any = None, moment: Position = END) -> Sweep:
     """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
 
     Requests come when everything before ``moment`` is executed; by default, when training is over.

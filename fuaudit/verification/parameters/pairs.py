@@ -24,7 +24,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, Keyed, Stream
 from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Plan
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.schedule import IDS_AT_ONCE, Chosen, Drawn, most_ids
 from fuaudit.runs.files import canonical_json, sha256
 from fuaudit.runs.keys import derive
 from fuaudit.runs.run import load_run
@@ -48,7 +48,8 @@ WITHOUT = "without"
 """The arm of editors alone: the editor applied to a run that never had the target."""
 
 PAIRS_A_PART = 32
-"""Fixed, so that neither the number of workers nor that of pairs changes a bit. Fewer where models are large."""
+"""Fixed, so that neither the number of workers nor that of pairs changes a bit. Fewer where models or rounds are large.
+"""
 
 RUNS_ABREAST = 16
 """Runs that the batched engine advances in one operation; two make a part, one for each of two threads."""
@@ -128,8 +129,10 @@ class Pairs:
 
     def parts(self, pairs: int) -> list[Part]:
         """The parts that hold the first so many pairs."""
-        ready, rounds = self.case.ready, self.case.run.plan.law.rounds
-        size = max(1, min(PAIRS_A_PART, _NUMBERS_AT_HAND // (ready.learning.layout.dimension * (rounds + 1))))
+        law, members = self.case.run.plan.law, len(self.case.before.clients)
+        models = self.case.ready.learning.layout.dimension * (law.rounds + 1)
+        # rounds are drawn some at a time, at least one for all pairs of a part
+        size = max(1, min(PAIRS_A_PART, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, members)))
         return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
 
     def compute(self, part: Part, threads: int) -> Arrays:
@@ -173,8 +176,8 @@ def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = Tru
     """The moments after rounds 0 to R of many runs over one population; only the last one unless ``keep``."""
     population = plans[0].retained
     moments = [beginning(ready.learning, plans, population, ready.device)]
-    schedule = expand_many(plans)
-    for _, moment in execute(ready.learning, ready.ground(population), population, schedule, moments[0], maker):
+    ground, schedule = ready.ground(population), Drawn(plans)
+    for _, moment in execute(ready.learning, ground, population, schedule, moments[0], maker):
         moments = [*moments, moment] if keep else [moment]
     return moments
 
@@ -223,7 +226,7 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
     state = {k: v.clone() for k, v in history[-1].state.items()}
     if redrawn:
         begin = beginning(ready.learning, [plans[place] for place in redrawn], plans[0].retained, ready.device)
-    schedule, population = expand_many(plans), plans[0].retained
+    schedule, population = Drawn(plans), plans[0].retained
     ground = ready.ground(population)
     for round in range(1, rounds + 1):
         starting = np.flatnonzero(firsts == round)
@@ -237,7 +240,7 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
         active = np.flatnonzero(firsts <= round)
         if not len(active):
             continue
-        part = Schedule(schedule.cohorts[active, :round], schedule.batches[active, :round])
+        part = Chosen(schedule, active, round)
         moment = Moment(vectors, state)[active]
         *_, (_, moment) = execute(ready.learning, ground, population, part, moment, maker, first=round)
         vectors[active] = moment.vectors
