@@ -410,6 +410,20 @@ def test_one_number_alone_is_scaled_by_one():
     assert scaling_constants(data, Population({0: (1,)}), "standardise") == (5.0, 1.0)
 
 
+def test_the_constants_of_scaling_do_not_depend_on_the_number_of_threads():
+    """They are in every round, so a last bit would be too."""
+    inputs = torch.randn(200_000, 3, generator=torch.Generator().manual_seed(1))
+    data = Dataset(inputs, torch.zeros(200_000).long(), inputs[:1], torch.zeros(1).long(), 2)
+    found, before = set(), torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            found.add(scaling_constants(data, Population({0: tuple(range(200_000))}), "standardise"))
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) == 1
+
+
 def test_a_model_that_cannot_read_tokens_is_refused_before_training(small_config, tmp_path):
     with pytest.raises(UsageError, match=r"integers .* this model cannot read"):
         train(small_config(), tmp_path / "run", dataset=tokens_dataset(), secret=SECRET)

@@ -135,14 +135,6 @@ class DatasetPlugin(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """What an engine trains on: scaled inputs ``(N, *shape)`` and targets ``(N,)`` under stable ids."""
-
-    inputs: Tensor
-    targets: Tensor
-
-
 def erased_input(dtype: torch.dtype) -> float | int:
     """What overwrites the inputs of erased rows: NaN, or the largest number of an integer type."""
     return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
@@ -213,8 +205,9 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
             'Leave scaling out, or say scaling = "none".',
         )
     if scaling == "standardise":
-        rows = dataset.inputs[torch.tensor(sorted(population.owner), dtype=torch.int64)].double()
-        return float(rows.mean()), (float(rows.std()) if rows.numel() > 1 else 0.0) or 1.0
+        # by NumPy, whose sums do not depend on the number of threads, as torch's do
+        rows = dataset.inputs[torch.tensor(sorted(population.owner), dtype=torch.int64)].double().numpy()
+        return float(rows.mean()), (float(rows.std(ddof=1)) if rows.size > 1 else 0.0) or 1.0
     raise UsageError(f"unknown scaling {scaling!r}", f"Known: {', '.join(SCALINGS)}.")
 
 

@@ -140,7 +140,6 @@ Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]
 def measuring(ready: Setup, population: Population) -> Measured:
     """Measures models on the CPU with one thread, in chunks of 250 rows; inputs as the population scales them."""
     learning, module, layout = ready.learning, ready.cpu_module(), ready.learning.layout
-    torch.set_num_threads(1)  # already here: the constants are sums
     shift, divisor = scaling_constants(ready.dataset, population, learning.scaling)
 
     @torch.no_grad()

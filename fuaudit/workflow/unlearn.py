@@ -98,7 +98,10 @@ def unlearn(
     child_keys = keys.child(str(run.commitment), request)
     fresh = Keyed(child_keys.draws)
     run.plan.retained.without(request)  # says what is unknown
-    change = (_all_kept if editor else _rewritten)(run, unlearner, name, request, fresh, anyway)
+    if editor:
+        change = _all_kept(run, name, request, fresh)
+    else:
+        change = _rewritten(run, unlearner, name, request, fresh, anyway)
     ready = setup(run.config, root, dataset, run.rows)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
@@ -135,7 +138,7 @@ def unlearn(
         return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
 
 
-def _all_kept(run: Run, unlearner: Any, name: str, request: Request, fresh: Keyed, anyway: bool) -> Unlearning:
+def _all_kept(run: Run, name: str, request: Request, fresh: Keyed) -> Unlearning:
     """For an editor: the whole plan, less what is erased. Raises UsageError where there is no final model to edit."""
     if run.executed < run.plan.law.rounds:
         raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")

@@ -63,10 +63,7 @@ def single_threaded() -> None:
 
 @contextmanager
 def threads_restored() -> Iterator[None]:
-    """Leave the caller's number of torch threads as it was, whatever the work inside sets it to.
-
-    Nothing is set on entering: sums over the data before the first round depend on the number, and stay as they were.
-    """
+    """Leave the caller's number of torch threads as it was, whatever the work inside sets it to."""
     threads = torch.get_num_threads()
     try:
         yield
