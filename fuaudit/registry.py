@@ -38,7 +38,7 @@ class Entry:
         """The plugin class, a frozen dataclass whose fields are its options.
 
         Raises:
-            PluginError: its module cannot be imported, or it is not a dataclass.
+            PluginError: its module cannot be imported, or it is not a dataclass, or one with a field called ``use``.
         """
         try:
             loaded = self.point.load()
@@ -48,6 +48,11 @@ class Entry:
             ) from error
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
             raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} is not a dataclass")
+        if any(field.name == "use" for field in dataclasses.fields(loaded)):
+            raise PluginError(
+                f"{self.kind[:-1]} {self.name!r} of {self.distribution} has an option called use",
+                "Rename it: use is the name of the plugin itself.",
+            )
         return loaded
 
 

@@ -11,10 +11,13 @@ import pytest
 import tomli_w
 from conftest import SECRET
 
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.unlearn import unlearn
 
 COMMAND = Path(sys.executable).parent / "fuaudit"
 STRANGER = '''
@@ -314,6 +317,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
         (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "is not int"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
+        (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by --with"),
         (("--with", "fats", "--cliant", "0"), "--client"),
         (("--with", "fats", "--client", "zero"), "integer"),
         (("--client", "0"), "--with"),
@@ -325,6 +329,13 @@ def test_unlearn_refuses(fuaudit, trained, tmp_path, arguments, expected):
     assert out == ""
     assert expected in err
     assert "Traceback" not in err
+    assert not (tmp_path / "child").exists()
+
+
+def test_the_name_of_an_unlearner_is_no_option(trained, tmp_path):
+    """It would carry out one, and record the name of the other."""
+    with pytest.raises(UsageError, match="use is no option"):
+        unlearn(trained, "fats", Request.of([0]), tmp_path / "child", {"use": "retrain"})
     assert not (tmp_path / "child").exists()
 
 
@@ -494,6 +505,13 @@ def test_a_plugin_that_touches_what_it_has_not_declared(fuaudit, trained, strang
     code, _, err = fuaudit("unlearn", trained.path, "--with", "curious", "--client", "0", "--out", tmp_path / "child")
     assert code == 5
     assert "without declaring 'model'" in err
+
+
+def test_a_plugin_with_an_option_called_use(fuaudit, trained, stranger, tmp_path):
+    (stranger / "stranger_methods.py").write_text(STRANGER.replace("where: str", 'use: str = "x"\n    where: str'))
+    code, _, err = fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")
+    assert code == 5
+    assert "has an option called use" in err
 
 
 def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):

@@ -83,11 +83,13 @@ def place(text: str) -> tuple[int, int]:
 
 
 def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
-    """The table of ``--option NAME=VALUE``, each read as TOML."""
+    """The table of ``--option NAME=VALUE``, each read as TOML; UsageError for what is none, and for ``use``."""
     table: dict[str, object] = {}
     for pair in pairs:
         try:
             table |= tomllib.loads(pair)
         except tomllib.TOMLDecodeError:
             raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
+    if "use" in table:
+        raise UsageError("use is no option of an unlearner", "Say which one to use by --with.")
     return table

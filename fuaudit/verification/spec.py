@@ -112,7 +112,7 @@ def parse_spec(table: dict[str, Any], origin: str) -> Spec:
                 f"{origin} asks for exact erasure, but {row['audit']['use']!r} may pass what it did not look at",
                 'Let it look at everything, or set asks = "bound".',
             )
-        resolved.append({"use": row["audit"]["use"], **asdict(audit)})
+        resolved.append({**asdict(audit), "use": row["audit"]["use"]})
         checks.append(Check(row["claim"], options, row.get("role", "required"), tuple(row.get("basis", ()))))
     if sum(row.get("share", 0.0) for row in table["check"]) > 1 + 1e-12:
         raise UsageError(f"{origin}: the shares of alpha sum to more than 1")
