@@ -1,6 +1,7 @@
 """The contract suite: all registered plugins keep it, and those that break it are caught for the right reason."""
 
 import ast
+import json
 import random
 import time
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
 from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
-from fuaudit.testing.tiny import key_of
+from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
 from fuaudit.training.stages import Mean, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning.apply import edited
@@ -27,6 +28,8 @@ from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.parameters.audit import Parameters
 from fuaudit.verification.replay.audit import Replay
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
 
 BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
 SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
@@ -277,6 +280,19 @@ def test_messages_are_counted():
     assert len(messages) == 2 * places
     assert {message.size for message in messages} == {models[3].numel() * models[3].element_size()}
     assert "client 0" not in {end for message in messages for end in (message.sender, message.receiver)}
+
+
+@pytest.mark.parametrize(("solver", "down", "up"), [("sgd", 1, 1), ("scaffold", 2, 2), ("mimic-client", 2, 1)])
+def test_messages_are_as_many_as_the_solver_sends(tmp_path, solver, down, up):
+    """SCAFFOLD sends model and control variate both ways; MimiC at the clients sends the mean back as well."""
+    learner = {"use": "fedavg", "rounds": 3, "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2}
+    tables = tiny_config(learner=learner, solver={"use": solver}, server=[{"use": "mean"}])
+    run = train(tables, tmp_path / "parent", dataset=tiny_dataset())
+    child = unlearn(run, "finetune", Request.of([0]), tmp_path / "child", {"rounds": 2}, dataset=tiny_dataset())
+    sent = [message["sender"] for message in json.loads((child.path / "edit.json").read_text())["messages"]]
+    participations = 2 * learner["cohort"]
+    assert sent.count("server") == down * participations
+    assert len(sent) == (down + up) * participations
 
 
 # broken aggregators

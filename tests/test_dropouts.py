@@ -106,6 +106,10 @@ class NoUploads(Broken):
     uploads: ClassVar[int] = 0
 
 
+class NoDownloads(Broken):
+    downloads: ClassVar[int] = 0
+
+
 class NotARow(Broken):
     client_rows: ClassVar[frozenset[str]] = frozenset({"control"})
 
@@ -182,6 +186,7 @@ class RollsDice(Broken):
 BROKEN = {
     NoRows: "names what its state does not have: momenta",
     NoUploads: "must declare uploads",
+    NoDownloads: "downloads must be a whole number",
     NotARow: "'control' does not have one row a client",
     InPlace: "changes the old state in place",
     Scribbles: "changes the outcome that it was given",
