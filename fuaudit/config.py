@@ -91,17 +91,19 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         problems.append(str(error))
     server = table.get("server") or (list(built["learner"].server) if "learner" in built else [])
     tables: list[Table] = []
+    stages: list[Any] = []
     if not isinstance(server, list):
         problems.append(f"{origin}: server must be a list of tables, [[server]]")
     else:
         for stage in server:
             try:
-                tables.append(_complete(build_stage(stage), dict(stage)))
+                stages.append(build_stage(stage))
+                tables.append(_complete(stages[-1], dict(stage)))
             except UsageError as error:
                 problems.append(str(error))
         # without a learner its own server is not known, and nothing can be said of it
         complete = len(tables) == len(server) and ("learner" in built or bool(server))
-        problems += _misfits(tables, built.get("solver")) if complete else []
+        problems += _misfits(tables, stages, built.get("solver")) if complete else []
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
         problems.append(f"{origin}: scaling must be a word")
@@ -111,11 +113,19 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
 
 
-def _misfits(server: list[Table], solver: Any) -> list[str]:
-    """What is wrong with a chain of known stages, as far as their names tell."""
-    if not any(stage_kind(stage) == "aggregators" for stage in server):
+def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
+    """What is wrong with a chain of known stages, as far as their names and what they declare tell."""
+    first = next((at for at, stage in enumerate(server) if stage_kind(stage) == "aggregators"), None)
+    if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
+    early = [at for at in range(first) if getattr(stages[at], "one_row", False) is True]
+    if early:
+        wrong, aggregator = server[early[0]]["use"], server[first]["use"]
+        return [
+            f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
+            f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
+        ]
     needed = getattr(solver, "aggregator", None)
     if needed is not None and server[0]["use"] != needed:
         return [f"the solver needs {needed!r} as the first stage of server, not {server[0]['use']!r}"]

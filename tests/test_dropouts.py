@@ -586,6 +586,8 @@ def test_of_one_round_nothing_is_asked():
     ("changes", "words"),
     [
         ({"server": [{"use": "server-step"}]}, "no aggregator"),
+        ({"server": [{"use": "momentum"}, {"use": "mean"}]}, "'momentum' takes one row, but before 'mean'"),
+        ({"use": "fats", "cohort": 2, "server": [{"use": "momentum"}, {"use": "mean"}]}, 'use = "mean" first'),
         ({"solver": {"use": "mimic-client"}, "server": [{"use": "mimic"}]}, "needs 'mean'"),
         ({"solver": {"use": "mimic-client"}, "server": [{"use": "size-weighted"}]}, "needs 'mean'"),
         ({"step_size": 1e-30, "decay": 0.001}, "below 1.18e-38, the smallest float32"),
