@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -87,8 +87,8 @@ def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
     table: dict[str, object] = {}
     for pair in pairs:
         try:
-            table |= tomllib.loads(pair)
-        except tomllib.TOMLDecodeError:
+            table |= parse_toml(pair)
+        except ValueError:
             raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
     if "use" in table:
         raise UsageError("use is no option of an unlearner", "Say which one to use by --with.")
