@@ -1,14 +1,16 @@
 """Specs: one alpha for all audits, shared; what was spent is summed and stated."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
-from math import nan
+from math import inf, nan
 
 import pytest
 from hypothesis import given, settings
 from tests_support import spoiled_tables
 
+from fuaudit import registry
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import facts
@@ -80,7 +82,7 @@ WHOLE = {"id": "one", "title": "one", "asks": "exact", "out_of_scope": ["all els
         ({"check": [CHECK | {"rule": "required"}]}, "Did you mean 'role'"),
         ({"check": [CHECK | {"role": "vital"}]}, "is not 'required' or 'supporting'"),
         ({"check": [{"audit": {"use": "integrity"}}]}, "needs the option 'claim'"),
-        ({"check": [CHECK | {"audit": {"use": "plan-law", "effect": nan}}]}, "one: |effect"),
+        ({"check": [CHECK | {"audit": {"use": "plan-law", "effect": nan}}]}, "plan-law needs .* effect in"),
         ({"expires": datetime(2028, 12, 31)}, "expires = .* is not date"),
         ({"expires": "2028-12-31"}, "expires = .* is not date"),
         ({"expires": date(2020, 12, 31)}, "expired on 2020-12-31"),
@@ -94,6 +96,21 @@ WHOLE = {"id": "one", "title": "one", "asks": "exact", "out_of_scope": ["all els
 def test_a_spec_says_what_is_wrong_with_it(changes, reason):
     with pytest.raises(UsageError, match=reason):
         parse_spec(WHOLE | changes, "one")
+
+
+@dataclass(frozen=True)
+class Until:
+    """An audit whose option has no JSON."""
+
+    limit: float | None = None
+    day: date | None = None
+
+
+@pytest.mark.parametrize("options", [{"limit": inf}, {"day": date(2028, 1, 1)}])
+def test_an_option_that_no_finding_could_hold(monkeypatch, options):
+    monkeypatch.setattr(registry, "build", lambda kind, table: Until(**options))
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
+        parse_spec(WHOLE, "one")
 
 
 FULL = {
