@@ -6,12 +6,61 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
 from fuaudit.errors import UsageError, nearest, nearest_beside
 
 Table = dict[str, Any]
+
+DEEPEST = 64
+"""Levels of a TOML file; what follows a value down, such as ``repr``, ends at some depth."""
+
+
+def parse_toml(text: str) -> Table:
+    """The table that a text in TOML holds.
+
+    Raises:
+        ValueError: it is no TOML, nested too deeply, or has a whole number of more than 64 bits.
+    """
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    values: list[object] = [table]
+    for _ in range(DEEPEST):
+        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+            raise ValueError("it has a whole number of more than 64 bits")
+        inner = [value.values() if isinstance(value, dict) else value for value in values if _holds(value)]
+        values = [value for held in inner for value in held]
+    if values:
+        raise ValueError("it is nested too deeply")
+    return table
+
+
+def _holds(value: object) -> TypeGuard[Table | list[object]]:
+    """Whether a value of TOML has values inside."""
+    return isinstance(value, dict | list)
+
+
+def read_toml(path: Path, what: str, hint: str) -> Table:
+    """The table that a TOML file holds.
+
+    Args:
+        what: what the file is to the user, for messages.
+        hint: what to do where there is no such file.
+
+    Raises:
+        UsageError: it is missing, cannot be read, or is no TOML.
+    """
+    try:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"there is no {what} {path}", hint) from None
+    except OSError as error:
+        raise UsageError(f"the {what} {path} cannot be read: {error.strerror or error}", hint) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -89,19 +138,23 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
     except UsageError as error:
         problems.append(str(error))
-    server = table.get("server") or (list(built["learner"].server) if "learner" in built else [])
+    server = table.get("server", [])
+    if server == []:
+        server = list(built["learner"].server) if "learner" in built else []
     tables: list[Table] = []
+    stages: list[Any] = []
     if not isinstance(server, list):
         problems.append(f"{origin}: server must be a list of tables, [[server]]")
     else:
         for stage in server:
             try:
-                tables.append(_complete(build_stage(stage), dict(stage)))
+                stages.append(build_stage(stage))
+                tables.append(_complete(stages[-1], dict(stage)))
             except UsageError as error:
                 problems.append(str(error))
         # without a learner its own server is not known, and nothing can be said of it
         complete = len(tables) == len(server) and ("learner" in built or bool(server))
-        problems += _misfits(tables, built.get("solver")) if complete else []
+        problems += _misfits(tables, stages, built.get("solver")) if complete else []
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
         problems.append(f"{origin}: scaling must be a word")
@@ -111,11 +164,19 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
 
 
-def _misfits(server: list[Table], solver: Any) -> list[str]:
-    """What is wrong with a chain of known stages, as far as their names tell."""
-    if not any(stage_kind(stage) == "aggregators" for stage in server):
+def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
+    """What is wrong with a chain of known stages, as far as their names and what they declare tell."""
+    first = next((at for at, stage in enumerate(server) if stage_kind(stage) == "aggregators"), None)
+    if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
+    early = [at for at in range(first) if getattr(stages[at], "one_row", False) is True]
+    if early:
+        wrong, aggregator = server[early[0]]["use"], server[first]["use"]
+        return [
+            f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
+            f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
+        ]
     needed = getattr(solver, "aggregator", None)
     if needed is not None and server[0]["use"] != needed:
         return [f"the solver needs {needed!r} as the first stage of server, not {server[0]['use']!r}"]
@@ -132,7 +193,7 @@ def stage_kind(table: object) -> str:
     """In which of the two groups a stage of the server's chain is registered; UsageError when in none."""
     name = table.get("use") if isinstance(table, Mapping) else None
     for kind in STAGE_KINDS:
-        if name in registry.entries(kind):
+        if isinstance(name, str) and name in registry.entries(kind):
             return kind
     both = {name for kind in STAGE_KINDS for name in registry.entries(kind)}
     raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))
@@ -144,12 +205,6 @@ def build_stage(table: object) -> Any:
 
 
 def read_config(path: Path) -> Config:
-    """A config from a TOML file. UsageError when it is missing, no TOML, or wrong."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        near = nearest_beside(path, lambda item: item.suffix == ".toml")
-        raise UsageError(f"there is no config {path}", near or "Examples are in examples/.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    return resolve(table, str(path))
+    """A config from a TOML file. UsageError when it is missing, cannot be read, no TOML, or wrong."""
+    near = nearest_beside(path, lambda item: item.suffix == ".toml")
+    return resolve(read_toml(path, "config", near or "Examples are in examples/."), str(path))

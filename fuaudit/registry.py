@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -38,7 +39,7 @@ class Entry:
         """The plugin class, a frozen dataclass whose fields are its options.
 
         Raises:
-            PluginError: its module cannot be imported, or it is not a dataclass.
+            PluginError: its module cannot be imported, or it is not a dataclass, or one with a field called ``use``.
         """
         try:
             loaded = self.point.load()
@@ -48,6 +49,11 @@ class Entry:
             ) from error
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
             raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} is not a dataclass")
+        if any(field.name == "use" for field in dataclasses.fields(loaded)):
+            raise PluginError(
+                f"{self.kind[:-1]} {self.name!r} of {self.distribution} has an option called use",
+                "Rename it: use is the name of the plugin itself.",
+            )
         return loaded
 
 
@@ -103,8 +109,10 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, tuple) and _fit(value, typing.get_args(hint))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint in (int, str, bool):
+    if hint in (int, str, bool, date):
         return type(value) is hint
+    if origin is dict:
+        return isinstance(value, dict)
     return hint is not type(None) or value is None
 
 
@@ -112,6 +120,8 @@ def _spelled(hint: Any, written: object) -> str:
     """An annotation for a message: the words it allows, or as it is written in the source."""
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) is dict:
+        return "a table"
     return str(written)
 
 
@@ -162,7 +172,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
         PluginError: the plugin cannot be loaded, or refuses its options with another error.
     """
     plain: Mapping[str, object] = {"use": table} if isinstance(table, str) else table
-    name = plain.get("use")
+    name = plain.get("use") if isinstance(plain, Mapping) else None
     if not isinstance(name, str):
         raise UsageError(f'a {kind[:-1]} is chosen by use = "name"', nearest("", entries(kind)))
     entry = find(kind, name)

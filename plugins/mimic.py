@@ -89,6 +89,7 @@ class OwnCorrection:
     memory: Memory = "free"
     client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
     uploads: ClassVar[int] = 1
+    downloads: ClassVar[int] = 2  # the model, and afterwards the mean that c_i is made of
     aggregator: ClassVar[str] = "mean"
 
     def init(self, shape: StateShape) -> State:

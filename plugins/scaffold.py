@@ -11,8 +11,9 @@ What differs from print: K_i is the number of steps that client i took, which ma
 took none (it has no samples left) keeps its control variate. eta_g is 1; another one is a ``server-step`` behind the
 mean. There is no local momentum, because (x - y) / (K_i eta_l) would then be no mean gradient.
 
-A participation uploads two vectors, y_i - x and c_i+ - c_i. Guarantee for unlearning: none kept. The server's control
-variate is a mean over all N clients, so rounds that an unlearner keeps know how many there were; see docs/dropouts.md.
+A participation is sent two vectors, x and c, and uploads two, y_i - x and c_i+ - c_i. Guarantee for unlearning: none
+kept. The server's control variate is a mean over all N clients, so rounds that an unlearner keeps know how many there
+were; see docs/dropouts.md.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class ControlVariates:
 
     client_rows: ClassVar[frozenset[str]] = frozenset({"controls"})
     uploads: ClassVar[int] = 2
+    downloads: ClassVar[int] = 2
     tells_of: ClassVar[frozenset[str]] = frozenset({"clients"})
 
     def init(self, shape: StateShape) -> State:

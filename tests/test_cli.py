@@ -5,19 +5,28 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 
 import pytest
 import tomli_w
 from conftest import SECRET
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests_support import spoiled_tables
 
+from fuaudit.config import resolve
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.plans import Request
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
+from fuaudit.runs.run import read_config_of
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.enumeration import AllToys
 from fuaudit.verification.verify import verify
 from fuaudit.workflow import fetch as fetching
+from fuaudit.workflow.unlearn import unlearn
 
 COMMAND = Path(sys.executable).parent / "fuaudit"
 STRANGER = '''
@@ -378,6 +387,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
         (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "is not int"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
+        (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by --with"),
         (("--with", "fats", "--cliant", "0"), "--client"),
         (("--with", "fats", "--client", "zero"), "integer"),
         (("--client", "0"), "--with"),
@@ -389,6 +399,13 @@ def test_unlearn_refuses(fuaudit, trained, tmp_path, arguments, expected):
     assert out == ""
     assert expected in err
     assert "Traceback" not in err
+    assert not (tmp_path / "child").exists()
+
+
+def test_the_name_of_an_unlearner_is_no_option(trained, tmp_path):
+    """It would carry out one, and record the name of the other."""
+    with pytest.raises(UsageError, match="use is no option"):
+        unlearn(trained, "fats", Request.of([0]), tmp_path / "child", {"use": "retrain"})
     assert not (tmp_path / "child").exists()
 
 
@@ -441,6 +458,10 @@ def test_a_config_says_all_that_is_wrong_at_once(fuaudit, tmp_path):
         ({"run": 3}, "table of options"),
         ({"server": 3}, "server must be a list"),
         ({"server": [3]}, "no aggregator or stage"),
+        ({"server": [{"use": ["a"]}]}, "no aggregator or stage"),
+        ({"server": False}, "server must be a list"),
+        ({"model": {"use": ["linear"]}}, 'use = "name"'),
+        ({"model": {"use": "mlp", "hidden": 2**70}}, "more than 64 bits"),
         ({"run": {"checkpoint_every": 0}}, "checkpoint_every"),
         ({"learner": {"step_size": 1e38}}, "no longer finite"),
     ],
@@ -450,6 +471,51 @@ def test_train_refuses(fuaudit, config_file, tmp_path, tables, expected):
     assert code == 2
     assert expected in err
     assert "Traceback" not in err
+
+
+def dropouts(config):
+    learner = {"use": "mimic", "scenario": "round-robin", "tau_max": 3, "rounds": 4, "epochs": 1, "largest_client": 9}
+    learner |= {"batch": 2, "step_size": 0.1, "decay": 0.9, "phase": "drawn"}
+    server = [{"use": "mimic"}, {"use": "server-step", "size": 0.5, "schedule": "constant"}]
+    return config | {"learner": learner, "solver": {"use": "sgd", "momentum": 0.5}, "server": server}
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(data=st.data())
+def test_any_value_in_any_place_of_a_config_is_taken_or_refused(small_config, data):
+    config = small_config() | {"scaling": "none", "server": [{"use": "mean"}, {"use": "momentum", "beta": 0.5}]}
+    table = data.draw(st.sampled_from([config, dropouts(config)]))
+    with suppress(FuauditError):
+        resolve(data.draw(spoiled_tables(table)))
+    resolve(table)  # and nothing else is wrong with it
+
+
+@pytest.mark.parametrize("text", ["a" + ".a" * 5000 + " = 1", "a = " + "[" * 5000 + "]" * 5000, "a = " + "9" * 5000])
+def test_toml_that_no_reader_can_hold(fuaudit, trained, tmp_path, text):
+    (tmp_path / "x.toml").write_text(text)
+    for arguments in (("train", tmp_path / "x.toml", "--out", tmp_path / "run"), ("verify", "RUN", "--spec", "SPEC")):
+        given = [{"RUN": trained.path, "SPEC": tmp_path / "x.toml"}.get(argument, argument) for argument in arguments]
+        code, _, err = fuaudit(*given)
+        assert code == 2
+        assert "is not TOML" in err
+    shutil.copytree(trained.path, tmp_path / "hostile")
+    (tmp_path / "hostile" / "config.toml").write_text(text)
+    with pytest.raises(EvidenceError, match="cannot be read"):
+        read_config_of(tmp_path / "hostile")
+
+
+def test_what_is_no_file(fuaudit, config_file, trained, tmp_path):
+    """A folder, and something below a file."""
+    config = config_file()
+    for path, words in ((tmp_path, "cannot be read"), (config / "x.toml", "there is no config")):
+        code, _, err = fuaudit("train", path, "--out", tmp_path / "run")
+        assert (code, words in err) == (2, True), err
+    for path, words in ((tmp_path, "cannot be read"), (config / "x.toml", "there is no spec")):
+        code, _, err = fuaudit("verify", trained.path, "--spec", path)
+        assert (code, words in err) == (2, True), err
+    for path in (config, config / "below"):
+        code, _, err = fuaudit("fetch", "mnist", "--data", path)
+        assert (code, "cannot write" in err) == (70, True), err
 
 
 @pytest.mark.parametrize(
@@ -558,6 +624,13 @@ def test_a_plugin_that_touches_what_it_has_not_declared(fuaudit, trained, strang
     code, _, err = fuaudit("unlearn", trained.path, "--with", "curious", "--client", "0", "--out", tmp_path / "child")
     assert code == 5
     assert "without declaring 'model'" in err
+
+
+def test_a_plugin_with_an_option_called_use(fuaudit, trained, stranger, tmp_path):
+    (stranger / "stranger_methods.py").write_text(STRANGER.replace("where: str", 'use: str = "x"\n    where: str'))
+    code, _, err = fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")
+    assert code == 5
+    assert "has an option called use" in err
 
 
 def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):

@@ -1,6 +1,7 @@
 """The contract suite: all registered plugins keep it, and those that break it are caught for the right reason."""
 
 import ast
+import json
 import random
 import time
 from dataclasses import dataclass, replace
@@ -16,19 +17,21 @@ from fuaudit_plugins.scaffold import ControlVariates
 import fuaudit
 from fuaudit import registry
 from fuaudit.draws import END, START, Position, Stream
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request, Segment, WeightedLaw
 from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
-from fuaudit.testing.tiny import key_of
+from fuaudit.testing.contexts import context_of, shape_of, stacked
+from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
-from fuaudit.training.stages import Mean, SizeWeighted, Stateless, weighted_sum
+from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, server_step, weighted_sum
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.parameters.audit import Parameters
 from fuaudit.verification.replay.audit import Replay
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
 
-BEHIND_AN_AGGREGATOR = {"momentum": (1,)}
 SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
 REFUTED = {"fats-as-printed", "coupling-wrong-acceptance"}
 
@@ -83,7 +86,46 @@ def test_what_is_not_named_in_tells_of_must_have_no_effect():
 
 @pytest.mark.parametrize("name", registered("stages"))
 def test_registered_stages(name):
-    check_aggregator(registry.build("stages", name), rows=BEHIND_AN_AGGREGATOR.get(name, (1, 4)))
+    check_aggregator(registry.build("stages", name))
+
+
+class AnyRows(Momentum):
+    """Server momentum that does not say that it takes one row."""
+
+    one_row = False
+
+
+def test_a_stage_of_one_row_must_say_so():
+    with pytest.raises(AssertionError, match="shapes or dtypes of its state change"):
+        check_aggregator(AnyRows())
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize("stackable", [True, False])
+def test_a_state_keeps_its_form(runs, stackable):
+    """Else a momentum for every place mixes the clients that stood there."""
+    chain = Chain((type("Places", (AnyRows,), {"stackable": stackable})(), Mean()))
+    state = {name: torch.stack([tensor] * runs) for name, tensor in chain.init(shape_of(torch.float32)).items()}
+    context = stacked([context_of([0, 2], torch.float32)] * runs)
+    with pytest.raises(PluginError, match=r"state of Places changed its form in a round: velocity from \(.*1, 5\)"):
+        server_step(chain, torch.ones(runs, 2, 5), context, state)
+
+
+@pytest.mark.parametrize(
+    ("init", "apply"),
+    [
+        ({}, lambda state: {"more": torch.zeros(1)}),
+        ({"count": torch.zeros(1)}, lambda state: {}),
+        ({"count": torch.zeros(1, dtype=torch.int64)}, lambda state: {"count": state["count"] + 0.5}),
+    ],
+)
+def test_a_state_keeps_its_names_and_dtypes(init, apply):
+    row = weighted_sum(torch.ones(2, 5), torch.ones(2))
+    stage = aggregator(lambda s, u, c, state: (row, apply(state)), lambda s, shape: init, stackable=False)
+    chain = Chain((stage,))
+    state = {name: tensor[None] for name, tensor in chain.init(shape_of(torch.float32)).items()}
+    with pytest.raises(PluginError, match="state of Mutant changed its form"):
+        server_step(chain, torch.ones(1, 2, 5), stacked([context_of([0, 2], torch.float32)]), state)
 
 
 @pytest.mark.parametrize("name", [n for n in registered("audits") if n != "enumeration"])
@@ -277,6 +319,19 @@ def test_messages_are_counted():
     assert len(messages) == 2 * places
     assert {message.size for message in messages} == {models[3].numel() * models[3].element_size()}
     assert "client 0" not in {end for message in messages for end in (message.sender, message.receiver)}
+
+
+@pytest.mark.parametrize(("solver", "down", "up"), [("sgd", 1, 1), ("scaffold", 2, 2), ("mimic-client", 2, 1)])
+def test_messages_are_as_many_as_the_solver_sends(tmp_path, solver, down, up):
+    """SCAFFOLD sends model and control variate both ways; MimiC at the clients sends the mean back as well."""
+    learner = {"use": "fedavg", "rounds": 3, "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2}
+    tables = tiny_config(learner=learner, solver={"use": solver}, server=[{"use": "mean"}])
+    run = train(tables, tmp_path / "parent", dataset=tiny_dataset())
+    child = unlearn(run, "finetune", Request.of([0]), tmp_path / "child", {"rounds": 2}, dataset=tiny_dataset())
+    sent = [message["sender"] for message in json.loads((child.path / "edit.json").read_text())["messages"]]
+    participations = 2 * learner["cohort"]
+    assert sent.count("server") == down * participations
+    assert len(sent) == (down + up) * participations
 
 
 # broken aggregators

@@ -106,6 +106,10 @@ class NoUploads(Broken):
     uploads: ClassVar[int] = 0
 
 
+class NoDownloads(Broken):
+    downloads: ClassVar[int] = 0
+
+
 class NotARow(Broken):
     client_rows: ClassVar[frozenset[str]] = frozenset({"control"})
 
@@ -182,6 +186,7 @@ class RollsDice(Broken):
 BROKEN = {
     NoRows: "names what its state does not have: momenta",
     NoUploads: "must declare uploads",
+    NoDownloads: "downloads must be a whole number",
     NotARow: "'control' does not have one row a client",
     InPlace: "changes the old state in place",
     Scribbles: "changes the outcome that it was given",
@@ -581,6 +586,8 @@ def test_of_one_round_nothing_is_asked():
     ("changes", "words"),
     [
         ({"server": [{"use": "server-step"}]}, "no aggregator"),
+        ({"server": [{"use": "momentum"}, {"use": "mean"}]}, "'momentum' takes one row, but before 'mean'"),
+        ({"use": "fats", "cohort": 2, "server": [{"use": "momentum"}, {"use": "mean"}]}, 'use = "mean" first'),
         ({"solver": {"use": "mimic-client"}, "server": [{"use": "mimic"}]}, "needs 'mean'"),
         ({"solver": {"use": "mimic-client"}, "server": [{"use": "size-weighted"}]}, "needs 'mean'"),
         ({"step_size": 1e-30, "decay": 0.001}, "below 1.18e-38, the smallest float32"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import multiprocessing
 import os
 import resource
@@ -107,6 +108,18 @@ def unlearn_tiny(tiny, path):
 
 def edit_tiny(tiny, path):
     return lambda: unlearn(path.parent / "parent", "finetune", Request.of([1]), path, dataset=tiny.dataset)
+
+
+def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path):
+    """Options in a folder that somebody wrote to do not choose another one."""
+    tiny(tmp_path / "parent")
+    path = unlearn_tiny(tiny, tmp_path / "run")().path
+    info = json.loads((path / "run.json").read_text())
+    info["unlearner"]["options"] = {"use": "finetune"}
+    (path / "run.json").write_text(json.dumps(info))
+    (path / "manifest.json").unlink()
+    resume(path, dataset=tiny.dataset)
+    assert not (path / "edit.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,17 @@
 """Specs: one alpha for all audits, shared; what was spent is summed and stated."""
 
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
 from fractions import Fraction
+from math import inf, nan
 
 import pytest
+from hypothesis import given, settings
+from tests_support import spoiled_tables
 
-from fuaudit.errors import UsageError
+from fuaudit import registry
+from fuaudit.errors import FuauditError, UsageError
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import facts
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -43,17 +50,93 @@ def test_a_spec_without_an_alpha_leaves_it_to_its_audits():
         ({"alpha": 0.01}, [("plan-law", {}, {})], "needs a share"),
         ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.0})], "needs a share"),
         ({"alpha": 0.01}, [("plan-law", {}, {"share": 1.5})], "needs a share"),
-        ({"alpha": 0.01}, [("plan-law", {}, {"share": True})], "needs a share"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": True})], "share = True is not float"),
         ({"alpha": 0.01}, [("plan-law", {"alpha": 0.01}, {"share": 1})], "sets its own"),
         ({"alpha": 0.01}, [("integrity", {}, {"share": 0.5})], "no error rate"),
         ({}, [("plan-law", {}, {"share": 0.5})], "no alpha"),
         ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.6}), ("parameters", {}, {"share": 0.6})], "more than 1"),
-        *(({"alpha": wrong}, [("integrity", {}, {})], "alpha must be") for wrong in (0.0, 1.0, True, "0.01", -0.1)),
+        *(({"alpha": wrong}, [("integrity", {}, {})], "alpha must be") for wrong in (0.0, 1.0, 1, nan, -0.1)),
+        *(({"alpha": wrong}, [("integrity", {}, {})], "is not float") for wrong in (True, "0.01")),
     ],
 )
 def test_shares_that_do_not_fit_are_refused(top, checks, reason):
     with pytest.raises(UsageError, match=reason):
         spec(*checks, **top)
+
+
+CHECK = {"claim": "a claim", "audit": {"use": "integrity"}}
+WHOLE = {"id": "one", "title": "one", "asks": "exact", "out_of_scope": ["all else"], "check": [CHECK]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"check": 5}, "check = 5 is not"),
+        ({"check": [1]}, r"check = \[1\] is not"),
+        ({"check": []}, "has no checks"),
+        ({"check": [CHECK | {"audit": "integrity"}]}, "check 1: audit = 'integrity' is not a table"),
+        ({"check": [CHECK | {"audit": {}}]}, 'use = "name"'),
+        ({"check": [CHECK, CHECK | {"basis": "GDPR Art. 17"}]}, "check 2: basis = 'GDPR Art. 17' is not"),
+        ({"check": [CHECK | {"basis": [date(2028, 1, 1)]}]}, "basis = .* is not"),
+        ({"check": [CHECK | {"basis": [nan]}]}, "basis = .* is not"),
+        ({"check": [CHECK | {"rule": "required"}]}, "Did you mean 'role'"),
+        ({"check": [CHECK | {"role": "vital"}]}, "is not 'required' or 'supporting'"),
+        ({"check": [{"audit": {"use": "integrity"}}]}, "needs the option 'claim'"),
+        ({"check": [CHECK | {"audit": {"use": "plan-law", "effect": nan}}]}, "plan-law needs .* effect in"),
+        ({"expires": datetime(2028, 12, 31)}, "expires = .* is not date"),
+        ({"expires": "2028-12-31"}, "expires = .* is not date"),
+        ({"expires": date(2020, 12, 31)}, "expired on 2020-12-31"),
+        ({"out_of_scope": "abc"}, "out_of_scope = 'abc' is not"),
+        ({"out_of_scope": []}, "out_of_scope must say"),
+        ({"title": 3}, "title = 3 is not str"),
+        ({"asks": "exactly"}, "is not 'exact' or 'bound'"),
+        ({"ask": "exact"}, "Did you mean 'asks'"),
+    ],
+)
+def test_a_spec_says_what_is_wrong_with_it(changes, reason):
+    with pytest.raises(UsageError, match=reason):
+        parse_spec(WHOLE | changes, "one")
+
+
+@dataclass(frozen=True)
+class Until:
+    """An audit whose option has no JSON."""
+
+    limit: float | None = None
+    day: date | None = None
+
+
+@pytest.mark.parametrize("options", [{"limit": inf}, {"day": date(2028, 1, 1)}])
+def test_an_option_that_no_finding_could_hold(monkeypatch, options):
+    monkeypatch.setattr(registry, "build", lambda kind, table: Until(**options))
+    with pytest.raises(UsageError, match="cannot be written as JSON"):
+        parse_spec(WHOLE, "one")
+
+
+FULL = {
+    "id": "one",
+    "title": "one",
+    "asks": "bound",
+    "alpha": 0.01,
+    "expires": date(9999, 12, 31),
+    "out_of_scope": ["all else"],
+    "check": [
+        {"claim": "a", "audit": {"use": "stress", "plans": 3}, "role": "required", "basis": ["b"]},
+        {"claim": "a", "audit": {"use": "parameters", "pairs": 8, "effect": 0.5}, "share": 0.5},
+        {"claim": "a", "audit": {"use": "plan-law", "plans": 9, "effect": 0.1}, "share": 0.5},
+    ],
+}
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(spoiled_tables(FULL))
+def test_any_value_in_any_place_of_a_spec_is_taken_or_refused(table):
+    with suppress(FuauditError):
+        parse_spec(table, "one")
+
+
+def test_a_spec_that_is_taken_is_taken_whole():
+    assert parse_spec(FULL, "one").checks[1].share == 0.5
 
 
 @pytest.mark.parametrize("name", sorted(builtin_specs()))

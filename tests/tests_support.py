@@ -1,7 +1,10 @@
 """What tests of verification share: a small federation, targets, audits without sampling, and a forger's seal."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
+
+from hypothesis import strategies as st
 
 from fuaudit import load_run, verify
 from fuaudit.runs.ledger import NAME as LEDGER
@@ -74,3 +77,41 @@ def reseal(path: Path):
     writer = RunWriter(path, read_ledger(path))
     writer.close("sealed")
     return load_run(path)
+
+
+PLAIN = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-2, 20),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from(["use", "fats", "mean", "momentum", "integrity", "required"]),
+    st.dates(),
+    st.datetimes(),
+    st.times(),
+)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+)
+"""What TOML can hold."""
+
+
+def places(table, here=()):
+    """The paths to everything in nested tables and lists."""
+    inner = table.items() if isinstance(table, dict) else enumerate(table) if isinstance(table, list) else ()
+    for name, value in inner:
+        yield (*here, name)
+        yield from places(value, (*here, name))
+
+
+@st.composite
+def spoiled_tables(draw, table):
+    """A table in one place of which there is any value of TOML, by itself or in a list or under a name."""
+    spoiled = copy.deepcopy(table)
+    *above, last = draw(st.sampled_from(list(places(table))))
+    holder = spoiled
+    for name in above:
+        holder = holder[name]
+    value = draw(VALUES)
+    holder[last] = draw(st.sampled_from([value, [value], {"use": value}]))
+    return spoiled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -92,11 +92,13 @@ def place(text: str) -> tuple[int, int]:
 
 
 def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
-    """The table of ``--option NAME=VALUE``, each read as TOML."""
+    """The table of ``--option NAME=VALUE``, each read as TOML; UsageError for what is none, and for ``use``."""
     table: dict[str, object] = {}
     for pair in pairs:
         try:
-            table |= tomllib.loads(pair)
-        except tomllib.TOMLDecodeError:
+            table |= parse_toml(pair)
+        except ValueError:
             raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
+    if "use" in table:
+        raise UsageError("use is no option of an unlearner", "Say which one to use by --with.")
     return table

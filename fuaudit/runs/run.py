@@ -7,7 +7,6 @@ name except installed entry points, and executes nothing from it.
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from fuaudit import registry
-from fuaudit.config import Config, resolve
+from fuaudit.config import Config, parse_toml, resolve
 from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
@@ -453,9 +452,10 @@ def read_config_of(folder: Path) -> Config:
     """
     path = folder / "config.toml"
     try:
-        return resolve(tomllib.loads(read_bytes(path).decode()), str(path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        table = parse_toml(read_bytes(path).decode())
+    except ValueError as error:
         raise EvidenceError(f"{path} cannot be read: {error}") from None
+    return resolve(table, str(path))
 
 
 def read_info(folder: Path) -> dict[str, Any]:

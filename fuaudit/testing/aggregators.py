@@ -26,7 +26,7 @@ from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Chain, server_step
 
 
-def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
+def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     """Check that an aggregator, ``(n, d) -> (1, d)``, or a stage, ``(n, d) -> (m, d)``, keeps its contract.
 
     Over three rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros,
@@ -37,12 +37,13 @@ def check_aggregator(stage: Any, rows: Sequence[int] = (1, 4)) -> None:
     the number of all clients, and of samples.
 
     Args:
-        rows: the numbers of rows that are tried; ``(1,)`` for a stage that belongs behind an aggregator.
+        rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares ``one_row``.
 
     Raises:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(stage)
+    rows = rows or ((1,) if getattr(stage, "one_row", False) is True else (1, 4))
     problems.require(isinstance(getattr(stage, "stackable", None), bool), "it must declare stackable as True or False")
     if not isinstance(getattr(stage, "client_rows", None), frozenset):
         problems.require(False, "it must declare client_rows, the names in its state with one row a client")

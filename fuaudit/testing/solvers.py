@@ -47,6 +47,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     problems = Problems(solver)
     uploads = getattr(solver, "uploads", None)
     problems.require(isinstance(uploads, int) and uploads >= 1, "it must declare uploads, a whole number from 1")
+    downloads = getattr(solver, "downloads", 1)
+    problems.require(isinstance(downloads, int) and downloads >= 1, "downloads must be a whole number from 1")
     if not isinstance(getattr(solver, "client_rows", None), frozenset):
         problems.require(False, "it must declare client_rows, the names in its state with one row a client")
         problems.conclude()

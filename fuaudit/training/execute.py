@@ -174,7 +174,7 @@ def execute(
         The number of each round and the moment after it.
 
     Raises:
-        PluginError: the chain of stages does not leave one row.
+        PluginError: the chain of stages does not leave one row, or a state does not keep its form.
     """
     moment = start
     for number in range(first, schedule.rounds + 1):

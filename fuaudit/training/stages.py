@@ -25,6 +25,8 @@ class Stage(Protocol):
     ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
     ``tells_of``, where there is one, is what a round depends on beyond the batches of its participants: "clients"
     (how many there are) or "samples" (how many they have). Rounds that an unlearner keeps then tell of what is gone.
+    ``one_row``, where there is one, says that ``apply`` takes the one row that an aggregator leaves, ``(1, d)``, and is
+    refused before it; a stage that does not say it takes any number of rows.
     """
 
     stackable: ClassVar[bool]
@@ -111,6 +113,7 @@ class Momentum:
     beta: float = 0.9
     stackable: ClassVar[bool] = True
     client_rows: ClassVar[frozenset[str]] = frozenset()
+    one_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1:
@@ -121,7 +124,7 @@ class Momentum:
         return {"velocity": shape.zeros(1, shape.dimension)}
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`Stage`; works on every row it gets, and is meant for one."""
+        """See :class:`Stage`; a velocity for every row would mix clients, because places change hands."""
         velocity = state["velocity"] * self.beta + updates
         return velocity, {"velocity": velocity}
 
@@ -150,20 +153,41 @@ class Chain:
         return state
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`Stage`."""
+        """See :class:`Stage`. Raises PluginError where the state of a stage does not keep its form."""
         new: State = {}
         for place, stage in enumerate(self.stages):
             prefix = f"{place}."
-            updates, own = stage.apply(updates, context, part(state, prefix))
+            old = part(state, prefix)
+            updates, own = stage.apply(updates, context, old)
+            _require_form(stage, old, own)
             new |= under(prefix, own)
         return updates, new
+
+
+def _require_form(stage: Stage, old: State, new: State) -> None:
+    """Raises PluginError where a state has other names, shapes or dtypes than the one before it."""
+    before, after = (
+        {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()} for state in (old, new)
+    )
+    if before != after:
+        changed = sorted(name for name in before | after if before.get(name) != after.get(name))
+        raise PluginError(
+            f"the state of {type(stage).__name__} changed its form in a round: "
+            + "; ".join(f"{name} from {_form(before.get(name))} to {_form(after.get(name))}" for name in changed),
+            "Names, shapes and dtypes must be those of init.",
+        )
+
+
+def _form(form: tuple[tuple[int, ...], torch.dtype] | None) -> str:
+    return "nothing" if form is None else f"{form[0]} {str(form[1]).removeprefix('torch.')}"
 
 
 def server_step(chain: Chain, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
     """The one row that the chain leaves for every run: ``(r, n, d) -> (r, d)``, and the new state.
 
     Raises:
-        PluginError: the chain leaves more than one row, or rows of another length.
+        PluginError: the chain leaves more than one row, or rows of another length; or the state of a stage does not
+            keep its names, shapes and dtypes.
     """
     if chain.stackable:
         rows, new = chain.apply(updates, context, state)

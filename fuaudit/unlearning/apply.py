@@ -81,6 +81,8 @@ def edited(
     request, whole = target or (_last_request(old, new), old.retained)
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
+    solver = ready.learning.solver
+    down, up = getattr(solver, "downloads", 1), getattr(solver, "uploads", 1)
 
     trained: list[int] = []
 
@@ -92,12 +94,13 @@ def edited(
         schedule, ground = Drawn([plan]), ready.ground(retained)
         state = ready.learning.initial_state(len(retained.clients), ready.device)
         start = moment = Moment.of_run(vector, state, ready.device)
-        down = []
+        sent: list[Message] = []
         for round, moment in execute(ready.learning, ground, retained, schedule, start, ready.engine, spent + 1):
             require_finite(moment, round)
-            asked = schedule.round(round).cohorts[0].tolist()
-            down += [Message("server", f"client {c}", bytes_of_model) for c in asked if c >= 0]
-        return moment.vectors[0].cpu(), [m for d in down for m in (d, Message(d.receiver, "server", d.size))]
+            for client in [f"client {c}" for c in schedule.round(round).cohorts[0].tolist() if c >= 0]:
+                sent += [Message("server", client, bytes_of_model)] * down
+                sent += [Message(client, "server", bytes_of_model)] * up
+        return moment.vectors[0].cpu(), sent
 
     def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
         return _target_gradient(ready, whole, request, vector), [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fuaudit import registry
 from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.files import make_folder, write_bytes
+from fuaudit.runs.files import make_folder, storage, write_bytes
 
 FETCHED = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
 """Data set -> its class in torchvision."""
@@ -32,7 +32,8 @@ def fetch(name: str, root: Path) -> None:
         raise UsageError(f"{name!r} cannot be fetched", nearest(name, FETCHED))
     from torchvision import datasets
 
-    make_folder(root)
+    with storage(root):
+        make_folder(root)
     reader = registry.find("datasets", name).load()
     parts: list[bytes] = []
     for train in (True, False):

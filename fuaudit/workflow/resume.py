@@ -60,7 +60,7 @@ def resume(
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
             recorded = info["unlearner"]
-            unlearner = registry.build("unlearners", {"use": recorded["use"], **recorded["options"]})
+            unlearner = registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
             if not ledger.of_kind("request"):
                 request = unfinished.requests[-1]
                 writer.record(

@@ -89,8 +89,9 @@ def unlearn(
     run = parent if isinstance(parent, Run) else load_run(parent)
     out = Path(out)
     require_new(out)
-    table = {"use": name, **(options or {})}
-    unlearner = registry.build("unlearners", table)
+    if options and "use" in options:
+        raise UsageError("use is no option of an unlearner", f"Which one to use is said already: {name!r}.")
+    unlearner = registry.build("unlearners", {**(options or {}), "use": name})
     editor = is_editor(unlearner)
     keys = run.run_keys
     if keys is None:
