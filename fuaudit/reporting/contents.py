@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.files import pretty_json, sha256
 from fuaudit.runs.shapes import EXACT
-from fuaudit.verification.finding import Control, Copy, Subject, Verdict
+from fuaudit.verification.finding import FORMAT, Control, Copy, Subject, Verdict
 
 Statistic = int | float | str | bool | None
 Point = tuple[float, float]
@@ -131,7 +131,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
     """The contents of a document of findings; EvidenceError when it is not one."""
     digest = sha256(stored_form(document))
     try:
-        if document["format"] != "fuaudit findings 1":
+        if document["format"] != FORMAT:
             _refuse("format")
         context = _mapping(document["context"])
         spec = _mapping(document["spec"])

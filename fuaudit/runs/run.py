@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fuaudit import registry
 from fuaudit.config import Config, parse_toml, resolve
-from fuaudit.draws import Draws, Keyed, Position, Recorded, Stream
+from fuaudit.draws import END, Draws, Keyed, Position, Recorded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import Segments
@@ -253,6 +253,22 @@ class Run:
     def learner(self) -> Any:
         """The learner plugin."""
         return registry.build("learners", self.config.learner)
+
+    @cached_property
+    def unlearner(self) -> Any:
+        """The unlearner plugin of a child run, with the options that are recorded."""
+        recorded = self.info["unlearner"]
+        return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+
+    @property
+    def next_position(self) -> Position:
+        """The first position that was not executed; ``END`` when training was over."""
+        return Position(self.executed + 1, 0) if self.executed < self.plan.law.rounds else END
+
+    @property
+    def models(self) -> dict[int, Tensor]:
+        """Round -> model ``(d,)`` of every stored round, read now."""
+        return {round: self.checkpoint(round)[0] for round in self.checkpoints}
 
     @cached_property
     def client_digests(self) -> dict[int, str]:

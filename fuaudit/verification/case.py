@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
@@ -64,7 +63,7 @@ class Case:
     @cached_property
     def unlearner(self) -> Any:
         """The installed unlearner that the run names, with its recorded options."""
-        return _unlearner(self.run)
+        return self.run.unlearner
 
     @property
     def is_editor(self) -> bool:
@@ -88,7 +87,7 @@ class Case:
     @cached_property
     def steps(self) -> tuple[tuple[Any, str], ...]:
         """The unlearners of the lineage at hand with the kinds of their requests, oldest first."""
-        return tuple((_unlearner(run), run.request.kind) for run in self._children)
+        return tuple((run.unlearner, run.request.kind) for run in self._children)
 
     @property
     def stopped(self) -> bool:
@@ -181,11 +180,6 @@ class Case:
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
         return products(self.ready, self.run.plan.retained, self.schedule, self.replayed)
-
-
-def _unlearner(run: Run) -> Any:
-    recorded = run.info["unlearner"]
-    return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
 
 
 def drawn_plan(run: Run) -> Plan:

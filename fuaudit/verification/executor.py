@@ -30,6 +30,7 @@ from safetensors.numpy import save as save_arrays
 
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.runs.files import canonical_json, read_bytes, sha256, write_bytes
+from fuaudit.training.engines import processors
 
 Part = tuple[int, ...]
 """Which part of a work; what the numbers mean is the work's own matter."""
@@ -73,7 +74,7 @@ class Here:
     def map(self, work: Work, parts: Sequence[Part]) -> Generator[Arrays, None, None]:
         """See :class:`Executor`."""
         for part in parts:
-            yield work.compute(part, _processors())
+            yield work.compute(part, processors())
 
 
 HERE = Here()
@@ -193,10 +194,6 @@ def _unsealed(name: str, path: Path) -> Arrays:
     if found is None or not np.array_equal(found, _seal(name, arrays)):
         raise EvidenceError(f"{path} is damaged")
     return arrays
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _own: list[Work] = []

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+FORMAT = "fuaudit findings 1"
+"""What documents of findings name themselves."""
+
 NO_REQUEST = "The run carries out no request."
 """Why an audit of a training run has nothing to judge."""
 

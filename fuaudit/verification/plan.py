@@ -12,7 +12,7 @@ import torch
 
 from fuaudit import registry
 from fuaudit.data.partition import partition
-from fuaudit.draws import END, Keyed, Position, Stream
+from fuaudit.draws import END, Keyed, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
@@ -174,8 +174,7 @@ def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
     if child.executed != law.rounds:
         return Answer(Verdict.FAIL, f"{_name(child)} was stopped after round {child.executed} of {law.rounds}.")
     recorded = child.info["unlearner"]
-    unlearner = registry.build("unlearners", {**recorded["options"], "use": name})
-    installed = provenance(registry.find("unlearners", name), unlearner)
+    installed = provenance(registry.find("unlearners", name), child.unlearner)
     if any(installed[word] != recorded.get(word) for word in ("distribution", "version")):
         return Answer(
             Verdict.INCONCLUSIVE,
@@ -191,10 +190,9 @@ def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
     if parent.requests != child.requests[:-1]:
         return Answer(Verdict.FAIL, f"The requests of {_name(child)} do not continue those of its parent.")
     fresh = Keyed(bytes.fromhex(child.keys["draws"][-1]))
-    if is_editor(unlearner):
+    if is_editor(child.unlearner):
         return _edit_recomputed(case, child, parent, fresh)
-    executed = Position(parent.executed + 1, 0) if parent.executed < law.rounds else END
-    expected = rewritten(unlearner, name, drawn_plan(parent), child.request, fresh, executed)
+    expected = rewritten(child.unlearner, name, drawn_plan(parent), child.request, fresh, parent.next_position)
     same = child.config == parent.config and child.info["first_change"] == list(expected.first_change(parent.plan))
     same = same and (_same_draws(expected, child.plan) if child.pruned else expected == child.plan)
     if not same:
@@ -219,14 +217,12 @@ def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answe
     name = child.info["unlearner"]["use"]
     if case.dataset is None:
         return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the edit cannot be repeated.")
-    unlearner = registry.build("unlearners", {**child.info["unlearner"]["options"], "use": name})
-    stored = {round: parent.checkpoint(round)[0] for round in parent.checkpoints}
     plan = drawn_plan(parent)
     if plan.erase(child.request, fresh, END) != child.plan:
         return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not its parent's, which an editor leaves alone.")
     try:
         model, _ = edited(
-            case.ready, plan, plan.erase(child.request, fresh, END), unlearner, name, parent.model, stored
+            case.ready, plan, plan.erase(child.request, fresh, END), child.unlearner, name, parent.model, parent.models
         )
     except FuauditError as error:
         return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: {error}")

@@ -35,7 +35,7 @@ from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import provenance
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import executor
-from fuaudit.verification.finding import EXIT_CODES, Finding, Subject, Verdict, combine
+from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict, combine
 from fuaudit.verification.parameters.pairs import runs_a_pair
 from fuaudit.verification.spec import Check, Spec, read_spec
 
@@ -73,7 +73,7 @@ class Verification:
             for check, finding in zip(self.spec.checks, self.findings, strict=True)
         ]
         return {
-            "format": "fuaudit findings 1",
+            "format": FORMAT,
             "run": self.run_digest,
             "spec": {"id": self.spec.id, "title": self.spec.title, "digest": self.spec.digest, "asks": self.spec.asks},
             "key": self.key,
@@ -406,7 +406,7 @@ def read_findings(run: Path) -> dict[str, Any]:
         raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
     content, anew = read_bytes(path), f"Make them anew with: fuaudit verify {run}"
     document = parse_json(content, path)
-    if not isinstance(document, dict) or document.get("format") != "fuaudit findings 1":
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise EvidenceError(f"{path} does not hold findings")
     if document.get("run") != load_run(run).digest:
         raise EvidenceError(f"{path} holds the findings of another run, or of this one before it was pruned", anew)

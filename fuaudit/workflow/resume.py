@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.progress import Progress, silent
@@ -59,14 +58,14 @@ def resume(
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
-            recorded = info["unlearner"]
-            unlearner = registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
             if not ledger.of_kind("request"):
                 request = unfinished.requests[-1]
                 writer.record(
                     "request", clients=list(request.clients), samples=list(request.samples), parent=above.digest
                 )
-            return carry_out(writer, ready, above, unfinished.plan, unlearner, recorded["use"], progress)
+            return carry_out(
+                writer, ready, above, unfinished.plan, unfinished.unlearner, info["unlearner"]["use"], progress
+            )
         plan = unfinished.plan
         if stored:
             start = Moment.of_run(*read_checkpoint(folder, done), ready.device)

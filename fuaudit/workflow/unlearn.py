@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, START, Keyed, Position
@@ -156,8 +154,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Key
     of_law = doubt_of_law(unlearner, name, law.name) if promises else [f"{name!r} claims to be exact for no law"]
     if promises and not anyway:
         _refuse(of_law)  # before the rewriter runs on a law that it may not know
-    executed = Position(run.executed + 1, 0) if run.executed < law.rounds else END
-    plan = rewritten(unlearner, name, run.plan, request, fresh, executed)
+    plan = rewritten(unlearner, name, run.plan, request, fresh, run.next_position)
     first = plan.first_change(run.plan)
     if "edited_by" in run.info and first != START:
         raise UsageError(
@@ -213,15 +210,10 @@ def carry_out(
 
 def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
-    vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, stored_models(parent))
+    vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models)
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
     writer.write_json("edit.json", {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
     return seal(writer, ready, plan.retained, Drawn([plan]))
-
-
-def stored_models(run: Run) -> dict[int, Tensor]:
-    """The models of all stored rounds of a run."""
-    return {round: run.checkpoint(round)[0] for round in run.checkpoints}

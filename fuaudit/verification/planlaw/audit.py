@@ -97,8 +97,7 @@ def trial_of(case: Case) -> Trial:
 
 def _moment(parent: Run | Tombstone | None) -> Position:
     """The first position not yet executed when a request came to this parent, as far as it tells."""
-    stopped = isinstance(parent, Run) and parent.executed < parent.plan.law.rounds
-    return Position(parent.executed + 1, 0) if isinstance(parent, Run) and stopped else END
+    return parent.next_position if isinstance(parent, Run) else END
 
 
 def test(numbers: Ids, chosen: tuple[Statistic, ...], alpha: float) -> tuple[SequentialTest, dict[str, float]]:
