@@ -24,7 +24,7 @@ from fuaudit.training.setup import told
 from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.counterfactual import changed_clients
-from fuaudit.verification.finding import Copy, Finding, Subject, Verdict
+from fuaudit.verification.finding import Copy, Finding, Verdict
 from fuaudit.verification.replay.tolerance import Judgement, within_tolerance
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
@@ -62,57 +62,25 @@ class Lineage:
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
-        statistic: dict[str, float | int | str] = {"other_copies": sum(copy.holds for copy in copies)}
+        judged = self._judge(case)
+        statistic = {"other_copies": sum(copy.holds for copy in copies), **judged.statistic}
+        return replace(judged, statistic=statistic).finding("lineage", SHOWS_NOT, copies)
+
+    def _judge(self, case: Case) -> Judgement:
         at_hand = _at_hand(case)
         if case.is_editor:
-            judged = self._figures_of_an_edited_model(case, at_hand)
-            return Finding(
-                "lineage",
-                Subject.RUN,
-                judged.verdict,
-                judged.shows,
-                SHOWS_NOT,
-                statistic,
-                details=judged.details,
-                copies=copies,
-            )
+            return self._figures_of_an_edited_model(case, at_hand)
         if not at_hand:
             reason = "The data of the run, retained rows and test rows, is not at hand."
-            return Finding(
-                "lineage",
-                Subject.RUN,
-                Verdict.INCONCLUSIVE,
-                reason,
-                SHOWS_NOT,
-                statistic,
-                details=("Give --data ROOT.",),
-                copies=copies,
-            )
+            return Judgement(Verdict.INCONCLUSIVE, reason, {}, details=("Give --data ROOT.",))
         followed = _of_models(case) if case.spot else case.regenerated
         if strays := _strays(case, followed):
             reason = f"{len(strays)} files of the run do not follow from its plan."
-            return Finding(
-                "lineage", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=tuple(strays), copies=copies
-            )
+            return Judgement(Verdict.FAIL, reason, {}, details=tuple(strays))
         other = _others(case, followed)
-        statistic["regenerated"] = len(followed) - len(other)
-        if other and not case.same_platform:
-            judged = self._elsewhere(case)
-        else:
-            judged = _judged(other, len(followed), spot=bool(case.spot))
-        return Finding(
-            "lineage",
-            Subject.RUN,
-            judged.verdict,
-            judged.shows,
-            SHOWS_NOT,
-            statistic | judged.statistic,
-            detectable=judged.detectable,
-            controls=judged.controls,
-            assumptions=judged.assumptions,
-            details=judged.details,
-            copies=copies,
-        )
+        elsewhere = other and not case.same_platform
+        judged = self._elsewhere(case) if elsewhere else _judged(other, len(followed), spot=bool(case.spot))
+        return replace(judged, statistic={"regenerated": len(followed) - len(other), **judged.statistic})
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
         """No plan makes an edited model, but a plan says who took part, and stored models make figures."""

@@ -8,7 +8,7 @@ key of the audit (:mod:`fuaudit.verification.replay.spot`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -98,18 +98,8 @@ class Replay:
             reason = "Stored models are not what the plan makes of the retained data."
             return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=details)
         judged = within_tolerance(case, stored, self.tolerance)
-        return Finding(
-            "replay",
-            Subject.RUN,
-            judged.verdict,
-            judged.shows,
-            SHOWS_NOT,
-            statistic | judged.statistic,
-            detectable=judged.detectable,
-            controls=judged.controls,
-            assumptions=judged.assumptions,
-            details=(*judged.details, *details),
-        )
+        judged = replace(judged, statistic=statistic | judged.statistic, details=(*judged.details, *details))
+        return judged.finding("replay", SHOWS_NOT)
 
 
 def contradictions(case: Case) -> tuple[str, ...]:

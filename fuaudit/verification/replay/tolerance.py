@@ -15,7 +15,7 @@ from fuaudit.runs.products import Checkpoints
 from fuaudit.training.execute import state_without
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Link, Only
-from fuaudit.verification.finding import Control, Verdict
+from fuaudit.verification.finding import Control, Copy, Finding, Subject, Verdict
 
 TIMES = 10
 """How many tolerances away the erased data, left in, must lie."""
@@ -26,7 +26,7 @@ Gaps = dict[tuple[int, str], float]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What models within a tolerance amount to: the fields of a finding that depend on it."""
+    """What stored models or files amount to: the fields of a finding that depend on them."""
 
     verdict: Verdict
     shows: str
@@ -35,6 +35,22 @@ class Judgement:
     controls: tuple[Control, ...] = ()
     assumptions: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+
+    def finding(self, audit: str, shows_not: str, copies: tuple[Copy, ...] = ()) -> Finding:
+        """The finding of an audit of this run."""
+        return Finding(
+            audit,
+            Subject.RUN,
+            self.verdict,
+            self.shows,
+            shows_not,
+            self.statistic,
+            detectable=self.detectable,
+            controls=self.controls,
+            assumptions=self.assumptions,
+            details=self.details,
+            copies=copies,
+        )
 
 
 def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
