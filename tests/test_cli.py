@@ -685,6 +685,16 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
 
 
+def test_a_prune_killed_in_a_tombstone_is_finished(fuaudit, copies):
+    """By the same command; and it names who still holds a key, as before."""
+    (copies / "parent" / "tombstone.json.partial").write_text("{")
+    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    assert code == 0, err
+    assert f"left alone: {copies / 'noop'} holds a key" in out
+    assert f"left alone: {copies / 'noop'} holds a key" in fuaudit("prune", copies / "fats", "--yes")[1]
+    assert sorted(path.name for path in (copies / "parent").iterdir()) == ["ledger.jsonl", "tombstone.json"]
+
+
 def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
     """Not even what another prune, at work or killed, has written beside the run."""
     shutil.copytree(copies / "fats", copies / "fats.pruning")

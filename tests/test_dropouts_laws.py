@@ -65,8 +65,7 @@ def test_no_round_has_more_participations_than_the_law_says():
     for law in laws:
         plans = [Plan.fresh(law, population, Keyed(bytes([number]) * 32)) for number in range(40)]
         most = max(len(plan.cohort(round)) for plan in plans for round in (1, 2))
-        at_most_one = law.name.startswith("time-varying") and not law.first_all
-        assert most == (1 if at_most_one else law.places(population)), law
+        assert most == law.places(population), law
     assert [law.places(population) for law in laws[-3:]] == [3, 2, 2]
 
 

@@ -178,6 +178,24 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert audit(run, asked, until_decided=True, budget=found.statistic["runs"]) == found
 
 
+def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
+    """The lower limit of the power is not corrected for looks, so there is one after every 32 pairs, not every part."""
+    asked = Parameters(pairs=20, alpha=0.001, test_rows=50)
+    whole = audit(child, asked, budget=4 * 70, until_decided=True)
+    monkeypatch.setattr("fuaudit.verification.parameters.pairs.PAIRS_A_PART", 5)
+    looks, seen, decided = [], [], Parameters._decided
+
+    def counted(self, case, found):
+        looks.append(sum(len(part["subject"]) for part in found))
+        return decided(self, case, found)
+
+    monkeypatch.setattr(Parameters, "_decided", counted)
+    found = audit(child, asked, budget=4 * 70, until_decided=True, progress=lambda *row: seen.append(row[1]))
+    assert seen == [*range(5, 71, 5)]
+    assert looks == [35, 65]  # after the parts that reach 32 and 64
+    assert found == whole
+
+
 def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
     asked = Parameters(pairs=20, alpha=0.001, test_rows=50)

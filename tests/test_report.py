@@ -309,6 +309,7 @@ def test_other_copies_are_listed_and_faults_are_not_copies():
     words = Page(render(found, "html")).words
     assert "knows of one other place" in words
     assert "older: was pruned" in words
+    assert "parent/keys.json: gives draws back" in render(found, "junit").decode()
     assert "parent/keys.json: gives draws back" in render(found, "md").decode()
     part = words[words.rindex("Known places") : words.rindex("What was not tested")]
     assert "parent/keys.json" in part

@@ -46,7 +46,7 @@ from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.lineage import _of_models
-from fuaudit.verification.verify import verify
+from fuaudit.verification.verify import audit_folder, verify
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
@@ -600,10 +600,27 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
     assert any(line.startswith("the parent ") and "of child: is not at hand" in line for line in listed(grandchild)[0])
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
+    shutil.copytree(grandchild.path, tmp_path / "kept")
+    shutil.copytree(child.path, tmp_path / "old")
+    write_bytes(tmp_path / "strange" / "keys.json", b'{"draws": [1, "xyz", null]}')
     pruned, _ = prune(grandchild)
     lines, text = listed(pruned)
-    assert lines == [f"{name}: was pruned; its tombstone holds digests only" for name in ("child", "parent")]
+    buried = [f"{name}: was pruned; its tombstone holds digests only" for name in ("child", "parent")]
+    holding = "gives draws over an earlier population back; its models may hold the contribution"
+    assert lines == [*buried, *(f"{name}/keys.json: {holding}" for name in ("kept", "old"))]
+    assert "knows of 2 other places" in text
+    (tmp_path / "old" / "keys.json").unlink()
+    (tmp_path / "old" / "keys.json").symlink_to(tmp_path / "kept" / "keys.json")
+    assert "old/keys.json: cannot be read, and may give such draws back" in listed(pruned)[0]
+    for name in ("kept", "old"):
+        shutil.rmtree(tmp_path / name)
+    lines, text = listed(pruned)
+    assert lines == buried
     assert "knows of no other copy" in text
+    write_bytes(parent.path / "keys.json", b"{}")  # as a prune leaves it that is killed between two removals
+    lines, text = listed(pruned)
+    assert "parent: was pruned, but keys.json still lie there; call fuaudit prune again" in lines
+    assert "knows of one other place" in text
 
 
 def test_prune_refuses(family, tmp_path, bytes_of, target):
@@ -624,7 +641,7 @@ def test_prune_refuses(family, tmp_path, bytes_of, target):
 
 
 def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_of):
-    """Of the same run, of a sibling, or only the recovery: refused while one is at work, and nothing is changed."""
+    """Of the same run or of a sibling: refused while one is at work, and nothing is changed."""
     parent = tiny(tmp_path / "parent")
     child, sibling = (
         unlearn(parent, "fats", Request.of([1]), tmp_path / name, dataset=tiny.dataset) for name in ("child", "sibling")
@@ -633,16 +650,16 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
 
     def meanwhile(plan):
         before = bytes_of(tmp_path)
-        for work, path in ((prune, child.path), (recover, child.path), (prune, sibling.path)):
+        for path in (child.path, sibling.path):
             with pytest.raises(UsageError, match="another prune is at work"):
-                work(path)
-            refused.append(work)
+                prune(path)
+            refused.append(path)
         assert bytes_of(tmp_path) == before
         return recorded_answers(plan)
 
     monkeypatch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
     pruned, buried = prune(child)
-    assert len(refused) == 3
+    assert len(refused) == 2
     assert buried == [parent.path]
     assert load_run(child.path).digest == pruned.digest
     assert pruned.plan.history() == history
@@ -679,6 +696,29 @@ def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monk
     recover(child.path)
     assert bytes_of(tmp_path) == before
     assert prune(child)[0].pruned
+
+
+def test_what_a_killed_prune_left_goes_only_where_its_run_stands(tiny, tmp_path, bytes_of):
+    """Another run was made under the name, or the run itself was taken away."""
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    shutil.move(child.path, tmp_path / "child.before-prune")
+    tiny(child.path)
+    before = bytes_of(tmp_path)
+    with pytest.raises(EvidenceError, match="another one, which was never pruned"):
+        prune(child.path)
+    assert bytes_of(tmp_path) == before
+    shutil.rmtree(child.path)
+    shutil.move(tmp_path / "child.before-prune", tmp_path / "child.pruning")
+    before = bytes_of(tmp_path)
+    with pytest.raises(EvidenceError):
+        prune(child.path)
+    assert bytes_of(tmp_path) == before
+
+
+def test_nothing_lies_beside_the_root(tmp_path):
+    for work in (prune, load_run, audit_folder):
+        with pytest.raises(EvidenceError):
+            work(Path("/"))
 
 
 def test_runs_are_pruned_from_inside_and_through_links(tiny, tmp_path, monkeypatch):

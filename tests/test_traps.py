@@ -281,6 +281,7 @@ def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     _, found = audits(unlearn(run, "retrain", Request.of(clients=[client]), tmp_path / "retrain"))
     answer = found["plan"].statistic["nothing_to_forget"]
     assert answer == "no: it was never drawn, but rounds depend on all clients"
+    assert any("rounds that depend on all clients" in copy.why for copy in found["lineage"].copies)
     held = {copy.place for copy in found["lineage"].copies if copy.holds}
     assert {"parent/model.safetensors", "parent/keys.json"} < held
     assert {f"parent/{checkpoint_name(round)}" for round in run.checkpoints if round} < held

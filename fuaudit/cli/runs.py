@@ -86,8 +86,8 @@ def unlearn(
     note = ""
     if not parent.plan.first_involvement(request):
         kinds = told(parent.config, request)
-        rest = f"rounds depend on all {' and all '.join(kinds)}" if kinds else "this run contains nothing to forget"
-        note = f"; it was never drawn: {rest}"
+        told_of = f", but rounds depend on all {' and all '.join(kinds)}"
+        note = f"; it was never drawn{told_of if kinds else ': this run contains nothing to forget'}"
     asked = f" ({', '.join(samples)})" if samples else ""
     describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}")
 
@@ -123,18 +123,18 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.prune import leftovers, other_holders, standing
+    from fuaudit.runs.prune import other_holders, standing
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
-    found = other_holders(load_run(standing(run)), {run.resolve(), *leftovers(run)})
-    others, unread = (list(map(str, paths)) for paths in found)
+    load_run(standing(run))
     if not yes:
         click.confirm(
             f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
         )
     pruned, buried = work(run)
+    others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
     emit(
         as_json,
         {

@@ -3,4 +3,4 @@
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import Partition
 
-__all__ = ["Dataset", "Partition", "TrainingRows"]
+__all__ = ["Dataset", "Partition"]

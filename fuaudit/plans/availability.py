@@ -34,6 +34,10 @@ class Availability(Protocol):
         """The clients that are available in a round (from 1), sorted; there may be none."""
         ...
 
+    def most(self, clients: int) -> int:
+        """The most of so many clients that can be available in a round."""
+        ...
+
     def smaller(self) -> Iterator[Availability]:
         """The same law with every parameter from its least up to its own, small enough to enumerate."""
         ...
@@ -113,6 +117,10 @@ class BoundedRoundRobin:
             (phase,) = draws.sequence(at._replace(occurrence=1), range(tau), 1)
         return (round - 1) % tau == phase
 
+    def most(self, clients: int) -> int:
+        """See :class:`Availability`: all may be there."""
+        return clients
+
     def smaller(self) -> Iterator[BoundedRoundRobin]:
         """See :class:`Availability`."""
         return (replace(self, tau_max=tau) for tau in range(min(self.tau_max, 1), min(self.tau_max, 2) + 1))
@@ -142,6 +150,10 @@ class StaticProbability:
             for client in clients
             if draws.weighted(Address(Purpose.AVAILABILITY, round, client=client), (0, 1), (all_ - yes, yes), 1)[0]
         )
+
+    def most(self, clients: int) -> int:
+        """See :class:`Availability`: all may be there."""
+        return clients
 
     def smaller(self) -> Iterator[StaticProbability]:
         """See :class:`Availability`: itself, for its parameter is a number and not a size."""
@@ -182,11 +194,13 @@ class TimeVaryingWeights:
         """See :class:`Availability`."""
         levels = range(1, self.largest + 1)
         weights = [draws.sequence(Address(Purpose.AVAILABILITY, round, client=c), levels, 1)[0] for c in clients]
-        wanted = self.number if self.share is None else max(1, int(self.share * len(clients)))
+        return tuple(sorted(draws.weighted(Address(Purpose.COHORT, round), clients, weights, self.most(len(clients)))))
+
+    def most(self, clients: int) -> int:
+        """See :class:`Availability`: so many are in every round."""
+        wanted = self.number if self.share is None else max(1, int(self.share * clients))
         assert wanted is not None
-        return tuple(
-            sorted(draws.weighted(Address(Purpose.COHORT, round), clients, weights, min(wanted, len(clients))))
-        )
+        return min(wanted, clients)
 
     def smaller(self) -> Iterator[TimeVaryingWeights]:
         """See :class:`Availability`."""
@@ -345,8 +359,9 @@ class AvailabilityLaw:
         return frozenset({"clients", "samples"} if isinstance(self.batches, PermutedEpochs) else {"clients"})
 
     def places(self, population: Population) -> int:
-        """See :class:`fuaudit.plans.Law`: in some round everybody may be there."""
-        return len(population.clients)
+        """See :class:`fuaudit.plans.Law`."""
+        clients = len(population.clients)
+        return clients if self.first_all else self.availability.most(clients)
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""

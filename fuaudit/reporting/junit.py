@@ -38,7 +38,7 @@ def render(contents: Contents) -> str:
 
 
 def _lines(check: Checked) -> str:
-    return "\n".join((*check.details, f"Does not show: {check.shows_not}"))
+    return "\n".join((*check.details, *map(str, check.copies), f"Does not show: {check.shows_not}"))
 
 
 def _outcome(case: Element, verdict: Verdict, message: str, text: str, blocks: bool) -> None:

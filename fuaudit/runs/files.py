@@ -61,8 +61,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def named(folder: Path) -> Path:
-    """The folder by a path that ends in its name: ``.`` and ``..`` do not, and nothing could be put beside them."""
-    return folder.resolve() if folder.name in ("", "..") else folder
+    """The folder by a path that ends in its name: ``.`` and ``..`` do not, and nothing could be put beside them.
+
+    Raises:
+        EvidenceError: the root of a file system, which has no name.
+    """
+    found = folder.resolve() if folder.name in ("", "..") else folder
+    if not found.name:
+        raise EvidenceError(f"{found} is no run: nothing can be put beside it")
+    return found
 
 
 def make_folder(folder: Path) -> None:
@@ -149,12 +156,14 @@ def locked(folder: Path, taken: str) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
+    with storage(folder):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(taken, "Wait until it has ended.") from None
+        with storage(folder):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(taken, "Wait until it has ended.") from None
         yield
     finally:
         os.close(handle)

@@ -140,7 +140,7 @@ def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
     """
     path = named(given.path if isinstance(given, Run) else Path(given))
     with _alone(path):
-        _recover(path)
+        recover(path)
         return _pruned(load_run(path))  # anew: before the lock was held another prune may have changed it
 
 
@@ -211,27 +211,26 @@ def standing(path: Path) -> Path:
     return staging if (staging / MANIFEST).exists() else old
 
 
-def recover(path: Path) -> Path:
-    """Finish or undo the exchange of folders of a prune that was killed; the path again.
+def recover(path: Path) -> None:
+    """Finish or undo the exchange of folders of a prune that was killed; for one that is :func:`_alone`.
 
     Raises:
-        UsageError: a prune is at work there.
-        EvidenceError: there is no run at the path after that; nothing was removed.
+        EvidenceError: there is no run at the path after that, or it is not the one whose former self lies beside it;
+            nothing was removed.
     """
-    with _alone(path):
-        _recover(path)
-    return path
-
-
-def _recover(path: Path) -> None:
-    """What :func:`recover` does, for one that is alone."""
     staging, old = leftovers(path)
     if (found := standing(path)) != path:
         with storage(path):
             os.rename(found, path.resolve())
             sync_folder(old.parent)
-    if old.is_dir():
-        load_run(path)  # the run that was there before goes only where another stands
+    if not staging.is_dir() and not old.is_dir():
+        return
+    here = load_run(path)  # what a prune left goes only where the run stands
+    if old.is_dir() and not here.pruned:
+        raise EvidenceError(
+            f"{old} is what a killed prune left of a run, and {path} holds another one, which was never pruned",
+            "Move one of the two away; a folder named .before-prune holds keys that should be destroyed.",
+        )
     with storage(path):
         for rest in (staging, old):
             if rest.is_dir():
@@ -239,28 +238,41 @@ def _recover(path: Path) -> None:
 
 
 def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
-    """Runs beside this one, not its ancestors, that hold a key of its earlier populations: prune leaves them alone.
+    """Folders beside a run with a key of its earlier populations, destroyed or not: prune leaves them alone.
 
-    Then those whose keys cannot be read, which may hold one. Folders that are ``passed_over`` are not looked into.
+    Then those whose keys cannot be read, which may hold one. The run itself, ancestors that still are runs, and
+    folders that are ``passed_over`` are not looked into.
+
+    Raises:
+        EvidenceError: an ancestor does not check out, or another run lies under its name.
     """
-    gone = {key for key in run.keys["draws"][:-1] if key}
+    gone = set(_key_digests(run)[:-1])
     found, unread, above = list[Path](), list[Path](), parent_of(run)
     lineage = {run.path.resolve(), *passed_over}
     while isinstance(above, Run):
         lineage.add(above.path.resolve())
         above = parent_of(above)
-    for path in sorted(run.path.resolve().parent.glob("*/keys.json")):
-        if path.parent.resolve() in lineage or path.is_symlink():
-            continue
+    for folder in sorted(run.path.resolve().parent.iterdir()):
+        path = folder / "keys.json"
         try:
+            if folder.resolve() in lineage or not folder.is_dir() or not (path.is_symlink() or path.exists()):
+                continue
             keys = read_json(path)
-        except EvidenceError:
-            unread.append(path.parent)
+        except (EvidenceError, OSError):  # no permission to look inside is an answer too
+            unread.append(folder)
             continue
         held = keys.get("draws") if isinstance(keys, dict) else None
-        if isinstance(held, list) and any(key in gone for key in held if isinstance(key, str)):
-            found.append(path.parent)
+        if isinstance(held, list) and any(_digest(key) in gone for key in held):
+            found.append(folder)
     return found, unread
+
+
+def _digest(key: Any) -> str | None:
+    """The digest of a key as a neighbour's file has it; None where it is none."""
+    try:
+        return digest_of_key(bytes.fromhex(key))
+    except (TypeError, ValueError):
+        return None
 
 
 def _rewrite(run: Run) -> Run:

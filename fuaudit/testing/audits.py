@@ -24,7 +24,7 @@ from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import Copy, Finding, Subject, Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -135,6 +135,8 @@ def _well_formed(finding: Finding, name: str, problems: Problems) -> bool:
     for field in ("shows", "shows_not"):
         text = getattr(finding, field)
         problems.require(isinstance(text, str) and text.strip(), f"{name}: {field} must be a sentence")
+    named = all(isinstance(copy, Copy) for copy in finding.copies)
+    problems.require(named, f"{name}: copies must be a tuple of Copy(place, why)")
     try:
         written = _bytes(finding)
     except (TypeError, ValueError) as error:

@@ -147,7 +147,7 @@ class AllToys:
             most = len(AllToys(LARGEST_SWEEP, self.replacement))
             raise UsageError(
                 f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most} federations "
-                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about nine times as many",
+                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about eight times as many",
                 "Prove single larger federations, by --clients, --rounds and so on.",
             )
 

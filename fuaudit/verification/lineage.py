@@ -12,12 +12,13 @@ import torch
 from fuaudit import registry
 from fuaudit.config import build_stage
 from fuaudit.data.dataset import digest_of_test
-from fuaudit.draws import Position
+from fuaudit.draws import END
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.files import sha256
+from fuaudit.runs.ledger import NAME as LEDGER
 from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, derived, participation
-from fuaudit.runs.prune import Tombstone, other_holders
+from fuaudit.runs.prune import TOMBSTONE, Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
 from fuaudit.training.setup import told
@@ -36,9 +37,6 @@ BOOKKEEPING = frozenset(
 
 
 CHECKPOINTS = "checkpoints/"
-
-FIRST = Position(1, 0)
-"""From here on a model depends on all clients or samples, if rounds do."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def other_copies(case: Case) -> tuple[Copy, ...]:
     found = []
     for ancestor in case.ancestors:
         if isinstance(ancestor, Tombstone):
-            found.append(Copy(ancestor.path.name, "was pruned; its tombstone holds digests only", holds=False))
+            found.append(_buried(ancestor))
         else:
             later = run.requests[len(ancestor.requests) :]
             found += [Copy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
@@ -215,22 +213,36 @@ def other_copies(case: Case) -> tuple[Copy, ...]:
     return *found, *_beside(case)
 
 
+def _buried(stone: Tombstone) -> Copy:
+    """What is left of a pruned ancestor; a prune that was killed may have left more than a tombstone."""
+    rest = sorted(item.name for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
+    if rest:
+        why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
+        return Copy(stone.path.name, why)
+    return Copy(stone.path.name, "was pruned; its tombstone holds digests only", holds=False)
+
+
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
     """Files of an ancestor that hold what later requests erased, and why."""
     plan = drawn_plan(ancestor)
-    traces = [FIRST if told(ancestor.config, request) else plan.first_involvement(request) for request in later]
-    found = [position for position in traces if position is not None]
-    if not found:
-        return [("keys.json", "with the partition, gives the draws over the old population back")]
-    first = min(found)
-    rows = [
-        (checkpoint_name(round), f"model after round {round}, trained with the erased data")
-        for round in ancestor.checkpoints
-        if round >= first.round
+    drawn = min((at for request in later if (at := plan.first_involvement(request))), default=END).round
+    known = sorted({kind for request in later for kind in told(ancestor.config, request)})
+    keys = "gives every erased draw back; prune destroys it"
+    if drawn > plan.law.rounds:
+        keys = "with the partition, gives the draws over the old population back"
+
+    def holding(round: int) -> str:
+        """How a model came to hold it; empty where it does not."""
+        if round >= drawn:
+            return "trained with the erased data"
+        return f"made in rounds that depend on all {' and all '.join(known)}" if known and round else ""
+
+    last = holding(plan.law.rounds)
+    return [
+        *((checkpoint_name(r), f"model after round {r}, {holding(r)}") for r in ancestor.checkpoints if holding(r)),
+        *([("model.safetensors", f"final model, {last}")] if last else []),
+        ("keys.json", keys),
     ]
-    rows.append(("model.safetensors", "final model, trained with the erased data"))
-    rows.append(("keys.json", "gives every erased draw back; prune destroys it"))
-    return rows
 
 
 def _beside(case: Case) -> list[Copy]:

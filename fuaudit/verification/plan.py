@@ -248,6 +248,8 @@ def asked(case: Case) -> Answer:
 def absence(case: Case) -> Answer:
     """No draw of the expanded plan holds what was to be forgotten, in any of the requests so far."""
     plan = case.run.plan
+    if case.run.executed != plan.law.rounds:
+        return Answer(Verdict.FAIL, "The run was stopped: not all of its draws were executed.")
     if case.is_editor:
         return Answer(Verdict.PASS, "An edited model has no plan of its own; absence is not a question of draws.")
     clients = {c for request in case.run.requests for c in request.clients}

@@ -24,7 +24,7 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Kept, Work
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 from fuaudit.verification.parameters.measure import PRIMARY, STATISTICS
-from fuaudit.verification.parameters.pairs import WITHOUT, Pairs, runs_a_pair
+from fuaudit.verification.parameters.pairs import PAIRS_A_PART, WITHOUT, Pairs, runs_a_pair
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest, batch_test
 from fuaudit.verification.twosample.betting import two_sample
@@ -114,7 +114,8 @@ class Parameters:
             for (first, count), result in zip(parts, results, strict=True):
                 found.append(result)
                 case.progress("pairs of runs", first + count, limit)
-                if case.until_decided and self._decided(case, found):
+                looked = (first + count) // PAIRS_A_PART > first // PAIRS_A_PART  # as often, however small parts are
+                if case.until_decided and looked and self._decided(case, found):
                     break
         return self._judged(case, found)
 

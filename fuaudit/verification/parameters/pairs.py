@@ -141,7 +141,8 @@ class Pairs:
         first, count = part
         case, numbers = self.case, range(first, first + count)
         ready, plan = case.ready, case.run.plan
-        maker = _engine(ready, plan.law.places(case.run.original), threads)
+        # where few of those who may take part do, lanes for all of them would be computed in vain
+        maker = _engine(ready, getattr(plan.law, "cohort_size", 1), threads)
         originals = [Plan.fresh(plan.law, case.before, _source(case, "original", i)) for i in numbers]
         history = _rounds(ready, originals, maker)
         result = {
