@@ -65,7 +65,7 @@ def unlearn(
     """Carry out a request on RUN; the result is a child run beside it."""
     from fuaudit.runs.run import load_run
     from fuaudit.terminal import bars
-    from fuaudit.training.setup import told
+    from fuaudit.training.setup import depended_on
     from fuaudit.workflow.unlearn import request_of
     from fuaudit.workflow.unlearn import unlearn as work
 
@@ -85,9 +85,9 @@ def unlearn(
         )
     note = ""
     if not parent.plan.first_involvement(request):
-        kinds = told(parent.config, request)
-        told_of = f", but rounds depend on all {' and all '.join(kinds)}"
-        note = f"; it was never drawn{told_of if kinds else ': this run contains nothing to forget'}"
+        known = depended_on(parent.config, request)
+        rest = f", but rounds depend on {known}" if known else ": this run contains nothing to forget"
+        note = f"; it was never drawn{rest}"
     asked = f" ({', '.join(samples)})" if samples else ""
     describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}")
 

@@ -29,6 +29,11 @@ class Request:
         """``client``, ``sample`` or ``mixed``."""
         return "mixed" if self.clients and self.samples else "client" if self.clients else "sample"
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What it names any of: "clients", "samples" or both."""
+        return frozenset(kind for kind in ("clients", "samples") if getattr(self, kind))
+
     def __str__(self) -> str:
         parts = [f"client {', '.join(map(str, self.clients))}"] if self.clients else []
         parts += [f"sample {', '.join(map(str, self.samples))}"] if self.samples else []

@@ -20,7 +20,7 @@ from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import Plan, Segments, occurrences
-from fuaudit.plans.population import Request
+from fuaudit.plans.population import Population, Request
 
 Ids = NDArray[np.int64]
 ABSENT = -1
@@ -87,8 +87,8 @@ class Drawn:
         self.rounds = plans[0].law.rounds if rounds is None else rounds
         self._plans = plans
         self._block: tuple[range, Schedule] | None = None
-        members = max(len(population.clients) for population in plans[0].populations)
-        self._length = max(1, IDS_AT_ONCE // (len(plans) * most_ids(plans[0].law, members)))
+        most = max(most_ids(plans[0].law, population) for population in plans[0].populations)
+        self._length = max(1, IDS_AT_ONCE // (len(plans) * most))
 
     def round(self, number: int) -> Round:
         """See :class:`Rounds`."""
@@ -125,10 +125,9 @@ IDS_AT_ONCE = 4_000_000
 """Ids drawn at once: 32 MB."""
 
 
-def most_ids(law: Law, members: int) -> int:
-    """The most sample ids that a round of one plan can hold, over so many clients."""
-    # without a size of cohorts, everybody may take part
-    return int(getattr(law, "cohort_size", members)) * law.steps * law.slots
+def most_ids(law: Law, population: Population) -> int:
+    """The most sample ids that a round of one plan over a population can hold."""
+    return law.places(population) * law.steps * law.slots
 
 
 def _all_rounds(plan: Plan) -> range:

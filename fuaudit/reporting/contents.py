@@ -135,7 +135,8 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _refuse("format")
         context = _mapping(document["context"])
         spec = _mapping(document["spec"])
-        first = context.get("first_change")
+        seen = _mapping(context.get("participation", {}))
+        own, first = _mapping(seen.get("own_accuracy", {})), context.get("first_change")
         return Contents(
             digest,
             _text(document["run"]),
@@ -158,9 +159,9 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _table(context.get("audit_versions", {}), _text),
             _accuracy(context.get("metrics", [])),
             _accuracy(context.get("parent_metrics", [])),
-            tuple(map(_whole, _sequence(_mapping(context.get("participation", {})).get("cohorts", [])))),
-            _sums(_mapping(context.get("participation", {})).get("uploads", [])),
-            _of_clients(own := _mapping(_mapping(context.get("participation", {})).get("own_accuracy", {}))),
+            tuple(map(_whole, _sequence(seen.get("cohorts", [])))),
+            _sums(seen.get("uploads", [])),
+            _of_clients(own),
             _whole(sorted(map(int, own))),
             _text(context.get("edited_by", "")),
             _lines(context.get("arguments", [])),

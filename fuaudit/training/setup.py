@@ -135,14 +135,13 @@ def tells_of(config: Config) -> frozenset[str]:
     return told
 
 
-def told(config: Config, request: Request) -> tuple[str, ...]:
-    """Of what is requested, what rounds under a config depend on although no draw holds it: part of :data:`TOLD`.
+def depended_on(config: Config, request: Request) -> str:
+    """What rounds under a config depend on that a request changes, drawn or not: "all clients", for example, or "".
 
     Raises:
         PluginError: as :func:`tells_of`.
     """
-    asked = {kind for kind, ids in (("clients", request.clients), ("samples", request.samples)) if ids}
-    return tuple(sorted(asked & tells_of(config)))
+    return " and ".join(f"all {kind}" for kind in sorted(request.kinds & tells_of(config)))
 
 
 def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:

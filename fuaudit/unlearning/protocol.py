@@ -105,7 +105,7 @@ def doubt_of_law(unlearner: Any, name: str, law: str) -> list[str]:
     ]
 
 
-def doubt_of_rounds(name: str, law: Law, tells_of: frozenset[str], request: Request, change: Position) -> list[str]:
+def doubt_of_rounds(name: str, law: Law, depended_on: str, request: Request, change: Position) -> list[str]:
     """Why keeping rounds of a run is not exact for a request: one sentence, or none.
 
     The answer is the law's and the request's, not that of the draws: whoever takes another method because of what
@@ -115,17 +115,16 @@ def doubt_of_rounds(name: str, law: Law, tells_of: frozenset[str], request: Requ
     Args:
         name: what the rewriter is called.
         law: of the run's draws.
-        tells_of: what rounds of the run depend on besides batches (:func:`fuaudit.training.setup.tells_of`).
+        depended_on: what rounds of the run depend on that the request changes, besides batches
+            (:func:`fuaudit.training.setup.depended_on`).
         request: to be carried out.
         change: the first position that the rewriter changed.
     """
-    asked = {kind for kind, ids in (("clients", request.clients), ("samples", request.samples)) if ids}
-    sure = asked & getattr(law, "first_round_involves", frozenset()) and change.round <= 1
-    told = sorted(asked & tells_of)
-    if change == START or sure or not told:
+    sure = request.kinds & getattr(law, "first_round_involves", frozenset()) and change.round <= 1
+    if change == START or sure or not depended_on:
         return []
     return [
-        f"rounds of this run depend on all {' and all '.join(told)}, not on the batches alone that were drawn (by its "
+        f"rounds of this run depend on {depended_on}, not on the batches alone that were drawn (by its "
         f"solver, server or scaling): {name!r}, which keeps rounds, is not exact for such a request"
     ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import isclose
+from operator import or_
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, derived, particip
 from fuaudit.runs.prune import TOMBSTONE, Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tables import checkpoint_name
-from fuaudit.training.setup import told
+from fuaudit.training.setup import depended_on
 from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.counterfactual import changed_clients
@@ -76,8 +78,10 @@ class Lineage:
             reason = f"{len(strays)} files of the run do not follow from its plan."
             return Judgement(Verdict.FAIL, reason, {}, details=tuple(strays))
         other = _others(case, followed)
-        elsewhere = other and not case.same_platform
-        judged = self._elsewhere(case) if elsewhere else _judged(other, len(followed), spot=bool(case.spot))
+        if other and not case.same_platform:
+            judged = self._elsewhere(case, followed if case.spot else _of_models(case))
+        else:
+            judged = _judged(other, len(followed), spot=bool(case.spot))
         return replace(judged, statistic={"regenerated": len(followed) - len(other), **judged.statistic})
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
@@ -95,9 +99,11 @@ class Lineage:
             return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
         return judged
 
-    def _elsewhere(self, case: Case) -> Judgement:
-        """On another platform: exact where no arithmetic is, by the tolerance for models and figures."""
-        followed = _of_models(case)
+    def _elsewhere(self, case: Case, followed: dict[str, bytes]) -> Judgement:
+        """On another platform: exact where no arithmetic is, by the tolerance for models and figures.
+
+        ``followed`` is what follows from the stored models.
+        """
         if exact := _exact(case, followed):
             return _judged(exact, len(followed))
         if case.spot:
@@ -226,7 +232,7 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     """Files of an ancestor that hold what later requests erased, and why."""
     plan = drawn_plan(ancestor)
     drawn = min((at for request in later if (at := plan.first_involvement(request))), default=END).round
-    known = sorted({kind for request in later for kind in told(ancestor.config, request)})
+    known = depended_on(ancestor.config, reduce(or_, later, Request()))
     keys = "gives every erased draw back; prune destroys it"
     if drawn > plan.law.rounds:
         keys = "with the partition, gives the draws over the old population back"
@@ -235,7 +241,7 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
         """How a model came to hold it; empty where it does not."""
         if round >= drawn:
             return "trained with the erased data"
-        return f"made in rounds that depend on all {' and all '.join(known)}" if known and round else ""
+        return f"made in rounds that depend on {known}" if known and round else ""
 
     last = holding(plan.law.rounds)
     return [

@@ -19,7 +19,7 @@ from fuaudit.plans.plan import occurrences
 from fuaudit.runs.keys import RunKeys, digest_of_key, initial_key
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
-from fuaudit.training.setup import told
+from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan
@@ -312,6 +312,6 @@ def never_drawn(case: Case) -> str:
         return "unknown: the parent is not at hand"
     if drawn_plan(case.parent).first_involvement(case.request):
         return "no: it was drawn"
-    if kinds := told(case.parent.config, case.request):
-        return f"no: it was never drawn, but rounds depend on all {' and all '.join(kinds)}"
+    if known := depended_on(case.parent.config, case.request):
+        return f"no: it was never drawn, but rounds depend on {known}"
     return "yes: it was never drawn, this run contains nothing to forget"

@@ -28,7 +28,7 @@ from fuaudit.runs.writer import (
 )
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, state_without
-from fuaudit.training.setup import Setup, setup, tells_of
+from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor
 from fuaudit.workflow.train import finish, seal, size_of_run
@@ -162,7 +162,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Key
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
     inherited = run.info.get("doubts", []) if first != START else []
-    of_rounds = doubt_of_rounds(name, law, tells_of(run.config), request, first)
+    of_rounds = doubt_of_rounds(name, law, depended_on(run.config, request), request, first)
     doubts = tuple(dict.fromkeys((*of_law, *of_rounds, *inherited)))
     if promises and not anyway:
         _refuse(doubts)

@@ -129,10 +129,10 @@ class Pairs:
 
     def parts(self, pairs: int) -> list[Part]:
         """The parts that hold the first so many pairs."""
-        law, members = self.case.run.plan.law, len(self.case.before.clients)
+        law = self.case.run.plan.law
         models = self.case.ready.learning.layout.dimension * (law.rounds + 1)
         # rounds are drawn some at a time, at least one for all pairs of a part
-        size = max(1, min(PAIRS_A_PART, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, members)))
+        size = max(1, min(PAIRS_A_PART, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, self.case.before)))
         return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
 
     def compute(self, part: Part, threads: int) -> Arrays:
