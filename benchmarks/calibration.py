@@ -33,15 +33,15 @@ from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.executor import HERE, Kept
 from fuaudit.verification.parameters.audit import BETTING, SHARES
 from fuaudit.verification.parameters.pairs import Pairs
 from fuaudit.verification.planlaw import simulate
-from fuaudit.verification.planlaw.audit import chance, registered
 from fuaudit.verification.planlaw.betting import average, log_wealth
 from fuaudit.verification.planlaw.simulate import Trial
 from fuaudit.verification.planlaw.statistics import Ids
+from fuaudit.verification.planlaw.tested import chance, registered
+from fuaudit.verification.toys import federation
 from fuaudit.verification.twosample.batch import batch_test
 from fuaudit.verification.twosample.betting import log_wealth_path
 

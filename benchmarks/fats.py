@@ -153,7 +153,12 @@ def policy(kind: str, stress: int, run_only: bool) -> Spec:
     """The built-in policy for a kind of request with another number of stress plans, or without the algorithm."""
     full = read_spec(f"{kind}-erasure")
     out_of_scope = [*full.out_of_scope, *(["The law of the algorithm."] if run_only else [])]
-    table = {"id": f"{full.id} of the benchmark", "title": full.title, "asks": "exact", "out_of_scope": out_of_scope}
+    table = {
+        "id": f"benchmark-{kind}",
+        "title": full.title,
+        "asks": "run" if run_only else "exact",
+        "out_of_scope": out_of_scope,
+    }
     checks = [
         {"claim": c.claim, "role": c.role, "audit": c.audit | ({"plans": stress} if c.audit["use"] == "stress" else {})}
         for c in full.checks

@@ -1,7 +1,7 @@
 """Figures of the calibration, and of any findings: ``python benchmarks/figures.py FOLDER --calibration JSON``.
 
 From the JSON of ``benchmarks/calibration.py``: wealth over the pairs of the first audits, how often the subject and
-both controls reached a wealth, and power against planted violations. From a ``findings.json`` (``--findings``): the
+both controls reached a wealth, and power against planted violations. From a file of findings (``--findings``): the
 figures of its report, as files of their own. The same numbers give the same bytes.
 """
 

@@ -2,6 +2,7 @@
 
 Draws, rewrites and scores 100,000 plans of the paper's MNIST setting, prints the time and its ratio to the slow way
 (rewriters that draw to find the first involvement, plans drawn in full), and the findings on several rewriters.
+``--bound`` runs methods beside the reference, up to the first plan that differs, also under laws of availability.
 ``--power`` plants violations at known rates. False alarms are counted by ``benchmarks/calibration.py``.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,14 +31,16 @@ from recomputation import LAW, POPULATION
 from scipy.stats import beta
 
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose
-from fuaudit.plans import Plan, Request, UniformLaw
+from fuaudit.plans import AvailabilityLaw, Law, Plan, Request, UniformLaw
+from fuaudit.plans.availability import BoundedRoundRobin, FreshBatches, StaticProbability, TimeVaryingWeights
 from fuaudit.runs.keys import derive
 from fuaudit.unlearning.baselines import Noop, Retrain
-from fuaudit.verification.planlaw import simulate
-from fuaudit.verification.planlaw.audit import finding, registered
+from fuaudit.verification.planlaw import comparison, simulate
+from fuaudit.verification.planlaw.audit import PlanLaw
 from fuaudit.verification.planlaw.betting import average, log_wealth
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial
 from fuaudit.verification.planlaw.statistics import Ids, of_history
+from fuaudit.verification.planlaw.tested import finding, registered
 
 REQUESTS = {"sample": Request.of(samples=[0]), "client": Request.of(clients=[0])}
 ALPHA, EFFECT = 0.001, 0.01
@@ -192,6 +196,55 @@ def power(run: Run, key: bytes, plans: int) -> dict[str, Any]:
     return table
 
 
+STREAMS = {
+    "client": (REQUESTS["client"],),
+    "sample": (REQUESTS["sample"],),
+    "ten samples of ten clients": (Request.of(samples=range(0, 2000, 200)),),
+    "ten clients": (Request.of(clients=range(10)),),
+    "mixed": (Request.of(clients=[3], samples=[0, 777]),),
+    "stream of three": (REQUESTS["sample"], Request.of(clients=[5]), Request.of(samples=[400, 800])),
+    "during training": (REQUESTS["sample"],),
+}
+STOPPED = Position(15, 0)
+AVAILABLE = {
+    "bounded round-robin": BoundedRoundRobin(5, "drawn"),
+    "static availability": StaticProbability(Fraction(1, 10)),
+    "time-varying weights": TimeVaryingWeights(number=10),
+}
+
+
+def bound(run: Run, key: bytes, plans: int) -> dict[str, Any]:
+    """Plans compared with the reference: time, the bound at .999, or the first plan that differs."""
+    table = {}
+    laws: dict[str, Law] = {"uniform": LAW}
+    for name, who in AVAILABLE.items():
+        laws[name] = AvailabilityLaw(LAW.rounds, who, FreshBatches(LAW.steps, LAW.batch_size), first_all=False)
+    for law_name, law in laws.items():
+        for kind, requests in STREAMS.items() if law is LAW else list(STREAMS.items())[:2]:
+            for name in ("fats", "fats-as-printed", "noop") if kind == "sample" else ("fats",):
+                moment = STOPPED if kind == "during training" else END
+                trial = Trial(law, POPULATION, tuple(Step(REWRITERS[name], name, r, moment) for r in requests))
+                count = PlanLaw(plans=plans).planned(trial)
+                started, busy = time.perf_counter(), time.process_time()
+                beside = comparison.references(trial, key)
+                busy = time.process_time() - busy
+                found = comparison.Comparison(0, None, 0)
+                for part, spent in run(partial(timed, partial(comparison.compare, trial, beside, key)), count):
+                    busy += spent
+                    if found.first is None:
+                        found = found.then(part)
+                seconds = time.perf_counter() - started
+                result = f"plan {found.equal + 1} differs" if found.first else f"below {found.below(ALPHA):.3g}"
+                row = {"plans": count, "seconds": seconds, "processor_seconds": busy, "equal": found.equal}
+                table[f"{law_name}, {kind}, {name}"] = row
+                print(
+                    f"{law_name}, {kind}, {name}: {count:,} plans in {seconds:.1f} s, {busy:.1f} s of processor time; "
+                    f"{result}",
+                    flush=True,
+                )
+    return table
+
+
 def clopper_pearson(hits: int, number: int) -> tuple[float, float]:
     low = beta.ppf(0.025, hits, number - hits + 1) if hits else 0.0
     high = beta.ppf(0.975, hits + 1, number - hits) if hits < number else 1.0
@@ -205,11 +258,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--key", default=bytes(32).hex(), metavar="HEX", help="32 bytes that all plans follow from")
     parser.add_argument("--power", action="store_true")
+    parser.add_argument("--bound", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
     given = parser.parse_args()
     key, document = bytes.fromhex(given.key), {"key": given.key, "machine": hardware()}
     with pool(given.workers) as run:
-        if given.power:
+        if given.bound:
+            document["bound"] = bound(run, key, given.plans)
+        elif given.power:
             document["power"] = power(run, key, given.plans)
         else:
             document["timing"] = timing(run, key, given.plans, given.few)

@@ -29,9 +29,9 @@ from recomputation import LAW, POPULATION
 from fuaudit.draws import Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import exactness
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.planlaw import stability
 from fuaudit.verification.planlaw.simulate import Step, Trial, simulate
+from fuaudit.verification.toys import federation
 
 Curve = tuple[str, list[float], list[float]]
 

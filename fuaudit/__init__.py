@@ -1,25 +1,34 @@
 """fuaudit: show, or refute, that a federated model has forgotten a client or a sample.
 
-``train``, ``unlearn``, ``verify`` and ``load_run`` are the command line's verbs from Python. They are imported
-when first used, so that ``import fuaudit`` and ``fuaudit --help`` load neither torch nor any plugin.
+``commit``, ``train``, ``unlearn``, ``verify`` and ``load_run`` are the command line's verbs from Python. They are
+imported when first used, so that ``import fuaudit`` and ``fuaudit --help`` load neither torch nor any plugin.
 """
 
-from __future__ import annotations
+# First of all: started as ``python -m fuaudit.cli``, Python would take every library from the working folder, which may
+# be somebody else's. Nothing that the interpreter has not loaded by itself is imported before.
+import os
+import sys
 
-from importlib import import_module
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+_started_here = "-m fuaudit" in " ".join(sys.orig_argv) and os.path.realpath(sys.path[0]) == os.getcwd()
+if _started_here and os.path.dirname(os.path.dirname(os.path.realpath(__file__))) != os.getcwd():
+    del sys.path[0]
+
+from importlib import import_module  # noqa: E402
+from importlib.metadata import version  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from fuaudit.runs.run import load_run
     from fuaudit.verification.verify import verify
+    from fuaudit.workflow.commit import commit
     from fuaudit.workflow.train import train
     from fuaudit.workflow.unlearn import request_of, unlearn
 
 __version__ = version("fuaudit")
-__all__ = ["load_run", "request_of", "train", "unlearn", "verify"]
+__all__ = ["commit", "load_run", "request_of", "train", "unlearn", "verify"]
 
 _HOME = {
+    "commit": "fuaudit.workflow.commit",
     "load_run": "fuaudit.runs.run",
     "request_of": "fuaudit.workflow.unlearn",
     "train": "fuaudit.workflow.train",

@@ -10,8 +10,12 @@ from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
 from fuaudit.errors import UsageError, nearest, nearest_beside
+from fuaudit.reading import require_regular
 
 Table = dict[str, Any]
+
+LONGEST = 2**20
+"""Bytes of a TOML file."""
 
 DEEPEST = 64
 """Levels of a TOML file; what follows a value down, such as ``repr``, ends at some depth."""
@@ -53,6 +57,7 @@ def read_toml(path: Path, what: str, hint: str) -> Table:
     Raises:
         UsageError: it is missing, cannot be read, or is no TOML.
     """
+    require_regular(path, LONGEST)
     try:
         return parse_toml(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -68,17 +73,21 @@ class RunOptions:
     """The table ``[run]``: how to compute and what to keep. None of it changes which draws are made.
 
     ``checkpoint_every`` rounds a model and state are stored, the last round always. ``engine`` and ``device``
-    may be ``auto``; the run records what was chosen, and its audits use the same.
+    may be ``auto``; the run records what was chosen, and its audits use the same. ``requests`` is how many
+    requests, one after another, the commitment has room for.
     """
 
     checkpoint_every: int = 5
     engine: Literal["auto", "reference", "threads", "batched", "compiled"] = "auto"
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
+    requests: int = 32
 
     def __post_init__(self) -> None:
         if self.checkpoint_every < 1:
             raise UsageError(f"checkpoint_every must be at least 1, not {self.checkpoint_every}")
+        if self.requests < 1:
+            raise UsageError(f"requests must be at least 1, not {self.requests}")
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Config:
     """A resolved config. Every table but ``run`` names a plugin by ``use`` and gives its options.
 
     ``solver`` is how clients take their steps, ``server`` the chain of stages; the learner's own defaults when
-    they are left out.
+    they are left out. ``unlearner`` names, before training, the method for requests to come; None leaves it open.
     """
 
     data: Table
@@ -97,10 +106,11 @@ class Config:
     server: tuple[Table, ...]
     scaling: str = "none"
     run: RunOptions = field(default_factory=RunOptions)
+    unlearner: Table | None = None
 
     def tables(self) -> Table:
         """As plain tables, for TOML."""
-        plain = asdict(self)
+        plain = {name: value for name, value in asdict(self).items() if value is not None}
         return plain | {"server": list(plain["server"])}
 
 
@@ -118,7 +128,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         UsageError: all that is wrong with names, options and types, in one message.
     """
     problems: list[str] = []
-    known = {*TABLES, "server", "scaling", "run"}
+    known = {*TABLES, "server", "scaling", "run", "unlearner"}
     problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     built: dict[str, Any] = {}
     plain = dict(table)
@@ -155,13 +165,21 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         # without a learner its own server is not known, and nothing can be said of it
         complete = len(tables) == len(server) and ("learner" in built or bool(server))
         problems += _misfits(tables, stages, built.get("solver")) if complete else []
+    unlearner: Table | None = None
+    try:
+        if "unlearner" in table:
+            if not isinstance(table["unlearner"], Mapping):
+                raise UsageError(f"{origin}: [unlearner] is no table", 'It names a plugin: use = "...".')
+            unlearner = _complete(registry.build("unlearners", table["unlearner"]), dict(table["unlearner"]))
+    except UsageError as error:
+        problems.append(str(error))
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
         problems.append(f"{origin}: scaling must be a word")
     if problems:
         raise UsageError("\n".join(problems))
     chosen = {name: _complete(built[name], dict(plain[name])) for name in TABLES}  # type: ignore[call-overload]
-    return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run)
+    return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run, unlearner=unlearner)
 
 
 def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:

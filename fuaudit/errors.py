@@ -54,13 +54,12 @@ class StorageError(FuauditError):
     exit_code = 70
 
 
-class KeyReuseError(FuauditError):
+class KeyReuseError(PluginError):
     """One key and address were asked for a draw over two different populations.
 
-    The two answers would be one and the same random number, so they would not be independent.
+    The two answers would be one and the same random number, so they would not be independent. Plans cannot do that by
+    themselves, so it is a rewriter's doing.
     """
-
-    exit_code = 5
 
 
 class BudgetError(FuauditError):

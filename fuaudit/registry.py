@@ -9,20 +9,52 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from fuaudit.errors import PluginError, UsageError, nearest
+from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
 
 KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
 """What can be registered, as the entry-point groups ``fuaudit.<kind>``."""
+
+OWN = "fuaudit"
+"""The distribution whose plugins are fuaudit's own, those of the papers among them."""
+
+OWN_MODULES = frozenset({"fuaudit", "fuaudit_plugins"})
+"""What such a plugin lies in: a distribution that merely calls itself fuaudit is an outside one."""
+
+_trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=None)
+
+
+@contextmanager
+def trusting(distributions: Iterable[str] | None) -> Iterator[None]:
+    """Within it, a plugin of a distribution that is neither fuaudit nor among these is refused before it is imported.
+
+    None trusts every installed one. An inner call can trust fewer, never more.
+    """
+    asked = None if distributions is None else frozenset(map(normalised, distributions))
+    outer = _trusted.get()
+    inner = outer if asked is None else asked if outer is None else asked & outer
+    token = _trusted.set(inner)
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def normalised(distribution: str) -> str:
+    """The one spelling of a distribution's name."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 @dataclass(frozen=True)
@@ -35,12 +67,28 @@ class Entry:
     version: str
     point: EntryPoint
 
+    def __str__(self) -> str:
+        return f"{self.kind[:-1]} {self.name!r} of {self.distribution} {self.version}"
+
+    @property
+    def own(self) -> bool:
+        """Whether it is fuaudit's own code."""
+        module = self.point.value.partition(":")[0].partition(".")[0]
+        return normalised(self.distribution) == OWN and module.strip() in OWN_MODULES
+
     def load(self) -> type[Any]:
         """The plugin class, a frozen dataclass whose fields are its options.
 
         Raises:
+            EvidenceError: it is not among those that are trusted; see :func:`trusting`.
             PluginError: its module cannot be imported, or it is not a dataclass, or one with a field called ``use``.
         """
+        trusted = _trusted.get()
+        if trusted is not None and not self.own and normalised(self.distribution) not in trusted:
+            raise EvidenceError(
+                f"{self} is not trusted, so nothing of it was imported",
+                f"The spec trusts {', '.join(sorted(trusted)) or 'fuaudit alone'} (its key trusts).",
+            )
         try:
             loaded = self.point.load()
         except Exception as error:
@@ -74,9 +122,9 @@ def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entr
     found: dict[str, Entry] = {}
     for point in entry_points(group=f"fuaudit.{kind}"):
         owner = point.dist.name if point.dist else "unknown"
-        if own_only and owner != "fuaudit":
-            continue
         entry = Entry(kind, point.name, owner, point.dist.version if point.dist else "unknown", point)
+        if own_only and not entry.own:
+            continue
         if (other := found.get(point.name)) and other.point.value != point.value:
             raise PluginError(
                 f"two distributions register the {kind[:-1]} {point.name!r}: {other.distribution} and {owner}",

@@ -26,6 +26,7 @@ from typing import ClassVar
 from fuaudit.draws import END, Address, Draws, Position, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request, WeightedLaw
+from fuaudit.unlearning.protocol import exact_under
 
 Cohorts = Mapping[tuple[int, ...], Fraction]
 MOST = 50_000
@@ -44,7 +45,7 @@ class MaximalCoupling:
     participants: ClassVar[frozenset[str]] = frozenset({"server", "retained clients"})
     guarantee: ClassVar[str] = "exact, for weighted cohorts without replacement and non-adaptive requests"
     cite: ClassVar[str] = "Lindvall, Lectures on the Coupling Method, Wiley 1992, I.5"
-    exact_for: ClassVar[frozenset[str]] = frozenset({"weighted without replacement"})
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under("weighted without replacement")
     assumes: ClassVar[tuple[str, ...]] = (
         "draws of a law it is exact for",
         "fixed cohort and batch sizes",
@@ -88,6 +89,7 @@ class WrongAcceptance(MaximalCoupling):
     """
 
     guarantee: ClassVar[str] = "none: a mutant, whose acceptance probability is off by one in M"
+    mutant: ClassVar[bool] = True
 
     def acceptance(self, ratio: Fraction, clients: int) -> Fraction:
         """See :meth:`MaximalCoupling.acceptance`; too small."""

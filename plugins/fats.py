@@ -28,7 +28,9 @@ from fuaudit.draws import END, Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.availability import CLOSED
 from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.unlearning.protocol import exact_under
 
+UNIFORM = ("uniform with replacement", "uniform without replacement")
 PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"
 
 
@@ -88,9 +90,7 @@ class FatsUnlearning:
         "sample level)"
     )
     cite: ClassVar[str] = PAPER
-    exact_for: ClassVar[frozenset[str]] = frozenset(
-        {"uniform with replacement", "uniform without replacement", *CLOSED}
-    )
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED)
     assumes: ClassVar[tuple[str, ...]] = (
         "draws of a law it is exact for",
         "fixed cohort and batch sizes",
@@ -105,15 +105,16 @@ class FatsUnlearning:
 
 @dataclass(frozen=True)
 class FatsAsPrinted(FatsUnlearning):
-    """Algorithm 2 as printed: a restart on the first step of a round draws the client set anew. Not exact.
+    """Algorithm 2 as printed: a restart on the first step of a round draws the client set anew. Not exact for samples.
 
-    A named mutant: it exists so that audits can be seen to catch it at sample level.
+    A named mutant: it exists so that audits can be seen to catch it at sample level. For clients it is Algorithm 3.
     """
 
     guarantee: ClassVar[str] = (
-        "claimed exact (Theorem 2); false as printed at sample level: total variation 1/8 on a toy"
+        "exact for clients; for samples claimed exact (Theorem 2), and false as printed: total variation 1/8 on a toy"
     )
-    exact_for: ClassVar[frozenset[str]] = FatsUnlearning.exact_for
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED, kinds=("client",))
+    mutant: ClassVar[bool] = True
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""

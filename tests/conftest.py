@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import sklearn.datasets  # noqa: F401, its first import draws from Python's global generator
 import torch
+from tests_support import sealed
 
 from fuaudit.cli import main
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
-from fuaudit.runs.files import pretty_json
-from fuaudit.runs.ledger import mend_ledger
-from fuaudit.runs.manifest import MANIFEST
-from fuaudit.runs.writer import RunWriter
+from fuaudit.runs.forms import pretty_json
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -62,10 +60,11 @@ def small_config():
 
 @pytest.fixture(scope="session")
 def quick():
-    """The spec for client erasure without its two slow audits of the algorithm."""
+    """A spec of the run alone: client erasure without the slow audits of the algorithm."""
     spec = read_spec("client-erasure")
     fast = ("integrity", "replay", "plan", "lineage")
-    return replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] in fast))
+    checks = tuple(check for check in spec.checks if check.audit["use"] in fast)
+    return replace(spec, id="quick", asks="run", alpha=None, checks=checks, origin="")
 
 
 @pytest.fixture(scope="session")
@@ -120,8 +119,7 @@ def reseal():
     def work(path: Path, **documents):
         for name, document in documents.items():
             (path / f"{name}.json").write_bytes(pretty_json(document))
-        (path / MANIFEST).unlink(missing_ok=True)
-        RunWriter(path, mend_ledger(path, 10**6)).close("sealed")
+        sealed(path)
 
     return work
 

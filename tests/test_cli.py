@@ -1,5 +1,6 @@
 """The command line: one JSON document, exit codes, and errors that say what to do."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import tomli_w
 from conftest import SECRET
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests_support import spoiled_tables
+from tests_support import spoiled_tables, stored
 
 from fuaudit.config import resolve
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
@@ -23,7 +24,7 @@ from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.run import read_config_of
 from fuaudit.verification import verify as verifying
-from fuaudit.verification.enumeration import AllToys
+from fuaudit.verification.toys import AllToys, leaves_choice
 from fuaudit.verification.verify import verify
 from fuaudit.workflow import fetch as fetching
 from fuaudit.workflow.unlearn import unlearn
@@ -109,7 +110,7 @@ def copies(trained, child, untouched, tmp_path):
 @pytest.fixture
 def spec_file(quick, tmp_path):
     """The quick spec as a file."""
-    lines = ['id = "quick"', 'title = "quick"', 'asks = "exact"', 'out_of_scope = ["much"]']
+    lines = ['id = "quick"', 'title = "quick"', 'asks = "run"', 'out_of_scope = ["much"]']
     for check in quick.checks:
         lines += ["[[check]]", f'claim = "{check.claim}"', f'audit = {{ use = "{check.audit["use"]}" }}']
     path = tmp_path / "quick.toml"
@@ -173,7 +174,8 @@ def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained,
     assert made["requests"] == [f"client {target}"]
     found = documents("verify", child, "--spec", spec_file, "--commitment", run["commitment"])
     assert found["verdict"] == "PASS"
-    assert json.loads((tmp_path / "parent-fats.audit" / "findings.json").read_text()) == found
+    assert found.pop("standing") == "This is verification 1 of 1 by the log beside the run."
+    assert json.loads(Path(found.pop("stored")).read_text()) == found
     for form in ("html", "json", "md", "junit"):
         assert Path(documents("report", child, "--format", form)["report"]).stat().st_size > 0
     noop = documents("unlearn", parent, "--with", "noop", "--client", target, "--out", tmp_path / "noop")
@@ -266,7 +268,10 @@ def test_plugins(fuaudit):
     assert {("unlearner", "fats"), ("unlearner", "noop"), ("learner", "fedavg"), ("audit", "replay")} <= rows.keys()
     assert rows["unlearner", "fats"]["distribution"] == "fuaudit"
     assert "VLDB" in rows["unlearner", "fats"]["cite"]
-    assert "fats-as-printed" in fuaudit("plugins")[1]
+    mutants = {name for (_, name), row in rows.items() if row["mutant"]}
+    assert mutants == {"fats-as-printed", "coupling-wrong-acceptance"}
+    lines = [line for line in fuaudit("plugins")[1].splitlines() if "mutant: wrong on purpose" in line]
+    assert {line.split()[1] for line in lines} == mutants
 
 
 @pytest.mark.parametrize(
@@ -277,16 +282,44 @@ def test_plugins(fuaudit):
         (("fats", "--request", "sample"), "0", 0),
         (("fats", "--request", "client"), "0", 0),
         (("fats", "--request", "mixed", "--clients", "3", "--without-replacement"), "0", 0),
-        (("retrain", "--requests", "2", "--clients", "3"), "0", 0),
+        (("retrain", "--requests", "2", "--clients", "4"), "0", 0),
         (("noop", "--request", "sample"), "1/4", 1),
+        (("fats",), "0", 0),
     ],
 )
 def test_prove(fuaudit, arguments, variation, expected):
     code, out, _ = fuaudit("prove", *arguments, "--json")
     document = json.loads(out)
-    assert (code, document["total_variation"]) == (expected, variation)
-    assert ("witness" in document) == bool(expected)
-    assert fuaudit("prove", *arguments)[1].startswith(f"total variation {variation}")
+    assert (code, document["exact"]) == (expected, not expected)
+    asked = [proof["request"] for proof in document["proofs"]]
+    one = [kind for kind in ("client", "sample", "mixed") if kind in arguments]
+    assert asked == (one or ["client", "sample"])
+    for proof in document["proofs"]:
+        assert proof["total_variation"] == variation
+        assert ("witness" in proof) == bool(expected)
+    assert fuaudit("prove", *arguments)[1].startswith(f"{asked[0]}: total variation {variation}")
+
+
+def test_prove_tries_both_kinds_of_request(fuaudit):
+    code, out, _ = fuaudit("prove", "fats-as-printed")
+    assert code == 1
+    assert "client: total variation 0\n" in out
+    assert "sample: total variation 1/8\n" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--request", "client", "--clients", "2"),
+        ("--request", "sample", "--samples", "1"),
+        ("--request", "mixed", "--clients", "2"),
+        ("--request", "client", "--clients", "4", "--requests", "3"),
+    ],
+)
+def test_prove_leaves_something_to_choose(fuaudit, arguments):
+    code, _, err = fuaudit("prove", "noop", *arguments)
+    assert code == 2
+    assert "would leave nothing to choose" in err
 
 
 def test_prove_sweeps(fuaudit):
@@ -300,40 +333,45 @@ def test_prove_sweeps(fuaudit):
     assert code == 1
     assert "smallest refutation" in out
     assert "1/4" in out
+    code, out, _ = fuaudit("prove", "fats-as-printed", "--up-to", "2", "--leaves", "2000", "--request", "client")
+    assert code == 0
+    assert "0 refuted" in out
 
 
 @pytest.mark.parametrize("replacement", [True, False])
 def test_a_sweep_makes_its_federations_as_they_are_needed(replacement):
-    """In the order of a list sorted by the product of parameters, then by samples; one of bound 4 has 27,968."""
+    """In the order of the product of parameters, then of samples; something is left to choose in each."""
     toys = list(AllToys(3, replacement))
-    assert len(toys) == len(set(map(str, toys))) == len(AllToys(3, replacement)) == 2241
+    assert len(toys) == len(set(map(str, toys))) == len(AllToys(3, replacement))
     work = [prod((toy.law.rounds, toy.law.cohort_size, toy.law.steps, toy.law.batch_size)) for toy in toys]
-    order = list(zip(work, (toy.population.size for toy in toys), strict=True))
-    assert order == sorted(order)
+    assert work == sorted(work)
     sizes = [max(map(len, toy.population.samples.values())) for toy in toys]
     assert all(toy.law.batch_size <= size for toy, size in zip(toys, sizes, strict=True))
     assert {toy.law.replacement for toy in toys} == {replacement}
-    assert len(AllToys(4, replacement)) == 27_968
-    begin = time.monotonic()
-    assert next(iter(AllToys(5, replacement))).population.size == 2
-    assert time.monotonic() - begin < 1  # a list of all took five seconds and more
+    assert all(leaves_choice(toy.population, toy.requests) for toy in toys)
+    assert {toy.requests[0].kind for toy in toys} == {"client", "sample"}
+    left = {tuple(sorted(map(len, toy.population.without(toy.requests[0]).samples.values()))) for toy in toys}
+    assert len(left) == 6 + 10  # all multisets of two and of three sizes up to 3
+    begin = time.process_time()
+    assert next(iter(AllToys(5, replacement))).population.size == 3
+    assert time.process_time() - begin < 1  # a list of all would take many seconds
 
 
 def test_a_sweep_takes_no_size_of_one_federation(fuaudit):
     for option, value in (("clients", 3), ("samples", 2), ("rounds", 1), ("cohort", 1), ("steps", 1), ("batch", 1)):
-        code, _, err = fuaudit("prove", "fats", "--up-to", "1", f"--{option}", value)
+        code, _, err = fuaudit("prove", "fats", "--up-to", "2", f"--{option}", value)
         assert code == 2
         assert f"and --{option} would say which one" in err
-    code, _, err = fuaudit("prove", "fats", "--requests", "1", "--request", "sample", "--up-to", "1")
+    code, _, err = fuaudit("prove", "fats", "--requests", "1", "--up-to", "2")
     assert code == 2
-    assert "and --request, --requests would say" in err
+    assert "and --requests would say" in err
     assert fuaudit("prove", "fats", "--up-to", "2", "--without-replacement", "--leaves", "500")[0] == 0
 
 
 def test_a_sweep_that_would_take_days_is_refused(fuaudit):
     code, _, err = fuaudit("prove", "fats", "--up-to", "6")
     assert code == 2
-    assert "260500 federations" in err
+    assert "2074500 federations" in err
 
 
 def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
@@ -352,7 +390,7 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     assert done.startswith("pruned ")
     assert all(line.startswith("left alone: ") for line in others)
     assert others
-    assert said("prove", "fats") == ["total variation 0"]
+    assert said("prove", "fats") == ["client: total variation 0; sample: total variation 0"]
     assert len(said("prove", "fats", "--up-to", "2", "--leaves", "500")) == 1
 
     def work(dataset, root):
@@ -381,7 +419,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "fats", "--client", "77"), "no client 77"),
         (("--with", "fats", "--sample", "77:0"), "no client 77"),
         (("--with", "fats", "--sample", "0:99999"), "samples 0 to"),
-        (("--with", "fats", "--sample", "zero"), "CLIENT:INDEX"),
+        (("--with", "fats", "--sample", "zero"), "NAME:INDEX"),
         (("--with", "fats"), "nothing to forget"),
         (("--with", "finetune", "--client", "0", "--option", "round=5"), "Did you mean 'rounds'"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
@@ -389,7 +427,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
         (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by --with"),
         (("--with", "fats", "--cliant", "0"), "--client"),
-        (("--with", "fats", "--client", "zero"), "integer"),
+        (("--with", "fats", "--client", "zero"), "no client zero"),
         (("--client", "0"), "--with"),
     ],
 )
@@ -579,7 +617,7 @@ def test_corrupt_runs(fuaudit, copies, command):
 
 
 def test_a_corrupt_parent(fuaudit, copies, spec_file):
-    (copies / "parent" / "data.json").write_text("{}")
+    (copies / "parent" / "clients.json").write_text("{}")
     assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 4
 
 
@@ -679,7 +717,9 @@ def test_internal_errors_and_interruptions(fuaudit, child, monkeypatch):
 def test_prune_asks_first(fuaudit, copies, bytes_of):
     before = bytes_of(copies / "fats")
     done = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)
-    assert done.returncode == 130
+    assert (done.returncode, done.stdout) == (0, "nothing was changed\n")
+    assert "runs that lose their parent by this: " in done.stderr
+    assert "noop" in done.stderr
     assert bytes_of(copies / "fats") == before
     assert fuaudit("prune", copies / "noop", "--yes")[0] == 2
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
@@ -704,7 +744,7 @@ def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
             shutil.move(copies / "fats", copies / "fats.before-prune")
         before = bytes_of(copies)
         done = subprocess.run([COMMAND, "prune", copies / "fats"], input="n\n", capture_output=True, text=True)
-        assert done.returncode == 130
+        assert (done.returncode, done.stdout) == (0, "nothing was changed\n")
         assert bytes_of(copies) == before
     (copies / "torn").mkdir()
     (copies / "torn" / "keys.json").write_text("{")
@@ -722,10 +762,11 @@ def test_a_run_is_audited_and_reported_on_from_inside(fuaudit, copies, spec_file
         monkeypatch.chdir(place)
         code, out, err = fuaudit("verify", run, "--spec", spec_file)
         assert code == 0, err
-        assert str((copies / "fats.audit" / "findings.json").resolve()) in out
+        findings = stored(copies / "fats").resolve()
+        assert str(findings) in out
         code, out, err = fuaudit("report", run)
         assert code == 0, err
-        assert Path(out.strip()) == (copies / "fats.audit" / "report.html").resolve()
+        assert Path(out.strip()) == findings.with_name(findings.name.replace("findings", "report")[:-4] + "html")
         monkeypatch.chdir(copies)
         assert not [path for path in copies.rglob("*.audit") if path != copies / "fats.audit"]
         shutil.rmtree(copies / "fats.audit")
@@ -747,3 +788,24 @@ def test_commands_are_functions_too(child, quick):
     assert callable(write_report)
     with pytest.raises(AttributeError):
         _ = fuaudit.nothing
+
+
+def test_a_folder_that_takes_no_files_is_named(fuaudit, tmp_path, small_config):
+    """Not called a full disk."""
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(small_config()))
+    code, _, err = fuaudit("train", tmp_path / "config.toml", "--out", "/proc/runs/here")
+    assert code == 70
+    assert "takes no new files" in err
+    assert "--out" in err
+
+
+def test_a_prune_that_is_declined_changes_nothing(fuaudit, child, tmp_path, bytes_of, monkeypatch):
+    folder = tmp_path / "runs"
+    shutil.copytree(child.path.parent, folder)
+    before = bytes_of(folder)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    code, out, err = fuaudit("prune", folder / child.path.name)
+    assert code == 0
+    assert "nothing was changed" in out
+    assert "interrupted" not in err
+    assert bytes_of(folder) == before

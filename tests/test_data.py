@@ -30,7 +30,7 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population, Request
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import population_tensors, read_population
+from fuaudit.runs.tables import population_of, population_tensors
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn
@@ -391,7 +391,7 @@ class TestCifar:
         reseal(tmp_path / "run")
         (tmp_path / "data").mkdir()
         code, _, err = fuaudit("verify", tmp_path / "run", "--data", tmp_path / "data")
-        assert (code, "has no option 'download'" in err) == (2, True)
+        assert (code, "has no option 'download'" in err) == (4, True)
         assert not list((tmp_path / "data").iterdir())
 
 
@@ -420,7 +420,7 @@ class TestTensors:
 
     def test_a_run_cannot_choose_how_much_memory_is_used(self, tmp_path):
         data = Tensors(2).load(self.write(tmp_path))
-        with pytest.raises(UsageError, match="99999996 rows are missing behind those at hand"):
+        with pytest.raises(UsageError, match="99999996 rows are missing beside the 4 at hand"):
             padded(data, 10**8)
         with pytest.raises(UsageError, match="rows are missing"):
             Tensors(2).load(self.write(tmp_path, ids=torch.tensor([0, 1, 2, 2**40])))
@@ -593,11 +593,10 @@ class TestHandOver:
 
 
 def test_a_negative_id_cannot_stand_for_a_row(tmp_path):
-    """-1 would be another name of the last row: retained by it, though erased by its id."""
-    table = population_tensors(Population({0: (0, 1), 1: (-1,)}))
-    save_file(table, tmp_path / "partition.safetensors")
+    """-2 would be another name of a row: retained by it, though erased by its id. -1 stands for no id at all."""
+    table = population_tensors(Population({0: (0, 1), 1: (-2,)}))
     with pytest.raises(EvidenceError, match="is not a partition"):
-        read_population(tmp_path / "partition.safetensors")
+        population_of(table, tmp_path / "partition.safetensors")
 
 
 LABELS = np.arange(1_200) % 10
@@ -620,7 +619,11 @@ class TestEveryPartition:
 
     def test_every_client_has_samples_and_no_sample_two_owners(self, name):
         dealt = partition(ALL[name], self.DATA, Keyed(SECRET))
-        assert dealt.clients == tuple(range(30))
+        if name == "by-owner":  # clients keep the numbers of their owners
+            assert len(dealt.clients) == 30
+            assert all(self.DATA.owners[list(rows)].eq(client).all() for client, rows in dealt.samples.items())
+        else:
+            assert dealt.clients == tuple(range(30))
         assert all(samples == tuple(sorted(samples)) and samples for samples in dealt.samples.values())
         assert len(dealt.owner) == dealt.size <= 1_200
 
@@ -808,10 +811,10 @@ class TestByOwner:
 
     def test_clients_are_owners(self):
         dealt = partition(ByOwner(), self.data(), Keyed(SECRET))
-        assert dealt.samples == {0: (1, 5), 1: (0, 3, 6), 2: (4, 8), 3: (9,)}
+        assert dealt.samples == {0: (1, 5), 2: (0, 3, 6), 5: (4, 8), 7: (9,)}
 
     def test_small_owners_are_left_out(self):
-        assert partition(ByOwner(minimum=2), self.data(), Keyed(SECRET)).samples == {0: (1, 5), 1: (0, 3, 6), 2: (4, 8)}
+        assert partition(ByOwner(minimum=2), self.data(), Keyed(SECRET)).samples == {0: (1, 5), 2: (0, 3, 6), 5: (4, 8)}
 
     def test_so_many_owners_are_drawn(self):
         """All six pairs of the four owners occur in 100 keys; missing one has probability below 1e-6."""
@@ -847,3 +850,19 @@ def test_a_role_is_trained_and_forgotten_from_files(tmp_path):
     child = unlearn(run, "fats", request_of(run, clients=(2,)), tmp_path / "child", root=tmp_path)
     assert child.plan.retained.clients == (0, 1, 3)
     assert bool(torch.isfinite(child.model).all())
+
+
+def test_owners_below_zero_are_refused(tmp_path):
+    """They would belong to nobody, and their rows would be left out without a word."""
+    rows = {"inputs": torch.zeros(4, 2), "targets": torch.zeros(4, dtype=torch.int64)}
+    tests = {"test_inputs": torch.zeros(1, 2), "test_targets": torch.zeros(1, dtype=torch.int64)}
+    save_file(rows | tests | {"owners": torch.tensor([0, -1, 1, 1])}, tmp_path / "data.safetensors")
+    with pytest.raises(UsageError, match="an owner is -1"):
+        Tensors(classes=2).load(tmp_path)
+
+
+@pytest.mark.parametrize(("option", "value", "said"), [("cohort", 6, "6 clients a round"), ("batch", 2000, "of 2000")])
+def test_sizes_beyond_the_federation_are_refused(small_config, tmp_path, option, value, said):
+    with pytest.raises(UsageError, match=said):
+        train(small_config(learner={option: value}), tmp_path / "run", secret=bytes(32))
+    assert not (tmp_path / "run").exists()

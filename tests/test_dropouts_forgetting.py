@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Keyed
-from fuaudit.errors import UsageError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.files import pretty_json
+from fuaudit.runs.files import sha256
+from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.prune import prune
 from fuaudit.selftest.faults import with_memory_kept
 from fuaudit.training.setup import setup
@@ -67,10 +68,10 @@ def examined():
     """
     spec = read_spec("client-erasure")
     judges = ("integrity", "replay", "stress", "plan", "lineage")
-    spec = replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] in judges))
+    spec = replace(spec, asks="run", checks=tuple(check for check in spec.checks if check.audit["use"] in judges))
 
-    def work(run):
-        result = verify(run, spec=spec, budget=0, key=AUDIT_KEY, save=False)
+    def work(run, **options):
+        result = verify(run, spec=spec, budget=0, key=AUDIT_KEY, save=False, **options)
         return result, {finding.audit: finding for finding in result.findings}
 
     return work
@@ -178,17 +179,24 @@ def test_dropping_the_row_alone_is_no_unlearning(name, parent_of, examined):
     assert found["lineage"].verdict == "FAIL"
 
 
-def test_a_memory_whose_rows_are_not_named(parent_of, quick):
-    """A mutant: MIFA that looks rows up by client id and does not say that it keeps them. The row stays."""
+def test_a_memory_whose_rows_are_not_named(parent_of):
+    """A mutant: MIFA that looks rows up by client id and does not say that it keeps them. The row stays.
+
+    It is noticed by its shape as soon as such a run is opened, which unlearning does at its end.
+    """
     run = parent_of("mifa", server=[{"use": "mutant-unnamed-rows"}])
     last = run.plan.retained.clients[-1]  # ids below it still find their rows
-    child = unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed", anyway=True)
-    kept = [r for r in child.checkpoints if 0 < r < child.info["first_change"][0]]
-    assert kept
-    assert child.checkpoint(kept[-1])[1]["server.0.updates"].shape[0] == 10
-    result = verify(child, spec=quick, budget=0, key=AUDIT_KEY, save=False)
-    failed = {finding.audit for finding in result.findings if finding.verdict == "FAIL"}
-    assert {"replay", "lineage"} <= failed
+    with pytest.raises(EvidenceError, match=r"memories .* other shapes"):
+        unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed", anyway=True)
+    with pytest.raises(EvidenceError, match=r"memories .* other shapes"):
+        load_run(run.path.parent / "unnamed")
+
+
+def findings(folder, result):
+    """The file of a verification."""
+    path = folder / "findings.json"
+    path.write_bytes(pretty_json(result.as_json()))
+    return path
 
 
 def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
@@ -210,7 +218,7 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     assert set(table["conditions"]) == {"condition_19", "smallest_rho", "log10_of_largest_smoothness"}
     child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "gaps")
     assert str(child.request.clients[0]) not in json.loads((child.path / "participation.json").read_text())["gaps"]
-    (child.path / "participation.json").write_text(json.dumps(table))
+    (child.path / "participation.json").write_bytes(pretty_json(table))
     _, found = examined(reseal(child.path))
     assert found["lineage"].verdict == "FAIL"
     assert any("participation.json" in line for line in found["lineage"].details)
@@ -219,7 +227,7 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
 @pytest.mark.parametrize(("scenario", "name"), [(SOMETIMES, "mimic"), (ROBIN, "mimic-at-clients"), (ROBIN, "dropouts")])
 @pytest.mark.parametrize("work", ["steps", "epochs"])
 def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, examined):
-    """Recorded draws of availability and of orders give the same plan, without the erased client's."""
+    """Where a client's period says when it would have been there, it is gone: findings of before show what it did."""
     options = learner(name, **scenario)
     if work == "epochs":
         options = {k: v for k, v in options.items() if k != "steps"} | {"epochs": 1, "largest_client": 200, "batch": 60}
@@ -228,11 +236,46 @@ def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, exami
     child = unlearn(run, "fats", Request.of([target]), tmp_path / "child")
     history = child.plan.history()
     result, found = examined(child)
-    assert result.verdict == "PASS", verdicts(found)
+    assert {finding.verdict for finding in found.values()} == {"PASS"}, verdicts(found)
+    asked = {"commitment": run.commitment, "expected": child.request}
+    small = {"use": "plan-law", "plans": 200, "effect": 0.05, "alpha": 0.001}
+    spec = read_spec("client-erasure")
+    both = [check for check in spec.checks if check.audit["use"] in ("plan", "plan-law")]
+    both = [replace(check, audit=small) if check.audit["use"] == "plan-law" else check for check in both]
+    spec = replace(spec, checks=tuple(both))
+    with pytest.raises(UsageError, match="never pruned"):
+        verify(child, spec=spec, key=AUDIT_KEY, save=False, before=findings(tmp_path, result))
+    (tmp_path / "plan-only.json").write_bytes(pretty_json(result.as_json()))
+    unasked = verify(child, spec=spec, key=AUDIT_KEY, save=False)
+    (tmp_path / "unasked.json").write_bytes(pretty_json(unasked.as_json()))
+    document = findings(tmp_path, verify(child, spec=spec, key=AUDIT_KEY, save=False, **asked))
     pruned, _ = prune(child)
     assert pruned.plan.history() == history
+    leaves, seeds = pruned.leaves, pruned.keys.seeds
+    assert [seeds.holds(leaves.client(0, c)) for c in run.original.clients] == [c != target for c in range(10)]
     result, found = examined(pruned)
-    assert result.verdict == "PASS", verdicts(found)
+    if scenario is ROBIN:
+        assert found["plan"].verdict == "INCONCLUSIVE"
+        assert "no findings from before the prune were given (--before)" in found["plan"].shows
+        for name, missing in (("plan-only", "do not pass plan-law"), ("unasked", "did not compare this --commitment")):
+            result, found = examined(pruned, before=tmp_path / f"{name}.json", **asked)
+            assert found["plan"].verdict == "INCONCLUSIVE"
+            assert missing in found["plan"].shows
+        table = json.loads(document.read_text())
+        table["checks"][0]["finding"]["verdict"] = "FAIL"
+        (tmp_path / "failed.json").write_bytes(pretty_json(table))
+        found = examined(pruned, before=tmp_path / "failed.json", **asked)[1]["plan"]
+        assert found.verdict == "INCONCLUSIVE"
+        assert any("do not pass the audit plan" in line for line in found.assumptions)
+        result, found = examined(pruned, before=document, **asked)
+        assert any("shown before the prune, by the findings" in line for line in found["plan"].details)
+        assert "was shown before the prune, by the findings given with --before" in found["plan"].shows
+        told = f"with --before (SHA-256 {sha256(document.read_bytes())}) are the auditor's own: nothing in them proves"
+        assert any(told in line for line in found["plan"].assumptions)
+    else:
+        unneeded = examined(pruned, before=document)[1]["plan"].assumptions
+        assert any("Nothing here rests on the findings given with --before" in line for line in unneeded)
+    assert {finding.verdict for finding in found.values()} == {"PASS"}, verdicts(found)
 
 
 @pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
@@ -258,7 +301,7 @@ def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fu
     command = ("unlearn", run.path, "--with", "fats", "--client", request.clients[0], "--out", tmp_path / "fats")
     code, _, err = fuaudit(*command)
     assert code == 2
-    assert "does not claim to be exact for draws of the law 'time-varying" in err
+    assert "does not claim to be exact for client requests under draws of the law 'time-varying" in err
     assert "'retrain', which keeps nothing; or say --anyway" in err
     assert not (tmp_path / "fats").exists()
     assert fuaudit(*command, "--anyway")[0] == 0
@@ -305,6 +348,7 @@ def test_a_run_with_memory_resumes_to_the_same_digest(name, parent_of, tmp_path)
     run = parent_of(name)
     shutil.copytree(run.path, tmp_path / "cut")
     keep = {"config.toml", "partition.safetensors", "plan.json", "keys.json", "run.json", "ledger.jsonl"}
+    keep |= {"contents.safetensors", "clients.json"}
     for path in (p for p in (tmp_path / "cut").rglob("*") if p.is_file()):
         if path.name not in keep and path.stem not in ("000000", "000002", "000004"):
             path.unlink()
@@ -369,9 +413,7 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     shutil.copytree(parent_of("dropouts").path, tmp_path / "run")
     run = load_run(tmp_path / "run")
     child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
-    info = json.loads((child.path / "run.json").read_text())
-    info["versions"]["torch"] = "another"
-    (child.path / "run.json").write_bytes(pretty_json(info))
+    claimed(child.path, torch="another")
     table = json.loads((child.path / "participation.json").read_text())
     own = table["own_accuracy"]
     first = next(iter(own))

@@ -143,7 +143,7 @@ def test_a_report_of_a_run_has_both(tmp_path, quick):
     forged = [json.dumps(table | {"own_accuracy": own}) for own in strange]
     for content in (*forged, "[]", '{"cohorts": [["x"]], "uploads": []}', '{"cohorts": [[0]]}'):
         (run.path / "participation.json").write_text(content)
-        with pytest.raises(EvidenceError, match="does not tell who took part"):
+        with pytest.raises(EvidenceError, match=r"participation\.json"):
             verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)
 
 

@@ -30,7 +30,7 @@ from fuaudit.verification.executor import Here, Kept, Processes, address, digest
 from fuaudit.verification.parameters import pairs as pairs_module
 from fuaudit.verification.parameters.audit import Parameters
 from fuaudit.verification.parameters.pairs import PAIRS_A_PART, Pairs
-from fuaudit.verification.spec import parse_spec
+from fuaudit.verification.spec import read_spec
 
 KEY = bytes(range(100, 132))
 
@@ -249,10 +249,12 @@ def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
 
 TABLE = {
     "id": "sampling",
-    "asks": "exact",
+    "asks": "bound",
     "out_of_scope": ["everything else"],
     "check": [
-        {"claim": "no difference", "audit": {"use": "parameters", "pairs": 160, "alpha": 0.01, "test_rows": 100}}
+        {"claim": "no difference", "audit": {"use": "parameters", "pairs": 160, "alpha": 0.01, "test_rows": 100}},
+        {"claim": "files", "audit": {"use": "integrity"}},
+        {"claim": "plan", "audit": {"use": "plan"}},
     ],
 }
 
@@ -275,11 +277,11 @@ def alive(pid):
 def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_path):
     """Killed by SIGKILL when so many parts are kept, with one and with two workers, and run again."""
     (tmp_path / "spec.toml").write_text(tomli_w.dumps(TABLE))
-    spec = parse_spec(TABLE, "spec")
+    spec = read_spec(tmp_path / "spec.toml")
     expected = {}
     for workers in (1, 2):
-        verify(child, spec, key=KEY, workers=workers, out=tmp_path / f"by {workers}")
-        expected[workers] = (tmp_path / f"by {workers}" / "findings.json").read_bytes()
+        made = verify(child, spec, key=KEY, workers=workers, out=tmp_path / f"by {workers}")
+        expected[workers] = made.path.read_bytes()
     assert expected[1] == expected[2]
     kept, out = tmp_path / "kept", child.path.with_name(child.path.name + ".audit")
     command = [sys.executable, "-c", "from fuaudit.cli import main; main()", "verify", child.path, "--quiet"]
@@ -297,7 +299,7 @@ def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_
         assert not any(map(alive, ours)), "workers outlive their parent"
     assert subprocess.run([*map(str, command), "2"], check=False).returncode in (0, 3)
     assert len(list(kept.glob("*.safetensors"))) == 5
-    assert (out / "findings.json").read_bytes() == expected[1]
+    assert max(out.glob("findings-*.json")).read_bytes() == expected[1]
     assert json.loads(expected[1])["checks"][0]["finding"]["statistic"]["pairs"] == 160
 
 
@@ -356,8 +358,10 @@ def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_p
     assert killed, "no kill came before the end"
     parts = sorted(path.name for path in (tmp_path / "whole" / "kept").iterdir())
     assert len(parts) == 5
-    for file in (*(f"kept/{name}" for name in parts), "out/findings.json"):
-        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    for name in parts:
+        assert (tmp_path / "killed" / "kept" / name).read_bytes() == (tmp_path / "whole" / "kept" / name).read_bytes()
+    ended_by_itself = {max((tmp_path / name / "out").glob("findings-*.json")) for name in ("killed", "whole")}
+    assert len({path.read_bytes() for path in ended_by_itself}) == 1
 
 
 def test_kept_results_need_a_key(child, tmp_path, quick):

@@ -17,11 +17,13 @@ from pathlib import Path
 import pytest
 import tomli_w
 from conftest import SECRET
+from safetensors.torch import save_file
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs import load_run
 from fuaudit.runs.files import write_bytes
+from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.prune import prune, standing
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
@@ -116,7 +118,7 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
     path = unlearn_tiny(tiny, tmp_path / "run")().path
     info = json.loads((path / "run.json").read_text())
     info["unlearner"]["options"] = {"use": "finetune"}
-    (path / "run.json").write_text(json.dumps(info))
+    (path / "run.json").write_bytes(pretty_json(info))
     (path / "manifest.json").unlink()
     resume(path, dataset=tiny.dataset)
     assert not (path / "edit.json").exists()
@@ -208,7 +210,7 @@ def test_prune_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, fault):
         assert pruned.digest == expected.digest
         assert sorted(p.name for p in (folder / "parent").iterdir()) == ["ledger.jsonl", "tombstone.json"]
         assert sorted(p.name for p in folder.iterdir()) == ["child", "parent"]
-        old = original.keys["draws"][0].encode()
+        old = original.keys.seeds.parts[0].seed.hex().encode()
         assert not [p for p in folder.rglob("*") if p.is_file() and old in p.read_bytes()]
         shutil.rmtree(folder)
     assert at > 60
@@ -393,20 +395,25 @@ def test_interrupted_before_anything_was_begun(config_file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_files_may_not_grow(config_file, long_run, tmp_path):
-    """A limit on the size of files is a full disk with another name."""
-    out = tmp_path / "run"
-    limit = (out.parent, 12_500)
+def test_files_may_not_grow(tiny, tmp_path):
+    """A limit on the size of files is a full disk with another name. With few rows the ledger meets it first."""
+    rows = {"inputs": tiny.dataset.inputs, "targets": tiny.dataset.targets}
+    tests = {"test_inputs": tiny.dataset.test_inputs.clone(), "test_targets": tiny.dataset.test_targets}
+    save_file(rows | tests, tmp_path / "data.safetensors")
+    tables = tiny.tables | {"learner": tiny.tables["learner"] | {"rounds": 150}, "run": {"checkpoint_every": 50}}
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(tables))
+    out, limit = tmp_path / "run", 12_500
     process = started(
-        "train", config_file, "--out", out, "--secret", SECRET.hex(),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit[1], limit[1])),
+        "train", tmp_path / "config.toml", "--data", tmp_path, "--out", out, "--secret", SECRET.hex(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip
     _, err = process.communicate()
     assert process.returncode == 70
     assert "ledger.jsonl" in err
     assert f"fuaudit resume {out}" in err
     assert "Traceback" not in err
-    assert resume(out).digest == long_run[0].digest
+    whole = train(tables, tmp_path / "whole", root=tmp_path, secret=SECRET)
+    assert resume(out, root=tmp_path).digest == whole.digest
 
 
 # --- folders that cannot be written

@@ -4,45 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests_support import audits, config, drawn_client, reseal, secret
+from tests_support import audits, config, drawn_client, edit, remade, secret
 
 from fuaudit import load_run, train, unlearn
-from fuaudit.draws import Address, Keyed, Purpose
+from fuaudit.draws import Address, Purpose
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population, Request
-from fuaudit.plans.plan import occurrences
-from fuaudit.runs.files import pretty_json, tensor_bytes
-from fuaudit.runs.ledger import NAME, Ledger, append, read_ledger
-from fuaudit.runs.manifest import MANIFEST
+from fuaudit.runs.forms import tensor_bytes
 from fuaudit.runs.prune import prune
 from fuaudit.runs.tables import population_tensors, recorded_tensors
-from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.setup import load_dataset
-from fuaudit.verification.case import Case
-
-
-def edit(path, name, **changes):
-    table = json.loads((path / name).read_text())
-    (path / name).write_bytes(pretty_json(table | changes))
-
-
-def sealed(path):
-    """Every file that follows from the forged plan and partition, and a ledger that fits, under a new seal."""
-    (path / "involvement.safetensors").unlink()
-    forged = reseal(path)
-    case = Case(forged, None, load_dataset(forged.config, None), Keyed(bytes(32)))
-    for name, content in case.regenerated.items():
-        (path / name).write_bytes(content)
-    models = {round: digest_of_vector(vector) for round, (vector, _) in case.replayed.items()}
-    old, grown = read_ledger(path), Ledger()
-    (path / NAME).unlink()
-    for event in old.events:
-        facts = {k: v for k, v in event.items() if k not in ("event", "previous", "time")}
-        if event["event"] == "round":
-            facts["model"] = models.get(event["round"], facts["model"])
-        if event["event"] not in ("sealed", "pruned"):
-            grown = append(path, grown, event["event"], **facts)
-    (path / MANIFEST).unlink()
-    return reseal(path)
 
 
 @pytest.fixture
@@ -55,31 +26,34 @@ def commitment(parent):
     return parent.ledger.events[0]["commitment"]
 
 
-def test_a_pruned_run_cannot_give_erased_rows_to_a_client_it_invents(parent, commitment, tmp_path):
-    """The untouched model, with another name for the client that asked to be forgotten."""
-    target, invented, untouched = drawn_client(parent), 10, parent.model
-    name = {target: invented}
-    answers = {}
-    for round in range(1, 9):
-        cohort = parent.plan.cohort(round)
-        answers[Address(Purpose.COHORT, round)] = tuple(name.get(client, client) for client in cohort)
-        for client, occurrence in occurrences(cohort):
-            for step in (1, 2):
-                at = Address(Purpose.BATCH, round, step, name.get(client, client), occurrence)
-                answers[at] = parent.plan.batch(round, step, client, occurrence)
-    child, _ = prune(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child"))
-    before = parent.plan.populations[0].samples
-    clients = {client: samples for client, samples in before.items() if client != target}
-    read = {s for at, batch in answers.items() if at.client == invented for s in batch}
-    clients[invented] = tuple(sorted(read.union(before[target][:8])))
-    (child.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(Population(clients))))
-    (child.path / "recorded.safetensors").write_bytes(tensor_bytes(recorded_tensors({0: answers})))
-    streams = {stream: [[0, 0, 0, 1]] for stream in ("initial", "cohorts", "batches")}
-    edit(child.path, "plan.json", streams=streams, erased_sizes={str(target): 20})
-    forged = sealed(child.path)
-    assert (forged.model == untouched).all()
-    result, found = audits(forged, commitment=commitment, expected=Request.of(clients=[target]))
-    assert result.verdict == found["plan"].verdict == "FAIL"
+def test_a_pruned_run_cannot_choose_where_it_is_cut(parent, commitment, tmp_path):
+    """A round less is kept than the draws say: a way to choose among models."""
+    target = drawn_client(parent)
+    child = unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child")
+    cut = [child.info["first_change"][0] - 1, 0]
+    streams = json.loads((child.path / "plan.json").read_text())["streams"]
+    for name in ("cohorts", "batches"):
+        streams[name] = [[0, 0, 0, 0], [*cut, 1, 1]]
+    edit(child.path, "plan.json", streams=streams)
+    edit(child.path, "run.json", first_change=cut)
+    facts = {"event": "round", "round": cut[0], "model": "0" * 64}
+
+    def course(events):
+        for event in events:
+            if event["event"] == "unlearning":
+                event = event | {"first_change": cut, "kept_rounds": cut[0] - 1}
+            if event["event"] == "platform":
+                event = event | {"since": min(event["since"], cut[0] - 1)}
+            if event["event"] == "round" and event["round"] == cut[0] + 1:
+                yield facts
+            yield event
+
+    remade(child.path, course)
+    pruned, _ = prune(child.path)
+    result, found = audits(pruned, commitment=commitment, expected=Request.of(clients=[target]))
+    assert found["replay"].verdict == found["integrity"].verdict == "PASS"
+    assert result.verdict == found["plan"].verdict == "INCONCLUSIVE"  # the seed of the true cut is gone
+    assert "cannot be followed" in found["plan"].shows
 
 
 def test_an_honest_prune_stays_bound_to_the_commitment(parent, commitment, tmp_path):
@@ -87,30 +61,28 @@ def test_an_honest_prune_stays_bound_to_the_commitment(parent, commitment, tmp_p
     sample = parent.plan.retained.samples[(target + 1) % 10][0]
     first = unlearn(parent, "fats", Request.of(samples=[sample]), tmp_path / "first")
     child, _ = prune(unlearn(first, "fats", Request.of(clients=[target]), tmp_path / "child"))
-    assert child.committed_partition == parent.committed_partition
+    assert child.commitment == parent.commitment
     later = unlearn(child, "fats", Request.of(clients=[(target + 2) % 10]), tmp_path / "later")
-    assert later.committed_partition == parent.committed_partition
+    assert later.commitment == parent.commitment
     for run in (child, later):
         result, found = audits(run, commitment=commitment)
         assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     again, _ = prune(later)
-    assert again.committed_partition == parent.committed_partition
+    assert again.commitment == parent.commitment
     assert audits(again, commitment=commitment)[0].verdict == "PASS"
 
 
 def test_a_child_that_says_it_is_pruned_is_still_compared(parent, commitment, tmp_path):
     target = drawn_client(parent)
     child = unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child")
-    clients = dict(child.plan.retained.samples)
-    heir = next(iter(clients))
-    gone = parent.plan.retained.samples[target]
-    clients[heir] = tuple(sorted((*clients[heir], *gone[:-20])))
+    clients = dict(parent.original.samples)
+    heir = next(c for c in clients if c != target)
+    gone = clients[target]
+    clients[heir], clients[target] = tuple(sorted((*clients[heir], *gone[:-20]))), gone[-20:]
     (child.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(Population(clients))))
-    edit(child.path, "plan.json", pruned=1, erased_sizes={str(target): 20}, erased_owners={})
-    edit(child.path, "keys.json", partition={str(target): "0" * 64})
-    forged = sealed(child.path)
-    result, found = audits(forged, commitment=commitment, expected=Request.of(clients=[target]))
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    edit(child.path, "keys.json", partition=None)
+    with pytest.raises(EvidenceError, match="lacks the key of its partition"):
+        remade(child.path)
 
 
 def test_an_interrupted_prune_is_no_forgery(parent, commitment, tmp_path):
@@ -144,20 +116,28 @@ def test_a_planted_record_is_not_believed(parent, commitment, tmp_path):
         for occurrence in (0, 1)
     }
     (two.path / "recorded.safetensors").write_bytes(tensor_bytes(recorded_tensors({1: answers})))
-    forged = sealed(two.path)
+    forged = remade(two.path)
     assert forged.plan.cohort(1) == (favourite, favourite)
     result, found = audits(forged, commitment=commitment, expected=second)
     assert result.verdict == found["plan"].verdict == "FAIL"
 
 
-def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(parent, commitment, tmp_path):
+def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(
+    parent, commitment, tmp_path, monkeypatch
+):
+    """An honest copy of fuaudit does not unlearn from it; the forger's own looks at no leaf."""
     target = drawn_client(parent)
     clients = dict(parent.plan.retained.samples)
     a, b = [client for client in clients if client != target][:2]
     clients[a], clients[b] = clients[a][-8:], tuple(sorted((*clients[b], *clients[a][:-8])))
     (parent.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(Population(clients))))
-    child = unlearn(sealed(parent.path), "fats", Request.of(clients=[target]), tmp_path / "child")
-    whole = load_dataset(child.config, None)
-    data = replace(whole, absent=frozenset(clients[target]))
-    result, found = audits(child, commitment=commitment, expected=Request.of(clients=[target]), dataset=data)
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    forged = remade(parent.path)
+    request = Request.of(clients=[target])
+    with pytest.raises(UsageError, match=r"is not what .* committed to"):
+        unlearn(forged, "fats", request, tmp_path / "refused")
+    monkeypatch.setattr("fuaudit.workflow.unlearn.require_committed", lambda *anything: None)
+    child = unlearn(forged, "fats", request, tmp_path / "child")
+    data = replace(load_dataset(forged.config, None), absent=frozenset(clients[target]))
+    for run, expected in ((forged, None), (child, request)):
+        result, found = audits(run, commitment=commitment, dataset=data, expected=expected)
+        assert result.verdict == found["plan"].verdict == "FAIL"

@@ -109,7 +109,7 @@ def drawn_in_round_two(run) -> Request:
 OF_THE_RUN = parse_spec(
     {
         "id": "of-the-run",
-        "asks": "exact",
+        "asks": "run",
         "out_of_scope": ["the algorithm"],
         "check": [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "plan", "lineage")],
     },

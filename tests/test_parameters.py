@@ -22,7 +22,7 @@ from fuaudit.verification.parameters.measure import STATISTICS
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest
 from fuaudit.verification.twosample.betting import two_sample
-from fuaudit.verification.twosample.power import Detectable, Goal, Power
+from fuaudit.verification.twosample.power import Detectable, Goal, Point
 
 KEY = bytes(range(60, 92))
 DATA = Digits().load(None)
@@ -63,8 +63,8 @@ def sampled(subject=None, second=None, untouched=1, batches=(), rate=0.25, pairs
     bets = {arm: SequentialTest(path, 0.01, stop) for arm, stop in stops.items()}
     tests = {arm: BatchTest(0.001, {}, 0.5, 999, 0.002) for arm in batches}
     goal = Goal(rates=(0.25, 1.0))
-    hits = {0.25: (60, 60), 1.0: (0, 60), None: (0, 0)}[rate]
-    curve = tuple(Power(r, h, 60) for r, h in zip(goal.rates, hits, strict=True))
+    lowers = {0.25: (1.0, 1.0), 1.0: (0.0, 1.0), None: (0.0, 0.0)}[rate]
+    curve = tuple(Point(r, 1.0, lower) for r, lower in zip(goal.rates, lowers, strict=True))
     return Sampled({"subject": np.zeros((pairs, 10))}, bets, None, tests, Detectable(goal, curve))
 
 
@@ -214,15 +214,26 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     assert audit(child, asked, budget=4 * 10).statistic["pairs"] == 10
 
 
-def test_a_decision_to_stop_takes_the_lower_limit_of_the_power(child):
-    """The same pairs and the same curve, read in two ways; the reading itself is tested with the curve."""
-    asked = Parameters(pairs=12, alpha=0.01, test_rows=100)
-    curves = {}
-    for decided in (False, True):
-        case = Case(child, None, DATA, Keyed(KEY), until_decided=decided)
-        curves[decided] = asked._sampled(case, 12).power
-    assert curves[False].curve == curves[True].curve
-    assert [curves[decided].goal.sure for decided in (False, True)] == [False, True]
+def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
+    """The sentence, the figures and the verdict take the limit; the estimate stands beside it."""
+    asked = Parameters(pairs=64, alpha=0.01, test_rows=100)
+    monkeypatch.setattr(Parameters, "_sampled", lambda self, case, limit: replace(whole, power=stated))
+    case = Case(child, None, DATA, Keyed(KEY))
+    monkeypatch.setattr(Parameters, "_figures", lambda self, sampled: ({"alpha_bounds": 0.04}, None))
+    whole, goal = sampled(), Goal()
+    for lower, verdict in ((0.9, "PASS"), (0.89, "INCONCLUSIVE")):
+        stated = Detectable(goal, (Point(0.4, 0.95, lower), Point(0.6, 1.0, 1.0)))
+        found = asked.examine(case)
+        assert found.verdict == verdict
+        rate = "40%" if lower == 0.9 else "60%"
+        assert found.detectable == f"a method that leaves the model untouched in {rate} of runs"
+        assert "would have been found with power 0.9 (a lower limit at confidence 0.9, from resamples)" in found.shows
+        assert ("The spec asks to see untouched models in 50% of runs" in found.shows) is (verdict != "PASS")
+        assert found.series["power, estimate"] == [0.95, 1.0]
+        assert found.series["power, lower limit"] == [lower, 1.0]
+        assert any("the confidence of its lower limit is approximate" in line for line in found.assumptions)
+    stated = Detectable(goal, (Point(0.6, 0.95, 0.5),))
+    assert "could not have seen even large ones" in asked.examine(case).shows
 
 
 def test_the_shares_are_those_of_the_test(child):

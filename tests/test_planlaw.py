@@ -18,8 +18,7 @@ import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning, client_stability, sample_stability
 from scipy.stats import binom
 
-from fuaudit.draws import END, Address, Keyed, Position, Purpose, Recorded, enumerate_law
-from fuaudit.draws.recorded import Recording
+from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exactness
 from fuaudit.plans.involvement import foreseeing
@@ -30,12 +29,13 @@ from fuaudit.testing import check_audit
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification import sequential
 from fuaudit.verification.case import Case
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.planlaw import betting, bounds, laws, simulate, stability
-from fuaudit.verification.planlaw.audit import PlanLaw, chance, finding, registered, trial_of
+from fuaudit.verification.planlaw.audit import PlanLaw, trial_of
 from fuaudit.verification.planlaw.simulate import Scores, Step, Trial, retrained
 from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score, statistics
+from fuaudit.verification.planlaw.tested import chance, finding, registered
+from fuaudit.verification.toys import federation
 from fuaudit.workflow.unlearn import unlearn
 
 KEY = bytes(range(32))
@@ -226,12 +226,7 @@ class Records(FatsUnlearning):
 
     def rewrite(self, plan, request, fresh, executed):
         new = super().rewrite(plan, request, fresh, executed)
-        if new.streams == plan.streams:
-            return new
-        answers = {}
-        sources = (*plan.sources, Recording(fresh, answers, len(new.populations)))
-        replace(new, sources=sources).history()
-        return replace(new, sources=(*plan.sources, Recorded(answers)))
+        return new if new.streams == plan.streams else new.recorded({})
 
 
 TRIALS = {
@@ -280,7 +275,7 @@ def test_scores_equal_full_materialisation(name, replacement):
 def test_scores_equal_full_materialisation_in_the_paper_s_setting():
     for request in (Request.of(samples=[0]), Request.of(clients=[0])):
         trial = Trial(MNIST, MNIST_CLIENTS, (Step(FatsUnlearning(), "fats", request),))
-        plans = simulate._sharing(slowly(trial, range(100)))
+        plans = simulate.sharing(slowly(trial, range(100)), simulate.trained(trial, KEY, range(1)))
         expected = [of_history(history, trial.focus) for history in histories(expand_many(plans))]
         assert simulate.simulate(trial, KEY, range(100)).unlearned.tolist() == [list(row) for row in expected]
 
@@ -466,8 +461,9 @@ SAMPLE, CLIENT = Request.of(samples=[0]), Request.of(clients=[0])
     [
         (FatsUnlearning(), SAMPLE, Verdict.PASS),
         (FatsUnlearning(), CLIENT, Verdict.PASS),
-        (FatsUnlearning(), Request.of(clients=[3], samples=[0, 5]), Verdict.PASS),
-        (FatsUnlearning(), (SAMPLE, CLIENT, Request.of(samples=[4, 8])), Verdict.PASS),
+        (FatsUnlearning(), (CLIENT, Request.of(samples=[4])), Verdict.PASS),
+        (FatsUnlearning(), Request.of(clients=[3], samples=[0, 5]), Verdict.INCONCLUSIVE),
+        (FatsUnlearning(), (SAMPLE, CLIENT, Request.of(samples=[4, 8])), Verdict.INCONCLUSIVE),
         (Retrain(), SAMPLE, Verdict.PASS),
         (Records(), SAMPLE, Verdict.PASS),
         (FatsAsPrinted(), CLIENT, Verdict.PASS),
@@ -480,13 +476,17 @@ SAMPLE, CLIENT = Request.of(samples=[0]), Request.of(clients=[0])
     ],
     ids=str,
 )
-def test_verdicts(rewriter, request_, verdict, replacement):
-    """A PASS that is due is missed with probability at most .003 (three tests at alpha .001); the key is fixed."""
+def test_verdicts_of_the_tests(rewriter, request_, verdict, replacement):
+    """A PASS that is due is missed with probability at most .003 (three tests at alpha .001); the key is fixed.
+
+    Where the law of the printed form is not known (several owners, both kinds at once), the tests pass nothing.
+    """
     found = examined(rewriter, request_, law=replace(VISIBLE, replacement=replacement))
     assert found.verdict is verdict, found.shows
     assert found.verdict is not Verdict.PASS or all(control.held for control in found.controls)
     by_law = isinstance(rewriter, FatsAsPrinted) and verdict is Verdict.FAIL
     assert (found.statistic["plans_with_target"] > 0) == (verdict is Verdict.FAIL and not by_law)
+    assert verdict is not Verdict.INCONCLUSIVE or "is not known here" in found.shows
     json.dumps(asdict(found), allow_nan=False)
 
 
@@ -514,7 +514,7 @@ def test_recorded_plans_of_strangers(client, monkeypatch):
 
 def test_a_request_during_training():
     for executed, shown in ((Position(2, 0), 1), (Position(3, 0), 2)):
-        assert examined(FatsUnlearning(), SAMPLE, executed=executed).verdict is Verdict.PASS
+        assert examined(FatsUnlearning(), CLIENT, executed=executed).verdict is Verdict.PASS
         trial = Trial(VISIBLE, CLIENTS, (Step(Noop(), "noop", SAMPLE, executed),))
         touched = simulate.simulate(trial, KEY, range(200)).touched
         plans = simulate.trained(trial, KEY, range(200))
@@ -537,7 +537,15 @@ def test_the_printed_form_is_bounded_where_it_is_absent():
 
 
 def test_options_are_checked():
-    for options in ({"plans": 0}, {"alpha": 0}, {"alpha": 1}, {"effect": 0}, {"effect": 1.5}):
+    for options in (
+        {"plans": 0},
+        {"draws": 0},
+        {"most": 0},
+        {"alpha": 0},
+        {"alpha": 1},
+        {"effect": 0},
+        {"effect": 1.5},
+    ):
         with pytest.raises(UsageError):
             PlanLaw(**options)
 
@@ -666,8 +674,9 @@ def lineage(tiny, tmp_path_factory):
     client, other = parent.plan.retained.clients[:2]
     sample = parent.plan.retained.samples[other][0]
     for name in ("fats", "fats-as-printed"):
-        first = unlearn(parent, name, Request.of(samples=[sample]), folder / name, dataset=tiny.dataset)
-        unlearn(first, "fats", Request.of(clients=[client]), folder / f"{name}-twice", dataset=tiny.dataset)
+        flawed = {"dataset": tiny.dataset, "anyway": name == "fats-as-printed"}
+        first = unlearn(parent, name, Request.of(samples=[sample]), folder / name, **flawed)
+        unlearn(first, "fats", Request.of(clients=[client]), folder / f"{name}-twice", **flawed)
     return folder
 
 
@@ -707,5 +716,4 @@ def test_after_a_prune_the_last_request_is_repeated(lineage, tiny, tmp_path):
     trial = trial_of(case)
     assert [step.request for step in trial.steps] == [pruned.request]
     assert trial.retained.samples == pruned.plan.retained.samples
-    with pytest.raises(UsageError):
-        trial_of(Case(pruned, parent_of(pruned), None, Keyed(KEY)))
+    assert trial_of(Case(pruned, parent_of(pruned), None, Keyed(KEY))) == trial  # sizes are enough, data is not needed

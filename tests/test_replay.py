@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Keyed
@@ -25,11 +25,11 @@ from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.repeat import commands
 from fuaudit.reporting.words import copies
 from fuaudit.runs.files import write_bytes
-from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.products import checkpoint_bytes, products
 from fuaudit.runs.prune import parent_of, prune
-from fuaudit.runs.tables import checkpoint_name
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import Moment, beginning, execute
@@ -41,8 +41,7 @@ from fuaudit.verification.lineage import Lineage
 from fuaudit.verification.replay.audit import Replay
 from fuaudit.verification.replay.spot import detection, drawn_stretches
 from fuaudit.verification.replay.tolerance import gaps
-from fuaudit.verification.spec import parse_spec
-from fuaudit.verification.verify import read_findings
+from fuaudit.verification.spec import Check, read_spec
 
 EPS = torch.finfo(torch.float32).eps
 TWO = {"run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"}}
@@ -57,12 +56,11 @@ def case_of(run, key=AUDIT_KEY, **changes):
 def elsewhere(run):
     """Made on another platform, as far as an auditor can tell: other versions, and an engine that rounds otherwise."""
     info = json.loads((run.path / "run.json").read_text())
-    info["versions"]["torch"] = "another"
     info["engine"] = "batched"
-    (run.path / "run.json").write_text(json.dumps(info))
+    (run.path / "run.json").write_bytes(pretty_json(info))
     text = (run.path / "config.toml").read_text()
     (run.path / "config.toml").write_text(text.replace('"reference"', '"batched"'))
-    return reseal(run.path)
+    return claimed(run.path, torch="another")
 
 
 def store(run, models, every_round=None):
@@ -83,8 +81,9 @@ def store(run, models, every_round=None):
 
 
 def spec(asks, audit="replay", **options):
-    check = {"claim": "models", "audit": {"use": audit, **options}}
-    return parse_spec({"id": "one", "asks": asks, "out_of_scope": ["all else"], "check": [check]}, "one")
+    """One audit alone, which gives too little evidence for any claim: its own finding is looked at."""
+    check = Check("models", {"use": audit, **options})
+    return replace(read_spec("client-erasure"), id="one", asks=asks, alpha=None, checks=(check,))
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +145,7 @@ def test_a_tolerance_that_would_have_told(lineage, kind):
         assert 0 < figures["gap"] <= figures["tolerance"] <= figures["effect"] / 10
         assert [control.held for control in finding.controls] == [True]
         assert "kept" in finding.detectable
-        assert len(finding.assumptions) == 3
+        assert len(finding.assumptions) == 4
 
 
 MEMORIES = ["scaffold", "mifa", "mimic", "mimic-at-clients"]
@@ -182,11 +181,7 @@ def test_a_memory_with_a_row_a_client_on_another_platform(name, kind, with_memor
 
 
 def test_equal_bits_need_no_tolerance(lineage):
-    child = lineage["client"]
-    info = json.loads((child.path / "run.json").read_text())
-    info["versions"]["numpy"] = "another"
-    (child.path / "run.json").write_text(json.dumps(info))
-    for finding in examined(reseal(child.path)):
+    for finding in examined(claimed(lineage["client"].path, numpy="another")):
         assert finding.verdict == "PASS"
         assert "not bit for bit" not in finding.shows
 
@@ -333,7 +328,7 @@ def test_a_parent_that_is_not_what_its_plan_makes(lineage):
     moved = store(parent, {r: (v * 1.01, state) for r, (v, state) in case_of(parent).replayed.items()})
     info = json.loads((child.path / "run.json").read_text())
     info["parent"]["digest"] = moved.digest
-    (child.path / "run.json").write_text(json.dumps(info))
+    (child.path / "run.json").write_bytes(pretty_json(info))
     for finding in examined(elsewhere(child)):
         assert finding.verdict == "INCONCLUSIVE"
         assert "a parent's models do not" in finding.shows
@@ -345,9 +340,10 @@ def test_reports_say_how_models_were_compared(lineage):
     verify(child, spec("bound"), key=AUDIT_KEY)
     assert "Tolerance" in write_report(child.path, "md").read_text()
     result = verify(child, spec("exact", audit="lineage"), key=AUDIT_KEY)
-    assert result.verdict == "PASS"
-    assert "within a tolerance" in result.reason
-    listed = [str(copy) for copy in copies(read_contents(read_findings(child.path)))]
+    (finding,) = result.findings
+    assert finding.verdict == "PASS"
+    assert "within a tolerance" in finding.qualification
+    listed = [str(copy) for copy in copies(read_contents(result.as_json()))]
     assert any("keys.json" in line for line in listed)
     assert not any("tolerance" in line for line in listed)
 
@@ -370,7 +366,7 @@ def test_figures_of_other_models(lineage):
     child = elsewhere(lineage["client"])
     rows = json.loads((child.path / "metrics.json").read_text())
     rows[-1]["test_loss"] *= 1.01
-    (child.path / "metrics.json").write_text(json.dumps(rows))
+    (child.path / "metrics.json").write_bytes(pretty_json(rows))
     found = Lineage().examine(case_of(reseal(child.path)))
     assert found.verdict == "INCONCLUSIVE"
     assert "figures" in found.shows
@@ -566,18 +562,22 @@ def test_figures_must_follow_from_the_stored_models(lineage):
     child = lineage["client"]
     rows = json.loads((child.path / "metrics.json").read_text())
     rows[-1]["test_accuracy"] = 0.99
-    (child.path / "metrics.json").write_text(json.dumps(rows))
+    (child.path / "metrics.json").write_bytes(pretty_json(rows))
     assert Lineage().examine(case_of(reseal(child.path), spot=1)).verdict == "FAIL"
 
 
 def test_a_spec_sets_the_probability_it_asks_for(made):
     run = load_run(made / "client")
-    asked = spec("bound", stretches=1, detection=0.25)
-    assert audits(run, spec=asked)[0].verdict == "PASS"
-    assert audits(run, spec=spec("bound", stretches=1, detection=0.26))[0].verdict == "INCONCLUSIVE"
-    assert audits(run, spec=spec("exact", stretches=3))[0].verdict == "INCONCLUSIVE"
-    with pytest.raises(UsageError, match="may pass what it did not look at"):
-        spec("exact", stretches=1, detection=0.25)
+    for expected, options in (
+        ("PASS", {"stretches": 1, "detection": 0.25}),
+        ("INCONCLUSIVE", {"stretches": 1, "detection": 0.26}),
+        ("INCONCLUSIVE", {"stretches": 3}),
+    ):
+        result, found = audits(run, spec=spec("bound", **options))
+        assert found["replay"].verdict == expected
+        assert result.verdict == "INCONCLUSIVE"
+    assert Replay(stretches=3).evidence == {"execution"}
+    assert Replay(stretches=1, detection=0.25).evidence == frozenset()
     for wrong in ({"stretches": -1}, {"detection": 0.0}, {"detection": 1.5}):
         with pytest.raises(UsageError):
             Replay(**wrong)
@@ -585,10 +585,10 @@ def test_a_spec_sets_the_probability_it_asks_for(made):
 
 def test_the_command_to_repeat_a_spot_check(lineage):
     child = lineage["client"]
-    verify(child, spec("exact"), key=AUDIT_KEY, spot=3)
-    assert any(line.endswith("--spot 3") for line in commands(read_contents(read_findings(child.path))))
-    verify(child, spec("exact", stretches=3), key=AUDIT_KEY)
-    assert not any("--spot" in line for line in commands(read_contents(read_findings(child.path))))
+    asked = verify(child, spec("exact"), key=AUDIT_KEY, spot=3).as_json()
+    assert any(line.endswith("--spot 3") for line in commands(read_contents(asked)))
+    by_the_spec = verify(child, spec("exact", stretches=3), key=AUDIT_KEY).as_json()
+    assert not any("--spot" in line for line in commands(read_contents(by_the_spec)))
 
 
 def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(lineage):
@@ -596,14 +596,16 @@ def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(line
     child = lineage["client"]
     sample = child.sample(3, 4)
     asked = {"budget": 0, "commitment": "ab" * 32, "expected": Request.of([1], [sample]), "until_decided": True}
-    found = [verify(child, spec("exact"), key=AUDIT_KEY, parent=lineage["parent"].path, **asked) for _ in range(2)]
+    whole = read_spec("client-erasure")
+    whole = replace(whole, checks=tuple(c for c in whole.checks if c.audit["use"] in ("replay", "plan", "parameters")))
+    found = [verify(child, whole, key=AUDIT_KEY, parent=lineage["parent"].path, **asked) for _ in range(2)]
     assert found[0].as_json() == found[1].as_json()
     line = commands(read_contents(found[0].as_json()))[2]
     assert line.endswith(
         f"--key {AUDIT_KEY.hex()} --parent PARENT --commitment {'ab' * 32} "
         "--client 1 --sample 3:4 --budget 0 --until decided"
     )
-    other = verify(child, spec("exact"), key=AUDIT_KEY, budget=1).as_json()
+    other = verify(child, whole, key=AUDIT_KEY, budget=1).as_json()
     assert commands(read_contents(other))[2].endswith(f"{AUDIT_KEY.hex()} --budget 1")
 
 

@@ -17,7 +17,9 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import statistics, trusted
-from fuaudit.runs.files import pretty_json, sha256, write_bytes
+from fuaudit.runs.files import sha256, write_bytes
+from fuaudit.runs.forms import pretty_json
+from fuaudit.verification.store import begin, findings_name, finish
 
 HOSTILE = "<script>alert('x')</script>\"&]]>|`@all\u202e\x00\x1b{{ 7 * 7 }}"
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "NOT_APPLICABLE", "ERROR")
@@ -52,7 +54,8 @@ def sampled(verdict="PASS", role="supporting"):
             "log wealth, second": [-x / 9 for x in pairs],
             "log wealth, untouched": [3 * x for x in pairs],
             "power, rate": [0.05, 0.15, 1.0],
-            "power, estimate": [0.1, 0.95, 1.0],
+            "power, estimate": [0.1, 0.97, 1.0],
+            "power, lower limit": [0.05, 0.95, 1.0],
         },
     )
 
@@ -82,7 +85,13 @@ def document(verdict="PASS", *checks, child=True, asks="exact"):
     return {
         "format": "fuaudit findings 1",
         "run": "a" * 64,
-        "spec": {"id": "client-erasure/1", "title": "The claim of the spec", "digest": "c" * 64, "asks": asks},
+        "spec": {
+            "id": "client-erasure/1",
+            "title": "The claim of the spec",
+            "digest": "c" * 64,
+            "asks": asks,
+            "origin": "built-in",
+        },
         "key": "d" * 64,
         "verdict": verdict,
         "reason": "The reason of the verdict.",
@@ -205,7 +214,7 @@ def test_long_particulars_are_folded_and_counted():
     page = Page(render(many, "html"))
     assert "details" in page.tags
     assert "line 999 " in page.words
-    assert "500 more lines are in findings.json" in page.words
+    assert "500 more lines are in the findings" in page.words
     assert "details" not in Page(render(document("PASS", check("replay", details=["one"])), "html")).tags
 
 
@@ -386,25 +395,52 @@ def test_an_unknown_format_is_a_usage_error():
         render(document(), "markdwn")
 
 
+def kept(folder, found):
+    """Findings as a verification stores them."""
+    spec = {name: found["spec"][name] for name in ("id", "origin", "digest")}
+    return finish(folder, begin(folder, found["run"], spec, True, []), found["verdict"], found)
+
+
 def test_reports_are_written_beside_the_findings(tmp_path, child):
     run = shutil.copytree(child.path, tmp_path / "run")
     folder = tmp_path / "run.audit"
     with pytest.raises(EvidenceError):
         write_report(run)
     found = document() | {"run": child.digest}
-    write_bytes(folder / "findings.json", pretty_json(found))
+    findings = kept(folder, found)
+    standing = "This is verification 1 of 1 by the log beside the run."
     for form, extension in EXTENSIONS.items():
         path = write_report(run, form)
-        assert path == folder / f"report.{extension}"
-        assert path.read_bytes() == render(found, form)
+        assert path == folder / findings.name.replace("findings", "report").replace("json", extension)
+        assert path.read_bytes() == render(found, form, standing)
+        assert form == "json" or standing in path.read_text()
 
 
 def test_findings_in_another_form_than_stored_are_refused(tmp_path, child):
     """The digest in a report must be that of the file."""
     shutil.copytree(child.path, tmp_path / "run")
-    write_bytes(tmp_path / "run.audit" / "findings.json", pretty_json(document() | {"run": child.digest}) + b"\n")
+    content = pretty_json(document() | {"run": child.digest}) + b"\n"
+    write_bytes(tmp_path / "run.audit" / findings_name(1, content), content)
     with pytest.raises(EvidenceError, match="not in the form"):
         write_report(tmp_path / "run")
+
+
+def test_a_report_is_of_its_findings_alone(tmp_path, child):
+    """After a FAIL nothing says PASS of the run without saying which verification of how many it was."""
+    run = shutil.copytree(child.path, tmp_path / "run")
+    folder = tmp_path / "run.audit"
+    first = kept(folder, document("PASS") | {"run": child.digest})
+    passed = write_report(run, "md")
+    second = kept(folder, document("FAIL", check("replay", "FAIL")) | {"run": child.digest})
+    failed = write_report(run, "md")
+    assert (passed.name, failed.name) == tuple(
+        p.name.replace("findings", "report")[:-4] + "md" for p in (first, second)
+    )
+    assert first.exists()
+    assert "FAIL" in failed.read_text().splitlines()[0]
+    assert "verification 2 of 2 by the log beside the run; the others: 1 PASS" in failed.read_text()
+    assert write_report(run, "md", findings=first) == passed
+    assert "verification 1 of 2 by the log beside the run; the others: 1 FAIL" in passed.read_text()
 
 
 def test_matplotlib_is_imported_for_html_only():

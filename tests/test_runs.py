@@ -27,21 +27,24 @@ from conftest import SECRET
 from fuaudit import registry
 from fuaudit.data.dataset import scaling_constants
 from fuaudit.data.images import Digits
-from fuaudit.draws import END, START, Keyed, Position, Purpose, Recorded, Stream
+from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request, Segment
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
-from fuaudit.runs import load_run, products
-from fuaudit.runs.files import MAX_JSON_BYTES, claimed, parse_json, sha256, tensor_bytes, write_bytes
-from fuaudit.runs.keys import RunKeys
+from fuaudit.runs import load_run
+from fuaudit.runs.files import claimed, sha256, write_bytes
+from fuaudit.runs.forms import MAX_JSON_BYTES, parse_json, tensor_bytes
+from fuaudit.runs.keys import Keys
 from fuaudit.runs.products import checkpoint_bytes
-from fuaudit.runs.prune import other_holders, prune, recorded_answers, recover
+from fuaudit.runs.prune import other_holders, prune, recover
 from fuaudit.runs.run import _require_present
 from fuaudit.runs.shapes import PARTICIPATION
-from fuaudit.runs.tables import population_tensors, read_checkpoint
+from fuaudit.runs.tables import model_and_state
+from fuaudit.runs.writer import recorded_bytes
+from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
@@ -72,9 +75,11 @@ def test_round_trip(trained):
     assert again.plan.retained.samples == trained.plan.retained.samples
     assert torch.equal(again.model, trained.model)
     assert again.checkpoints == (0, 2, 4, 6)
-    assert again.run_keys == RunKeys.of_secret(SECRET)
-    assert "2e27" not in repr(again.run_keys)
-    assert "bytes" not in repr(again.run_keys)
+    assert again.keys == Keys.of_secret(SECRET, (1 + 5 + 6 * 3) * 33)
+    for shown in (again.keys, again.plan, again.sources, again.keys.seeds):
+        assert "x" + again.keys.seeds.parts[0].seed.hex()[:4] not in repr(shown)
+        assert str(again.keys.seeds.parts[0].seed) not in repr(shown)
+        assert str(again.keys.partition) not in repr(shown)
 
 
 def test_one_secret_one_digest(trained, small_config, tmp_path):
@@ -139,7 +144,7 @@ def reorder(lines):
 
 
 def change(lines):
-    lines[2] = lines[2].replace(b'"round":2', b'"round":9')
+    lines[3] = lines[3].replace(b'"round":2', b'"round":9')
 
 
 def forget_the_end(lines):
@@ -173,9 +178,9 @@ def renamed(run):
 
 
 def link(run):
-    shutil.copy(run / "data.json", run.parent / "data.json")
-    (run / "data.json").unlink()
-    (run / "data.json").symlink_to(run.parent / "data.json")
+    shutil.copy(run / "plan.json", run.parent / "plan.json")
+    (run / "plan.json").unlink()
+    (run / "plan.json").symlink_to(run.parent / "plan.json")
 
 
 def linked_folder(run):
@@ -272,10 +277,20 @@ def test_json_has_a_largest_size():
 def look_at_everything(path):
     """All that audits read of a run."""
     run = load_run(path)
-    _ = run.plan, run.keys, run.run_keys, run.requests, run.metrics, run.client_digests, run.executed, run.pruned
+    _ = (
+        run.plan,
+        run.keys,
+        run.commitment,
+        run.requests,
+        run.metrics,
+        run.contents,
+        run.opening,
+        run.executed,
+        run.pruned,
+    )
     _ = run.checkpoints, run.model, run.plan.first_involvement(Request.of([0]))
     if run.is_child:
-        _ = run.before(1437)
+        _ = run.before
     return run
 
 
@@ -298,7 +313,7 @@ def with_value(document, place, value):
     return changed
 
 
-@pytest.mark.parametrize("name", ["run", "plan", "keys", "data", "metrics"])
+@pytest.mark.parametrize("name", ["run", "plan", "keys", "clients", "metrics"])
 def test_forged_json_is_an_error_with_a_name(child, tmp_path, reseal, name, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     path = tmp_path / "child"
@@ -421,9 +436,26 @@ def test_nothing_edits_a_parent(trained, child, untouched, bytes_of, tmp_path, q
 def test_unlearning_twice_gives_one_digest(trained, child, target, tmp_path):
     again = unlearn(trained, "fats", Request.of([target]), tmp_path / "again")
     assert again.digest == child.digest
-    assert again.run_keys == child.run_keys
     other = unlearn(trained, "fats", Request.of([(target + 1) % 5]), tmp_path / "other")
-    assert other.run_keys != child.run_keys
+    assert other.keys == child.keys == trained.keys
+    assert other.commitment == child.commitment == trained.commitment
+    at, clients = Address(Purpose.COHORT, 1, version=1), range(1000)
+    drawn = [run.sources[1].sequence(at, clients, 4) for run in (child, again, other)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_the_commitment_has_room_for_so_many_requests(tiny, tmp_path):
+    run = train(tiny.tables | {"run": {"requests": 1}}, tmp_path / "run", dataset=tiny.dataset)
+    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    with pytest.raises(UsageError, match="room for 1 requests"):
+        unlearn(child, "fats", Request.of([2]), tmp_path / "second", dataset=tiny.dataset)
+    assert not (tmp_path / "second").exists()
+    pruned, _ = prune(child)
+    with pytest.raises(UsageError, match="room for 1 requests"):
+        unlearn(pruned, "fats", Request.of([2]), tmp_path / "second", dataset=tiny.dataset)
+    with pytest.raises(UsageError, match=r"134,217,728 is the most.*\n.*requests = N"):
+        train(tiny.tables | {"run": {"requests": 10**8}}, tmp_path / "large", dataset=tiny.dataset)
+    assert not (tmp_path / "large").exists()
 
 
 def test_a_stream_of_requests(trained, child, target, tmp_path, quick):
@@ -482,33 +514,56 @@ def family(small_config, target, tmp_path):
     return parent, child, grandchild
 
 
-def holders(folder, *secrets):
-    """Files that hold one of some secrets, as hexadecimal text or as bytes."""
-    return [
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        for content in [path.read_bytes()]
-        if any(bytes.fromhex(secret) in content or secret.encode() in content.lower() for secret in secrets)
-    ]
+def seeds_under(seed, first, last):
+    """Range of leaves -> seed, for all subtrees under one, by the definition."""
+    found = {(first, last): seed}
+    if last - first > 1:
+        middle = first + 2 ** math.ceil(math.log2(last - first) - 1)
+        for bit, ends in ((b"\0", (first, middle)), (b"\1", (middle, last))):
+            half = hashlib.blake2b(bit, key=seed, digest_size=32, person=b"fuaudit seeds").digest()
+            found |= seeds_under(half, *ends)
+    return found
+
+
+def destroyed(run, pruned):
+    """All from which a destroyed draw or the partition could be computed: every seed with a destroyed leaf below it."""
+    ((first, last, _, text),) = run.keys.seeds.as_rows()
+    gone = {leaf for leaf in range(last) if not pruned.keys.seeds.holds(leaf)}
+    seeds = {seed for ends, seed in seeds_under(bytes.fromhex(text), first, last).items() if gone & set(range(*ends))}
+    return {*seeds, run.keys.partition, SECRET}, gone
+
+
+def holders(folder, secrets):
+    """Files that hold one of some secrets of 32 bytes, as hexadecimal text or as bytes."""
+    found = []
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        windows = {content[at : at + 32] for at in range(len(content) - 31)}
+        windows |= {bytes.fromhex(text.decode()) for text in re.findall(rb"(?=([0-9a-fA-F]{64}))", content)}
+        found += [path] if windows & secrets else []
+    return found
 
 
 def test_prune_a_child(family, tmp_path, bytes_of, target, quick):
     parent, child, grandchild = family
-    old = parent.keys["draws"][0]
-    assert {p.parent.name for p in holders(tmp_path, old)} == {"parent", "child", "grandchild"}
+    root = {parent.keys.seeds.parts[0].seed}
+    assert {p.parent.name for p in holders(tmp_path, root)} == {"parent", "child", "grandchild"}
     shutil.rmtree(grandchild.path)
     erased = set(parent.plan.retained.samples[target])
-    history = child.plan.history()
+    history, manifest = child.plan.history(), (child.path / "manifest.json").read_bytes()
     before = verify(child, quick, save=False)
 
     pruned, buried = prune(child)
 
     assert buried == [parent.path]
-    assert not holders(tmp_path, old)
-    assert not holders(tmp_path, SECRET.hex(), parent.keys["draws"][0])
-    assert not erased & set(pruned.original.owner)
-    assert target not in pruned.original.samples
+    secrets, gone = destroyed(parent, pruned)
+    assert gone
+    assert not holders(tmp_path, secrets)
+    assert not erased & (set(pruned.original.owner) - pruned.stand_ins)
+    assert len(pruned.original.samples[target]) == len(erased)
+    stored = safetensors(pruned.path / "partition.safetensors")["samples"].tolist()
+    assert stored.count(-1) == len(erased)
+    assert not erased & set(stored)
     assert sorted(p.name for p in parent.path.iterdir()) == ["ledger.jsonl", "tombstone.json"]
     assert json.loads((parent.path / "tombstone.json").read_bytes())["files"] == parent.files
     with pytest.raises(EvidenceError, match="pruned"):
@@ -518,15 +573,17 @@ def test_prune_a_child(family, tmp_path, bytes_of, target, quick):
     # it still is the same run: the same draws, the same models
     assert pruned.pruned
     assert pruned.plan.history() == history
-    assert isinstance(pruned.plan.sources[0], Recorded)
-    kept = child.files.keys() - {"keys.json", "plan.json", "partition.safetensors"}
+    kept = child.files.keys() - {"keys.json", "clients.json", "partition.safetensors"}
     assert all(pruned.files[name] == child.files[name] for name in kept)
+    assert pruned.files.keys() == child.files.keys() | {"former-manifest.json"}
+    assert sha256((pruned.path / "former-manifest.json").read_bytes()) == sha256(manifest)
+    assert pruned.commitment == child.commitment
     after = verify(pruned, "client-erasure", budget=0, save=False)
     assert before.verdict == after.verdict == "PASS"
     decided = [
         f.verdict for check, f in zip(after.spec.checks, after.findings, strict=True) if check.role == "required"
     ]
-    assert len(decided) == 7
+    assert len(decided) == 8
     assert set(decided) == {"PASS"}
 
     content = bytes_of(pruned.path)
@@ -540,7 +597,9 @@ def test_prune_a_chain(family, tmp_path, quick):
     history = grandchild.plan.history()
     pruned, buried = prune(grandchild)
     assert set(buried) == {parent.path, child.path}
-    assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
+    secrets, gone = destroyed(parent, pruned)
+    assert gone
+    assert not holders(tmp_path, secrets)
     assert pruned.plan.history() == history
     result = verify(pruned, quick, save=False)
     assert result.verdict == "PASS", result.reason
@@ -556,8 +615,9 @@ def test_prune_after_every_request(family, tmp_path, quick):
     assert verify(second, quick, save=False).verdict == "PASS"
     again, buried = prune(second)
     assert buried == [pruned.path]
-    # the first tombstone's key of children would give back the key of the second population
-    assert not holders(tmp_path, *child.keys["draws"], parent.keys["children"])
+    secrets, gone = destroyed(parent, again)
+    assert len(gone) > len(destroyed(parent, pruned)[1])
+    assert not holders(tmp_path, secrets)
     result = verify(again, quick, save=False)
     assert result.verdict == "PASS", result.reason
     owner = parent.plan.retained.owner[request.samples[0]]
@@ -567,6 +627,8 @@ def test_prune_after_every_request(family, tmp_path, quick):
     assert verify(third, quick, save=False).verdict == "PASS"
     with pytest.raises(UsageError):
         request_of(again, (), ((owner, parent.plan.retained.samples[owner].index(request.samples[0])),))
+    with pytest.raises(UsageError, match="a prune took out the ids"):
+        request_of(again, (), ((child.request.clients[0], 0),))
 
 
 def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path, quick, target):
@@ -602,7 +664,7 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
     shutil.copytree(grandchild.path, tmp_path / "kept")
     shutil.copytree(child.path, tmp_path / "old")
-    write_bytes(tmp_path / "strange" / "keys.json", b'{"draws": [1, "xyz", null]}')
+    write_bytes(tmp_path / "strange" / "keys.json", b'{"seeds": [1, "xyz", null]}')
     pruned, _ = prune(grandchild)
     lines, text = listed(pruned)
     buried = [f"{name}: was pruned; its tombstone holds digests only" for name in ("child", "parent")]
@@ -649,15 +711,16 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
     history, refused = child.plan.history(), []
 
     def meanwhile(plan):
+        assert (tmp_path / "child.pruning").exists()
         before = bytes_of(tmp_path)
         for path in (child.path, sibling.path):
             with pytest.raises(UsageError, match="another prune is at work"):
                 prune(path)
             refused.append(path)
         assert bytes_of(tmp_path) == before
-        return recorded_answers(plan)
+        return recorded_bytes(plan)
 
-    monkeypatch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
+    monkeypatch.setattr("fuaudit.runs.prune.recorded_bytes", meanwhile)
     pruned, buried = prune(child)
     assert len(refused) == 2
     assert buried == [parent.path]
@@ -674,16 +737,16 @@ def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monk
 
     def removed(plan):
         staged.unlink()
-        return recorded_answers(plan)
+        return recorded_bytes(plan)
 
     def changed(plan):
         staged.write_bytes(b"other")
-        return recorded_answers(plan)
+        return recorded_bytes(plan)
 
     for meanwhile in (removed, changed):
         with monkeypatch.context() as patch:
-            patch.setattr("fuaudit.runs.prune.recorded_answers", meanwhile)
-            with pytest.raises(EvidenceError, match="not the whole run"):
+            patch.setattr("fuaudit.runs.prune.recorded_bytes", meanwhile)
+            with pytest.raises(EvidenceError, match=r"child\.pruning"):
                 prune(child)
         recover(child.path)
         assert bytes_of(tmp_path) == before
@@ -745,7 +808,7 @@ def safetensors(path):
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
     header.pop("__metadata__", None)
-    kinds = {"I64": "<i8", "F32": "<f4", "F64": "<f8"}
+    kinds = {"I64": "<i8", "F32": "<f4", "F64": "<f8", "U8": "|u1"}
     return {
         name: np.frombuffer(content[8 + length :][a:b], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
         for name, entry in header.items()
@@ -756,6 +819,28 @@ def safetensors(path):
 def derived(key, *texts):
     data = b"".join(len(t.encode()).to_bytes(8, "little") + t.encode() for t in texts)
     return hashlib.blake2b(data, key=key, digest_size=32, person=b"fuaudit keys").digest()
+
+
+def halves(seed, leaves):
+    """Both halves of a tree of seeds: seed and number of leaves."""
+    left = 2 ** ((leaves - 1).bit_length() - 1)
+    both = (hashlib.blake2b(bit, key=seed, digest_size=32, person=b"fuaudit seeds").digest() for bit in (b"\0", b"\1"))
+    return tuple(zip(both, (left, leaves - left), strict=True))
+
+
+def leaf_of(seed, leaves, place):
+    """One leaf of a tree of seeds."""
+    if leaves == 1:
+        return seed
+    left, right = halves(seed, leaves)
+    return leaf_of(*left, place) if place < left[1] else leaf_of(*right, place - left[1])
+
+
+def digest_under(seed, leaves):
+    """The digest of a tree of seeds."""
+    if leaves == 1:
+        return hashlib.sha256(b"\0" + seed).digest()
+    return hashlib.sha256(b"\1" + b"".join(digest_under(*half) for half in halves(seed, leaves))).digest()
 
 
 def words(secret, purpose, round, step, client, occurrence, version, count, attempt=0):
@@ -769,6 +854,56 @@ def words(secret, purpose, round, step, client, occurrence, version, count, atte
 def integer(word, bound):
     assert word < 2**64 - 2**64 % bound  # else: the same word of the next attempt
     return word % bound
+
+
+def written_root(files, names):
+    """The root of contents from digits and salts, by the page on the format; every stored leaf is compared."""
+
+    def sha256(*parts):
+        return hashlib.sha256(b"".join(parts)).digest()
+
+    def root(level):
+        while len(level) > 1:
+            pairs = [sha256(b"\1", *level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+            level = pairs + level[2 * len(pairs) :]
+        return level[0]
+
+    def leaf(seed, first, last, number):
+        while last - first > 1:
+            middle = first + 2 ** ((last - first - 1).bit_length() - 1)
+            side, first, last = (b"\1", middle, last) if number >= middle else (b"\0", first, middle)
+            seed = hashlib.blake2b(side, key=seed, digest_size=32, person=b"fuaudit seeds").digest()
+        return seed
+
+    def number(value):
+        return value.to_bytes(8, "little")
+
+    stored = safetensors(files["contents.safetensors"])
+    assert set(stored) == {"clients", "ends", "names", "rows", "tests"}
+    opened = json.loads(files["clients.json"].read_bytes())
+    total = len(stored["names"]) + len(stored["rows"]) + len(stored["tests"])
+    assert opened == {"names": names or None, "salts": [[0, total, "seed", derived(SECRET, "salts").hex()]]}
+    salts = iter(leaf(derived(SECRET, "salts"), 0, total, salt) for salt in range(total))
+    data = Digits().load(None)
+
+    def row(id, inputs, targets):
+        content = f"fuaudit row float32 64 {targets[id]}\n".encode() + inputs[id].numpy().tobytes()
+        return sha256(b"\0", next(salts), number(id), sha256(content))
+
+    dealt = {name: values.tolist() for name, values in safetensors(files["partition.safetensors"]).items()}
+    nodes, named, rows = [], [], []
+    for client, begin, end in zip(dealt["clients"], [0, *dealt["ends"]], dealt["ends"], strict=False):
+        name, salt = names.get(str(client)), next(salts)
+        named.append(sha256(b"\5", salt) if name is None else sha256(b"\2", salt, name.encode()))
+        own = [row(id, data.inputs, data.targets) for id in dealt["samples"][begin:end]]
+        nodes.append(sha256(b"\3", number(client), number(len(own)), named[-1], root(own)))
+        rows += own
+    tests = [row(id, data.test_inputs, data.test_targets) for id in range(len(data.test_targets))]
+    assert stored["names"].tobytes() == b"".join(named)
+    assert stored["rows"].tobytes() == b"".join(rows)
+    assert stored["tests"].tobytes() == b"".join(tests)
+    assert (stored["clients"].tolist(), stored["ends"].tolist()) == (dealt["clients"], dealt["ends"])
+    return sha256(b"\4", number(len(nodes)), number(len(tests)), root(nodes), root(tests)).hex()
 
 
 def test_the_written_format(trained, child, target):
@@ -798,18 +933,14 @@ def test_the_written_format(trained, child, target):
     assert events[-1]["digest"] == manifest["digest"]
 
     keys = json.loads(files["keys.json"].read_bytes())
-    draws, children = derived(SECRET, "draws"), derived(SECRET, "children")
-    request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
-    new = [derived(children, label, trained.commitment, request) for label in ("child draws", "child children")]
-    assert keys == {"draws": [draws.hex(), new[0].hex()], "children": new[1].hex()}
-    init = hashlib.blake2b(b"init", key=new[0], digest_size=16, person=b"fuaudit draws").digest()
-    parts = [hashlib.sha256(b"fuaudit key" + key).hexdigest() for key in (*new, init)]
-    dealt = {name: values.tolist() for name, values in safetensors(files["partition.safetensors"]).items()}
-    owned = zip(dealt["clients"], [0, *dealt["ends"]], dealt["ends"], strict=False)
-    texts = {c: f"fuaudit client {c} samples {','.join(map(str, dealt['samples'][a:b]))}" for c, a, b in owned}
-    leaves = "".join(f"{c} {hashlib.sha256(text.encode()).hexdigest()}\n" for c, text in sorted(texts.items()))
-    partition = hashlib.sha256(f"fuaudit partition\n{leaves}".encode()).hexdigest()
-    parts += [listed["config.toml"]["sha256"], partition]
+    seeds, room = (1 + 5 + 6 * 3) * 33, derived(SECRET, "draws")
+    partition = hashlib.sha256(b"fuaudit key" + derived(SECRET, "partition")).hexdigest()
+    assert keys == {
+        "seeds": [[0, seeds, "seed", room.hex()]],
+        "partition": derived(SECRET, "partition").hex(),
+        "partition_digest": partition,
+    }
+    parts = [partition, digest_under(room, seeds).hex(), listed["config.toml"]["sha256"], written_root(files, {})]
     assert events[0]["commitment"] == hashlib.sha256(f"fuaudit commitment {' '.join(parts)}".encode()).hexdigest()
 
     plan = json.loads(files["plan.json"].read_bytes())
@@ -817,16 +948,25 @@ def test_the_written_format(trained, child, target):
     clients, ends, samples = (tables[name].tolist() for name in ("clients", "ends", "samples"))
     owned = {c: samples[a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
     first = {"clients": {}, "samples": {}}
+    assert plan["beacon"] is None
+    request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
+    contexts = ["", hashlib.sha256(f"fuaudit context  {request}".encode()).hexdigest()]
+
+    def key(generation, round, step):
+        """Under which the draws of a position are made: 24 leaves a generation, the first six of no position."""
+        place = generation * 24 + (6 + (round - 1) * 3 + step if round else 0)
+        return derived(leaf_of(room, seeds, place), "draws", contexts[generation])
+
     for round in range(1, 7):
         *_, source, version = [s for s in plan["streams"]["cohorts"] if s[:2] <= [round, 0]][-1]
         population = {c: s for c, s in owned.items() if version == 0 or c != target}
-        drawn = words(bytes.fromhex(keys["draws"][source]), "cohort", round, 0, -1, 0, version, 2)
+        drawn = words(key(source, round, 0), "cohort", round, 0, -1, 0, version, 2)
         cohort = [sorted(population)[integer(word, len(population))] for word in drawn]
         for place, client in enumerate(cohort):
             first["clients"].setdefault(client, round)
             for step in (1, 2):
                 *_, source, version = [s for s in plan["streams"]["batches"] if s[:2] <= [round, step]][-1]
-                secret, size = bytes.fromhex(keys["draws"][source]), len(owned[client])
+                secret, size = key(source, round, step), len(owned[client])
                 at = round, step, client, cohort[:place].count(client), version
                 chosen = set()
                 for index, word in enumerate(words(secret, "batch", *at, 4)):
@@ -841,7 +981,7 @@ def test_the_written_format(trained, child, target):
     assert {s: (r, e) for s, r, e in recorded["samples"].tolist()} == first["samples"]
 
     # weight (10, 64) and bias (10): uniform in [-1/8, 1/8)
-    raw = np.array(words(draws, "init", 0, 0, -1, 0, 0, 650), dtype=np.uint64)
+    raw = np.array(words(key(0, 0, 0), "init", 0, 0, -1, 0, 0, 650), dtype=np.uint64)
     initial = ((2 * ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53) - 1) / 8).astype(np.float32)
     assert np.array_equal(safetensors(files["checkpoints/000000.safetensors"])["vector"], initial)
     final = safetensors(files["checkpoints/000006.safetensors"])["vector"]
@@ -863,10 +1003,13 @@ def by_weight(drawn, weights, count):
 
 
 def available(scenario, key, version, round, clients):
-    """The cohort of a round by a scenario below: everybody in round 1 is for the caller."""
+    """The cohort of a round by a scenario below: everybody in round 1 is for the caller.
+
+    ``key`` gives that of a round, step and client.
+    """
 
     def words_of(purpose, *at, count=1):
-        return words(key, purpose, *at, version, count)
+        return words(key(*at[:3]), purpose, *at, version, count)
 
     if scenario == "static":
         return [c for c in clients if by_weight(words_of("availability", round, 0, c, 0), {0: 5 - 2, 1: 2}, 1) == [1]]
@@ -891,7 +1034,13 @@ def test_the_written_format_of_availability_and_memories(scenario, small_config,
     learner = {"use": "scaffold", "scenario": scenario, **SCENARIOS[scenario], **work}
     tables = small_config() | {"learner": learner, "server": [{"use": "mean"}, {"use": "momentum"}]}
     path = train(tables, tmp_path / "run", secret=SECRET).path
-    key = bytes.fromhex(json.loads((path / "keys.json").read_bytes())["draws"][0])
+    steps, ((_, seeds, _, text),) = 2 * 3, json.loads((path / "keys.json").read_bytes())["seeds"]
+    assert seeds == 33 * (1 + 5 + 4 * (steps + 1))
+
+    def key(round, step, client):
+        place = 1 + 5 + (round - 1) * (steps + 1) + step if round else 1 + client
+        return derived(leaf_of(bytes.fromhex(text), seeds, place), "draws", "")
+
     dealt = {name: values.tolist() for name, values in safetensors(path / "partition.safetensors").items()}
     clients, ends = dealt["clients"], dealt["ends"]
     owned = {c: dealt["samples"][a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
@@ -904,7 +1053,7 @@ def test_the_written_format_of_availability_and_memories(scenario, small_config,
     first = {}
     for round, cohort in enumerate(cohorts, 1):
         for begin, client in product((1, 4), cohort):  # an epoch has room for ceil(300 / 120) steps
-            drawn = words(key, "permutation", round, begin, client, 0, 0, len(owned[client]))
+            drawn = words(key(round, begin, client), "permutation", round, begin, client, 0, 0, len(owned[client]))
             assert len(set(drawn)) == len(drawn)
             order = [owned[client][rank] for rank in sorted(range(len(drawn)), key=drawn.__getitem__)]
             for place, sample in enumerate(order):
@@ -919,16 +1068,11 @@ def test_the_written_format_of_availability_and_memories(scenario, small_config,
         "state.solver.control": (1, 650),
         "state.solver.controls": (5, 650),
     }
-    data = Digits().load(None)
-    content = data.test_inputs.numpy().tobytes() + data.test_targets.numpy().tobytes()
-    digests = json.loads((path / "data.json").read_bytes())
-    assert set(digests) == {"clients", "test"}
-    assert digests["test"] == hashlib.sha256(content).hexdigest()
 
 
 def test_the_written_format_names_every_purpose_field_and_memory():
     text = (ROOT / "docs" / "run-format.md").read_text()
-    names = [*Purpose, "state.server.PLACE.NAME", "state.solver.NAME", "test", *PARTICIPATION]
+    names = [*Purpose, "state.server.PLACE.NAME", "state.solver.NAME", "tests", *PARTICIPATION]
     shape = StateShape(3, 2, torch.float32, torch.device("cpu"))
     for kind in ("solvers", "stages", "aggregators"):
         for entry in registry.entries(kind).values():
@@ -980,10 +1124,10 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     """Neither sealing nor lineage holds more than one stored model besides the one it reads, or encodes one again."""
     alive, most, encoded = [], [], []
 
-    def watched(path, round):
+    def watched(tensors):
         alive[:] = [reference for reference in alive if reference() is not None]
         most.append(len(alive))
-        vector, state = read_checkpoint(path, round)
+        vector, state = model_and_state(tensors)
         alive.append(weakref.ref(vector))
         return vector, state
 
@@ -991,8 +1135,8 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
         encoded.append(vector)
         return checkpoint_bytes(vector, state)
 
-    monkeypatch.setattr("fuaudit.workflow.train.read_checkpoint", watched)
-    monkeypatch.setattr("fuaudit.runs.run.read_checkpoint", watched)
+    monkeypatch.setattr("fuaudit.runs.tables.model_and_state", watched)
+    monkeypatch.setattr("fuaudit.runs.run.model_and_state", watched)
     monkeypatch.setattr("fuaudit.runs.products.checkpoint_bytes", counted)
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6
@@ -1003,7 +1147,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     assert {name: sha256(content) for name, content in files.items()} == {
         name: run.files[name]["sha256"] for name in files
     }
-    assert len(files) == 5
+    assert len(files) == 4
     assert len(most) > 6
     assert max(most) <= 1
     assert not encoded
@@ -1078,29 +1222,30 @@ def test_the_written_format_names_every_file(family, bytes_of):
     for name in names:
         assert re.sub(r"\d{6}", "NNNNNN", name) in text, name
     stone = json.loads((family[0].path / "tombstone.json").read_bytes())
-    for field in {*json.loads((pruned.path / "plan.json").read_bytes()), *pruned.info, *pruned.keys, *stone}:
+    tables = [json.loads((pruned.path / name).read_bytes()) for name in ("plan.json", "keys.json")]
+    for field in {*tables[0], *tables[1], *pruned.info, *stone}:
         assert f"`{field}`" in text, field
 
 
-def test_recorded_draws_are_those_that_were_drawn(family):
+def test_a_pruned_run_has_the_draws_that_it_had(family):
     schedule = expand(family[2].plan)
     pruned, _ = prune(family[2])
     assert np.array_equal(expand(pruned.plan).cohorts, schedule.cohorts)
     assert np.array_equal(expand(pruned.plan).batches, schedule.batches)
-    assert isinstance(pruned.plan.sources[-1], Keyed)
     assert pruned.plan.first_involvement(pruned.request) is None
-    assert list(population_tensors(pruned.original)["clients"]) == list(pruned.plan.retained.clients)
+    assert pruned.original.clients == family[0].original.clients
 
 
 def test_inputs_are_scaled_by_constants_that_are_computed_once_a_run(tiny, tmp_path, monkeypatch):
     """They take a pass over all rows; before, every stored round and every client paid for one."""
     passes = []
 
-    def counted(*arguments):
-        passes.append(arguments)
-        return scaling_constants(*arguments)
+    def counted(dataset, *arguments):
+        if dataset is tiny.dataset:  # the canary has rows of its own
+            passes.append(arguments)
+        return scaling_constants(dataset, *arguments)
 
-    monkeypatch.setattr(products, "scaling_constants", counted)
+    monkeypatch.setattr(measuring, "scaling_constants", counted)
     learner = {"use": "scaffold", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
     tables = tiny.tables | {"learner": learner | {"step_size": 0.1}}
     run = train(tables, tmp_path / "run", dataset=tiny.dataset, secret=SECRET)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from math import inf, nan
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -14,16 +15,23 @@ from fuaudit import registry
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import facts
+from fuaudit.verification.claims import EVIDENCE
+from fuaudit.verification.conclude import error_rates
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import builtin_specs, parse_spec, read_spec
-from fuaudit.verification.verify import error_rates, verify
+from fuaudit.verification.verify import verify
 
 TESTS = {"plan-law", "parameters"}
 
 
+ENOUGH = [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "plan", "lineage")]
+"""Checks that give what a claim about the run alone needs."""
+
+
 def spec(*checks, **top):
     rows = [{"claim": "a claim", "audit": {"use": audit, **options}} | more for audit, options, more in checks]
-    return parse_spec({"id": "one", "asks": "exact", "out_of_scope": ["all else"], "check": rows} | top, "one")
+    table = {"id": "one", "asks": "run", "out_of_scope": ["all else"], "check": [*rows, *ENOUGH]}
+    return parse_spec(table | top, "one")
 
 
 def test_audits_share_the_alpha_of_the_spec():
@@ -33,7 +41,7 @@ def test_audits_share_the_alpha_of_the_spec():
         ("parameters", {"pairs": 4}, {"share": 0.5}),
         alpha=0.01,
     )
-    assert [check.audit.get("alpha") for check in made.checks] == [0.0025, None, 0.005]
+    assert [check.audit.get("alpha") for check in made.checks[:3]] == [0.0025, None, 0.005]
     assert made.alpha == 0.01
     other = spec(("plan-law", {"plans": 10}, {"share": 0.25}), alpha=0.02)
     assert other.digest != spec(("plan-law", {"plans": 10}, {"share": 0.5}), alpha=0.01).digest
@@ -65,7 +73,7 @@ def test_shares_that_do_not_fit_are_refused(top, checks, reason):
 
 
 CHECK = {"claim": "a claim", "audit": {"use": "integrity"}}
-WHOLE = {"id": "one", "title": "one", "asks": "exact", "out_of_scope": ["all else"], "check": [CHECK]}
+WHOLE = {"id": "one", "title": "one", "asks": "run", "out_of_scope": ["all else"], "check": [CHECK, *ENOUGH]}
 
 
 @pytest.mark.parametrize(
@@ -100,10 +108,16 @@ def test_a_spec_says_what_is_wrong_with_it(changes, reason):
 
 @dataclass(frozen=True)
 class Until:
-    """An audit whose option has no JSON."""
+    """An audit whose option has no JSON, and that claims to show everything."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset(EVIDENCE)
+    uses: ClassVar[frozenset[str]] = frozenset()
 
     limit: float | None = None
     day: date | None = None
+
+    def examine(self, case):
+        raise AssertionError("it is never asked")
 
 
 @pytest.mark.parametrize("options", [{"limit": inf}, {"day": date(2028, 1, 1)}])
@@ -124,6 +138,8 @@ FULL = {
         {"claim": "a", "audit": {"use": "stress", "plans": 3}, "role": "required", "basis": ["b"]},
         {"claim": "a", "audit": {"use": "parameters", "pairs": 8, "effect": 0.5}, "share": 0.5},
         {"claim": "a", "audit": {"use": "plan-law", "plans": 9, "effect": 0.1}, "share": 0.5},
+        {"claim": "a", "audit": {"use": "integrity"}},
+        {"claim": "a", "audit": {"use": "plan"}},
     ],
 }
 
@@ -147,26 +163,27 @@ def test_built_in_specs_spend_their_alpha_and_no_more(name):
     assert {check.audit["use"] for check in made.checks if "alpha" in check.audit} <= TESTS
 
 
-def found(**statistic):
-    return Finding("x", Subject.ALGORITHM, Verdict.PASS, "", "", statistic)
+def found(statistic=None, **rates):
+    return Finding("x", Subject.ALGORITHM, Verdict.PASS, "", "", statistic or {}, **rates)
 
 
 def test_error_rates_are_summed_and_what_was_not_tested_spends_nothing():
     findings = (
-        found(alpha=0.25, alpha_bounds=0.5),
+        found(error_rate=0.25, bounds_rate=0.5),
         found(),
-        found(alpha=0.125),
-        found(alpha="a word", alpha_bounds=None),
+        found(error_rate=0.125),
+        found({"alpha": 0.5, "alpha_bounds": 0.5}),  # figures of an audit, by whatever names
     )
     rates = error_rates(read_spec("client-erasure"), findings)
     assert rates == {"allowed": 0.001, "tests": 0.375, "bounds": 0.5}
 
 
 def test_findings_and_reports_state_what_was_spent(child):
-    """Plan law has one bound here, of the rate of untouched plans, and the client level suspects no printed form."""
+    """Plan law has one bound here, of the distance from retraining, and one test: the run's own plan by itself."""
     result = verify(child, budget=16, key=bytes(32), save=False)
     rates = result.context["error_rates"]
-    assert rates["tests"] == pytest.approx(0.001)
+    assert rates["tests"] == pytest.approx(0.0008 + 0.0002)
+    assert rates["tests"] <= rates["allowed"]
     assert rates["bounds"] == pytest.approx(0.0002 + 4 * 0.0008)
     rows = dict(facts(read_contents(result.as_json())))
     assert rows["Chance of a false alarm"].startswith("at most 0.001, ")

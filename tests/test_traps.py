@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, lean, reseal, secret
 
 from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError, UsageError
@@ -15,14 +15,13 @@ from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand, expand_many
 from fuaudit.registry import build, find
 from fuaudit.runs.files import write_bytes
-from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.products import products
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import checkpoint_name
 from fuaudit.training.execute import Moment, execute
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import provenance
-from fuaudit.verification.verify import audit_folder
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +55,14 @@ def test_a_recorded_plan_is_judged_like_any_other(parent, tmp_path):
     child = unlearn(tmp_path / "parent", "stranger-places", request, tmp_path / "child")
     assert "recorded.safetensors" in child.files
     assert 0 < child.plan.first_change(parent.plan).round < child.plan.law.rounds
-    result, found = audits(child)
-    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     again = unlearn(child, "fats", Request.of(clients=[child.plan.retained.clients[0]]), tmp_path / "grandchild")
-    result, found = audits(again)
-    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+    for run in (child, again):
+        result, found = audits(run)
+        # it draws otherwise than the reference, and so few plans are too few for the tests that then decide
+        assert found.pop("plan-law").verdict == result.verdict == "INCONCLUSIVE"
+        # and so few leaves prove one request, not a stream of two
+        sure = {"integrity", "replay", "stress", "plan", "lineage"} | ({"enumeration"} if run is child else set())
+        assert {found[name].verdict for name in sure} == {"PASS"}, {n: (f.verdict, f.shows) for n, f in found.items()}
     wrong = unlearn(tmp_path / "parent", "mutant-favours", request, tmp_path / "favours")
     result, found = audits(wrong)
     assert found["enumeration"].verdict == "FAIL"
@@ -107,7 +109,7 @@ def test_child_labelled_as_another_algorithm(parent):
     child = unlearn(parent, "noop", request, parent.path.parent / "mislabelled")
     info = json.loads((child.path / "run.json").read_text())
     info["unlearner"] = provenance(find("unlearners", "fats"), build("unlearners", "fats"))
-    (child.path / "run.json").write_text(json.dumps(info))
+    (child.path / "run.json").write_bytes(pretty_json(info))
     result, found = audits(reseal(child.path))
     assert result.verdict == "FAIL"
     assert "not what 'fats' makes" in " ".join(found["plan"].details)
@@ -118,7 +120,7 @@ def test_mislabelled_editor_is_caught(parent):
     child = unlearn(parent, "finetune", request, parent.path.parent / "mislabelled-editor")
     info = json.loads((child.path / "run.json").read_text())
     info["unlearner"]["options"]["rounds"] = 5
-    (child.path / "run.json").write_text(json.dumps(info))
+    (child.path / "run.json").write_bytes(pretty_json(info))
     _, found = audits(reseal(child.path))
     assert found["plan"].verdict == "FAIL"
 
@@ -226,11 +228,11 @@ def test_copies_elsewhere_are_listed(parent):
 
 
 def test_a_lucky_operator(parent):
-    """Keys that do not follow from the parent: somebody tried until the outcome pleased."""
+    """Seeds of other draws than those committed to: somebody tried until the outcome pleased."""
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "lucky")
     keys = json.loads((child.path / "keys.json").read_text())
-    keys["draws"][-1] = "ab" * 32
-    (child.path / "keys.json").write_text(json.dumps(keys))
+    keys["seeds"][0][3] = "ab" * 32
+    (child.path / "keys.json").write_bytes(pretty_json(keys))
     _, found = audits(reseal(child.path))
     assert found["plan"].verdict == "FAIL"
 
@@ -245,6 +247,7 @@ def test_commitment(parent):
     assert any("anchored" in line for line in found["plan"].assumptions)
     _, found = audits(child, commitment="00" * 32)
     assert found["plan"].verdict == "FAIL"
+    assert child.commitment == right  # there is one for a lineage
 
 
 def test_wrong_parent_is_rejected(parent, tmp_path):
@@ -287,15 +290,15 @@ def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     assert {f"parent/{checkpoint_name(round)}" for round in run.checkpoints if round} < held
 
 
-def test_other_data_is_not_evidence(parent, tmp_path):
+def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):
     from dataclasses import replace
 
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "other-data")
     data = setup(parent.config, None).dataset
     inputs = data.inputs.clone()
     inputs[child.plan.retained.samples[child.plan.retained.clients[0]][0]] += 1
-    result, _ = audits(child, dataset=replace(data, inputs=inputs))
-    assert result.verdict == "INCONCLUSIVE"
+    result, found = audits(child, dataset=replace(data, inputs=inputs))
+    assert result.verdict == found["replay"].verdict == "FAIL"
 
 
 def test_pruned_runs_are_still_judged(tmp_path):
@@ -310,10 +313,11 @@ def test_pruned_runs_are_still_judged(tmp_path):
 
 def test_findings_are_the_same_bytes(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "twice")
-    first = verify(child, budget=16, key=AUDIT_KEY)
-    content = (audit_folder(child.path) / "findings.json").read_bytes()
-    verify(load_run(child.path), budget=16, key=AUDIT_KEY)
-    assert (audit_folder(child.path) / "findings.json").read_bytes() == content
+    spec = lean("client-erasure")
+    first = verify(child, spec, budget=16, key=AUDIT_KEY)
+    again = verify(load_run(child.path), spec, budget=16, key=AUDIT_KEY)
+    assert again.path != first.path
+    assert again.path.read_bytes() == first.path.read_bytes()
     assert first.key == AUDIT_KEY.hex()
 
 
@@ -339,7 +343,7 @@ def test_repeated_sampling_on_digits(tmp_path, partition, number):
     run = train(digits(partition), tmp_path / "parent", secret=secret(number))
     for name, allowed in {"noop": "FAIL", "fats": "PASS", "retrain": "PASS", "finetune": "FAIL INCONCLUSIVE"}.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
-        result = verify(child, key=secret(number + 100), save=False)
+        result = verify(child, lean("client-erasure"), key=secret(number + 100), save=False)
         found = {f.audit: f for f in result.findings}["parameters"]
         assert all(control.held for control in found.controls), (name, found)
         assert result.verdict in allowed.split(), (name, result.reason)

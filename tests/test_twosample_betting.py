@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import binom, binomtest
+from scipy.stats import binom
 
 from fuaudit.errors import UsageError
 from fuaudit.verification.twosample.betting import (
@@ -28,7 +28,6 @@ from fuaudit.verification.twosample.betting import (
     two_sample,
 )
 from fuaudit.verification.twosample.bounds import mean_gap_interval
-from fuaudit.verification.twosample.power import Detectable, Goal, Power, detectable_rate
 
 INF, NAN = math.inf, math.nan
 # Values that break careless code: ties, both infinities, nan, and sizes whose square or difference overflows.
@@ -386,114 +385,6 @@ def test_no_pairs_show_nothing():
 def test_questions_that_make_no_sense_are_refused(x, y, alpha):
     with pytest.raises(UsageError):
         two_sample(x, y, alpha)
-
-
-# --- detectable rate ----------------------------------------------------------------------------------------------
-
-
-class Counted:
-    """A source of uniforms that, like a keyed one, answers every call in the same way."""
-
-    def __init__(self, seed=0):
-        self.seed, self.calls = seed, []
-
-    def __call__(self, count):
-        self.calls.append(count)
-        return generator(self.seed).random(count)
-
-
-def three_arms(shift, count=200):
-    rng = generator(21)
-    untouched, reference, second = rng.normal(size=(3, count, 2))
-    return untouched + shift, reference, second
-
-
-def test_detectable_rate_is_reproducible_and_draws_once():
-    source = Counted()
-    goal = Goal(replications=30, rates=(0.1, 0.5, 1.0))
-    one = detectable_rate(*three_arms(3.0), 0.01, source, goal)
-    assert source.calls == [2 * 30 * 200]
-    assert one == detectable_rate(*three_arms(3.0), 0.01, Counted(), goal)
-    assert [point.rate for point in one.curve] == [0.1, 0.5, 1.0]
-    assert one != detectable_rate(*three_arms(3.0), 0.01, Counted(1), goal)
-
-
-def test_detectable_rate_finds_what_can_be_found():
-    """A coarse violation (3 sd) is found at rate .5 and not at .02; the defaults give the middle."""
-    found = detectable_rate(*three_arms(3.0), 0.01, Counted())
-    assert 0.02 < found.rate <= 0.5
-    assert found.found.estimate >= 0.9
-    assert found.curve[-1].rejections == 60
-    below = found.curve[found.curve.index(found.found) - 1]
-    assert below.estimate < 0.9
-
-
-def test_who_wants_to_be_sure_asks_it_of_the_lower_limit():
-    """54 of 60 are an estimate of .9 with a lower limit of .812, 59 are one of .923."""
-    curve = tuple(Power(rate, count, 60) for rate, count in ((0.1, 53), (0.2, 54), (0.5, 58), (1.0, 59)))
-    assert Detectable(Goal(), curve).rate == 0.2
-    assert Detectable(Goal(sure=True), curve).rate == 1.0
-    assert Detectable(Goal(sure=True), curve[:3]).rate is None
-
-
-def test_what_cannot_be_found_has_no_rate():
-    """An untouched arm of the very law of the others: the chance that rate 1 rejects is at most alpha = 1e-6."""
-    nothing = detectable_rate(*three_arms(0.0), 1e-6, Counted(), Goal(replications=10))
-    assert nothing.rate is None
-    assert nothing.found is None
-    assert len(nothing.curve) == len(nothing.goal.rates)
-
-
-def test_a_replication_is_an_ordinary_audit_of_planted_runs():
-    """At rate 1 and with a single replication: the untouched arm against the reference in the order drawn."""
-    untouched, reference, second = three_arms(1.0, count=50)
-    order = np.argsort(Counted()(100)[:50])
-    expected = two_sample(untouched[order], reference[order], 0.01).rejected_at is not None
-    point = detectable_rate(untouched, reference, second, 0.01, Counted(), Goal(0.9, 1, (1.0,))).curve[0]
-    assert point == Power(1.0, int(expected), 1)
-    spoilt = np.full_like(second, NAN)  # unused at rate 1
-    assert detectable_rate(untouched, reference, spoilt, 0.01, Counted(), Goal(0.9, 1, (1.0,))).curve[0] == point
-
-
-def test_pairs_stay_together():
-    """Differences within pairs are tiny and of one sign, those between pairs are not: only real pairs show them."""
-    reference = three_arms(0.0, count=60)[1]
-    point = detectable_rate(reference + 0.01, reference, reference, 0.01, Counted(), Goal(0.9, 10, (1.0,))).curve[0]
-    assert point.rejections == 10
-
-
-def test_a_dip_of_the_curve_is_not_skipped():
-    """A statement about all larger rates starts above the last rate that misses the power wanted."""
-    hits = {0.1: 58, 0.2: 50, 0.3: 54, 1.0: 60}
-    curve = tuple(Power(rate, count, 60) for rate, count in hits.items())
-    assert Detectable(Goal(rates=tuple(hits)), curve).rate == 0.3
-    assert Detectable(Goal(rates=tuple(hits)), (*curve[:3], Power(1.0, 53, 60))).rate is None
-
-
-@pytest.mark.parametrize("count", [0, 1, 30, 58, 59, 60])
-def test_the_lower_limit_is_that_of_clopper_and_pearson(count):
-    expected = binomtest(count, 60, alternative="greater").proportion_ci(0.95).low
-    assert Power(0.1, count, 60).lower == pytest.approx(expected, abs=1e-12)
-    if count >= 58:
-        assert round(Power(0.1, count, 60).lower, 3) == {58: 0.899, 59: 0.923, 60: 0.951}[count]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"rates": ()},
-        {"rates": (0.5, 0.1)},
-        {"rates": (0.0, 1.0)},
-        {"rates": (0.5, 1.5)},
-        {"rates": (NAN,)},
-        {"power": 0.0},
-        {"power": 1.5},
-        {"replications": 0},
-    ],
-)
-def test_goals_that_make_no_sense_are_refused(settings):
-    with pytest.raises(UsageError):
-        Goal(**settings)
 
 
 # --- the lower bound ----------------------------------------------------------------------------------------------

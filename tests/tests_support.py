@@ -1,17 +1,24 @@
 """What tests of verification share: a small federation, targets, audits without sampling, and a forger's seal."""
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
 
 from fuaudit import load_run, verify
-from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.draws import Keyed
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.manifest import MANIFEST
-from fuaudit.runs.writer import RunWriter
+from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
+from fuaudit.runs.writer import RunWriter, digest_of_vector
+from fuaudit.training.setup import load_dataset
+from fuaudit.verification.case import Case
 from fuaudit.verification.spec import Spec, read_spec
+from fuaudit.verification.store import latest
 from fuaudit.verification.verify import default_spec
 
 AUDIT_KEY = bytes(range(32))
@@ -51,32 +58,114 @@ def drawn_sample(run, at_least=2):
     )
 
 
-def audits(run, **options):
-    """Verdicts by audit, without repeated sampling of plans or models."""
-    spec = options.pop("spec", None) or default_spec(run)
+def lean(spec):
+    """A spec, by itself or by its name, with as few plans and leaves as still suffice for a PASS."""
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
-    spec = replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] != "plan-law"))
+    few = {"plan-law": {"plans": 1000, "most": 1000}, "enumeration": {"leaves": 6000}}
+    checks = (replace(check, audit=check.audit | few.get(check.audit["use"], {})) for check in spec.checks)
+    return replace(spec, checks=tuple(checks))
+
+
+def audits(run, **options):
+    """Verdicts by audit, by a lean spec and without repeated sampling of models."""
+    spec = lean(options.pop("spec", None) or default_spec(run))
     result = verify(run, spec, budget=0, key=AUDIT_KEY, save=False, **options)
     return result, {f.audit: f for f in result.findings}
 
 
-def told(path: Path, edit):
-    """Write a ledger whose events are what ``edit`` makes of those that are there, seals left out, and seal again."""
+def stored(run):
+    """The file of findings that was stored last for a run."""
+    return latest(Path(run))
+
+
+def edit(path: Path, name: str, **changes):
+    """Fields of a JSON file of a run."""
+    table = json.loads((path / name).read_text())
+    (path / name).write_bytes(pretty_json(table | changes))
+
+
+def told(path: Path, course):
+    """Write a ledger whose events are what ``course`` makes of those that are there, seals left out, and seal again.
+
+    A pruned run keeps a manifest of before: it becomes that of a run that never was.
+    """
     events = [event for event in read_ledger(path).events if event["event"] not in ("sealed", "pruned")]
     (path / LEDGER).unlink()
     ledger = Ledger()
-    for event in edit(events):
+    for event in course(events):
         facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
         ledger = append(path, ledger, event["event"], **facts)
-    return reseal(path)
+    if not (path / FORMER).exists():
+        return reseal(path)
+    (path / MANIFEST).unlink(missing_ok=True)
+    files = {name: entry for name, entry in files_of(path).items() if name != FORMER}
+    ledger = append(path, ledger, "sealed", digest=digest_of_files(files))
+    (path / FORMER).write_bytes(manifest_bytes(digest_of_files(files), files, ledger.head))
+    RunWriter(path, ledger).close("pruned", before=digest_of_files(files))
+    return load_run(path)
+
+
+def same(events):
+    """The course that is there."""
+    return events
+
+
+def remade(path: Path, course=same, dataset=None):
+    """Every file that follows from a forged plan, partition or data, and a ledger that fits, under a new seal."""
+    told(path, course)
+    forged = load_run(path)
+    case = Case(forged, None, dataset or load_dataset(forged.config, None), Keyed(bytes(32)))
+    for name, content in case.regenerated.items():
+        (path / name).write_bytes(content)
+    models = {round: digest_of_vector(vector) for round, (vector, _) in case.replayed.items()}
+
+    def computed(events):
+        return [e | {"model": models.get(e["round"], e["model"])} if e["event"] == "round" else e for e in events]
+
+    return told(path, computed)
+
+
+def installed(folder: Path, module: str, code: str, entries: str):
+    """A distribution that somebody else installed: one module, its plugins, and the list of its files."""
+    info = folder / "strangers_package-1.5.dist-info"
+    info.mkdir(parents=True)
+    (folder / f"{module}.py").write_text(code)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers-package\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text(entries)
+    (info / "RECORD").write_text(f"{module}.py,,\nstrangers_package-1.5.dist-info/entry_points.txt,,\n")
+    return folder
 
 
 def reseal(path: Path):
-    """Make manifest and ledger fit changed files, as a forger would."""
-    (path / MANIFEST).unlink(missing_ok=True)
-    writer = RunWriter(path, read_ledger(path))
-    writer.close("sealed")
+    """Make manifest and ledger fit changed files, as a forger would, and open the run."""
+    sealed(path)
     return load_run(path)
+
+
+def claimed(path: Path, **names):
+    """Let a run say that another platform made its models: other versions, or another canary; and seal it again."""
+    named = {word: name for word, name in names.items() if word != "canary"}
+    changed = {"canary": names["canary"]} if "canary" in names else {}
+
+    def other(event):
+        if event["event"] != "platform":
+            return event
+        return event | changed | {"versions": event["versions"] | named}
+
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_bytes(pretty_json(info | {"versions": info["versions"] | named}))
+    return told(path, lambda events: map(other, events))
+
+
+def sealed(path: Path) -> None:
+    """Make manifest and ledger fit changed files, as a forger would: the last seal, or the prune, is that of now."""
+    (path / MANIFEST).unlink(missing_ok=True)
+    lines = (path / LEDGER).read_bytes().splitlines(keepends=True)
+    last = json.loads(lines[-1])
+    if last["event"] in ("sealed", "pruned"):
+        write_bytes(path / LEDGER, b"".join(lines[:-1]))
+    facts = {"before": last["before"]} if last["event"] == "pruned" else {}
+    RunWriter(path, read_ledger(path)).close("pruned" if facts else "sealed", **facts)
 
 
 PLAIN = st.one_of(

@@ -25,9 +25,9 @@ from torch import Tensor
 from fuaudit.draws import END, Draws, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
-from fuaudit.unlearning import Context
+from fuaudit.unlearning import Context, exact_under
 
-UNIFORM = frozenset({"uniform with replacement", "uniform without replacement"})
+UNIFORM = ("uniform with replacement", "uniform without replacement")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RoundRewind:
     participants: ClassVar[frozenset[str]] = frozenset({"server", "retained clients"})
     guarantee: ClassVar[str] = "exact, for uniform cohorts and non-adaptive requests: proved by enumeration only"
     cite: ClassVar[str] = "an example; after Tao et al., VLDB 2024"
-    exact_for: ClassVar[frozenset[str]] = UNIFORM
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM)
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """The plan from the first change on, at the first step of its round unless its clients change."""

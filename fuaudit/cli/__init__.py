@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import StringIO
 from typing import NoReturn
 
 import click
 
-from fuaudit.cli import audits, data, methods, runs
-from fuaudit.cli.options import Interrupted
+from fuaudit.cli import audits, data, methods, receipts, runs
+from fuaudit.cli.options import Interrupted, complain, say
 from fuaudit.errors import FuauditError
 
 
@@ -25,8 +26,9 @@ def cli() -> None:
 
 
 for _command in (
-    runs.train, runs.unlearn, audits.verify, audits.report, runs.show, runs.prune, runs.resume,
-    data.fetch, methods.plugins, methods.prove, methods.selftest, runs.demo,
+    runs.commit, runs.train, runs.unlearn, receipts.receipt, audits.verify, audits.report, audits.history, runs.show,
+    runs.prune,
+    runs.resume, data.fetch, methods.plugins, methods.prove, methods.selftest, runs.demo,
 ):  # fmt: skip
     cli.add_command(_command)
 
@@ -45,16 +47,18 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        say(*shown.getvalue().rstrip("\n").split("\n"), err=True)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         click.echo("\ninterrupted; nothing that was complete is lost", err=True)
         sys.exit(130)
     except Interrupted as error:
-        click.echo(f"\n{error}", err=True)
+        complain(f"\n{error}")
         sys.exit(error.exit_code)
     except FuauditError as error:
-        click.echo(f"error: {error}", err=True)
+        complain(f"error: {error}")
         sys.exit(error.exit_code)
     except ImportError as error:
         _explain_import(error)
@@ -64,19 +68,17 @@ def main() -> None:
             sys.exit(70)
         import traceback
 
-        traceback.print_exc()
-        click.echo(
-            f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above", err=True
-        )
+        say(*traceback.format_exc().rstrip("\n").split("\n"), err=True)
+        complain(f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above")
         sys.exit(70)
     finally:
         signal.signal(signal.SIGINT, usual)
 
 
 def _explain_import(error: ImportError) -> None:
-    click.echo(f"error: a library cannot be imported: {error}", err=True)
+    complain(f"error: a library cannot be imported: {error}")
     if "torch" in str(error):
-        click.echo(
+        say(
             "  torch and torchvision must be a matching pair: install both anew, in one command, from one index.",
             err=True,
         )

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fuaudit.cli.options import Folder, commitment_of, data_option, emit, hexadecimal, output_options, place
+from fuaudit.cli.options import (
+    Folder,
+    commitment_of,
+    data_option,
+    emit,
+    hexadecimal,
+    output_options,
+    place,
+    say,
+)
 
 
 @click.command()
@@ -16,9 +26,18 @@ from fuaudit.cli.options import Folder, commitment_of, data_option, emit, hexade
 @data_option
 @click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
 @click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
-@click.option("--client", "clients", type=int, multiple=True, help="The request to expect: a client; may be repeated.")
-@click.option("--sample", "samples", multiple=True, help="The request to expect: CLIENT:INDEX; may be repeated.")
+@click.option(
+    "--client", "clients", multiple=True, help="The request to expect: a client by its name; may be repeated."
+)
+@click.option("--sample", "samples", multiple=True, help="The request to expect: NAME:INDEX; may be repeated.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
+@click.option(
+    "--receipt",
+    "receipts",
+    type=Folder,
+    multiple=True,
+    help="The receipt of one whose data was to be forgotten, to look for equal rows; may be repeated.",
+)
 @click.option(
     "--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says."
 )
@@ -37,6 +56,11 @@ from fuaudit.cli.options import Folder, commitment_of, data_option, emit, hexade
     show_default=True,
     help="Sample the pairs of the spec; or stop on a rejection, and go on up to --budget for want of power.",
 )
+@click.option(
+    "--model", type=Folder, help="The model in use, a safetensors file: it must be the run's last, number for number."
+)
+@click.option("--before", type=Folder, help="Findings of this run from before it was pruned.")
+@click.option("--beacon", help="What was published after the commitment, in hexadecimal, to compare with.")
 @output_options
 def verify(
     run: Path,
@@ -44,36 +68,42 @@ def verify(
     root: Path | None,
     erased: Path | None,
     parent: Path | None,
-    clients: tuple[int, ...],
+    clients: tuple[str, ...],
     samples: tuple[str, ...],
     commitment: str | None,
+    receipts: tuple[Path, ...],
     budget: int | None,
     spot: int | None,
     key: str | None,
     workers: int,
     kept: Path | None,
     until: str,
+    model: Path | None,
+    before: Path | None,
+    beacon: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
+    from fuaudit.registry import trusting
     from fuaudit.terminal import bars
-    from fuaudit.verification.verify import audit_folder
+    from fuaudit.verification.spec import read_spec
     from fuaudit.verification.verify import verify as work
 
     promised = commitment_of(commitment)
+    policy = read_spec(spec) if spec else None
     expected = None
     if clients or samples:
-        from fuaudit.plans import Request
+        from fuaudit.runs.names import requested
         from fuaudit.runs.run import load_run
 
-        opened = load_run(run)
-        expected = Request.of(clients, [opened.sample(*place(text)) for text in samples])
+        with trusting(policy.trusts if policy else None):
+            expected = requested(load_run(run), clients, map(place, samples))
     silent = quiet or as_json
     with bars(silent) as progress:
         result = work(
             run,
-            spec,
+            policy,
             root,
             erased,
             parent,
@@ -86,9 +116,13 @@ def verify(
             until_decided=until == "decided",
             progress=progress,
             spot=spot,
-            estimate=None if silent else lambda text: click.echo(text, err=True),
+            model=model,
+            receipts=receipts,
+            before=before,
+            beacon=beacon,
+            estimate=None if silent else lambda text: say(text, err=True),
         )
-    lines = [f"{result.verdict}: {result.reason}", ""]
+    lines = [f"{result.verdict}: {result.reason} {result.standing}", *_who(result), ""]
     for check, finding in zip(result.spec.checks, result.findings, strict=True):
         role = "" if check.role == "required" else " (supporting)"
         lines.append(f"  {finding.verdict:<14} {finding.audit:<12} {finding.shows}{role}")
@@ -96,18 +130,59 @@ def verify(
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
     if "request" not in result.context:
         lines += ["", f"There is nothing to judge yet; unlearn first: fuaudit unlearn {run} --with fats --client 0"]
-    lines += ["", f"findings {audit_folder(run) / 'findings.json'}", f"report   fuaudit report {run}"]
-    emit(as_json, result.as_json(), lines[:1] if quiet else lines)
+    if result.conclusion.rests_on:
+        lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
+    lines += ["", f"findings {result.path}", f"report   fuaudit report {run}"]
+    emit(
+        as_json,
+        result.as_json() | {"stored": str(result.path), "standing": result.standing},
+        lines[:1] if quiet else lines,
+    )
     sys.exit(result.exit_code)
 
 
 @click.command()
 @click.argument("run", type=Folder)
 @click.option("--format", "form", type=click.Choice(["html", "json", "md", "junit"]), default="html", show_default=True)
+@click.option("--findings", type=Folder, help="A file of findings; default: those of the last verification.")
 @output_options
-def report(run: Path, form: str, as_json: bool, quiet: bool) -> None:
-    """Write a report from the findings of RUN."""
+def report(run: Path, form: str, findings: Path | None, as_json: bool, quiet: bool) -> None:
+    """Write a report from the findings of RUN, beside them and under their name."""
     from fuaudit.reporting import write_report
 
-    path = write_report(run, form)
+    path = write_report(run, form, findings)
     emit(as_json, {"report": str(path)}, [str(path)])
+
+
+@click.command()
+@click.argument("run", type=Folder)
+@output_options
+def history(run: Path, as_json: bool, quiet: bool) -> None:
+    """List all verifications of RUN, as the log beside it tells."""
+    from dataclasses import asdict
+
+    from fuaudit.runs.run import load_run
+    from fuaudit.verification import store
+
+    digest = load_run(run).digest
+    folder = store.audit_folder(run)
+    entries = store.history(folder)
+    lines = [] if quiet else [f"{len(entries)} verifications by {folder / store.LOG}"]
+    for entry in entries:
+        about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
+        key = "key given" if entry.key_given else "key drawn"
+        spec = f"{entry.spec['id']} ({entry.spec['origin']}, {entry.spec['digest'][:16]})"
+        lines.append(f"{entry.number:>4}  {entry.begun}  {entry.verdict or 'not finished':<14} {spec}; {key}{about}")
+        if not quiet:
+            kept = "as stored" if entry.kept else "missing or altered"
+            lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []
+            lines += [f"      {entry.findings}: {kept}"] if entry.findings else []
+    rows = [asdict(entry) | {"this_run": entry.run == digest} for entry in entries]
+    emit(as_json, {"verifications": rows}, lines)
+
+
+def _who(result: Any) -> list[str]:
+    """Who was to be forgotten, by name."""
+    from fuaudit.runs.names import in_words
+
+    return [f"to forget {in_words(row)}" for row in result.context.get("to_forget", ())]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @output_options
 def plugins(as_json: bool, quiet: bool) -> None:
-    """List what is installed: name, kind, paper, guarantee, distribution, version."""
+    """List what is installed: name, kind, paper, guarantee, distribution, version; mutants are marked."""
     from fuaudit.registry import KINDS, entries
 
     rows, broken = [], []
@@ -33,6 +33,7 @@ def plugins(as_json: bool, quiet: bool) -> None:
                     "kind": kind[:-1],
                     "name": name,
                     "guarantee": getattr(plugin, "guarantee", ""),
+                    "mutant": getattr(plugin, "mutant", False) is True,
                     "cite": getattr(plugin, "cite", ""),
                     "distribution": entry.distribution,
                     "version": entry.version,
@@ -40,7 +41,8 @@ def plugins(as_json: bool, quiet: bool) -> None:
             )
     lines = []
     for row in rows:
-        lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}")
+        mark = "  mutant: wrong on purpose" if row["mutant"] else ""
+        lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}{mark}")
         if not quiet:
             lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
     emit(as_json, {"plugins": rows, "broken": broken}, lines)
@@ -50,27 +52,27 @@ def plugins(as_json: bool, quiet: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--clients", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--samples", type=click.IntRange(1), default=2, show_default=True, help="Samples of every client.")
+@click.option("--clients", type=click.IntRange(2), help="Default: 2; 3 where one is erased.")
+@click.option("--samples", type=click.IntRange(1), help="Samples of every client. Default: 2, or one a request more.")
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--cohort", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--request", type=click.Choice(["sample", "client", "mixed"]), default="client", show_default=True)
+@click.option("--request", type=click.Choice(["sample", "client", "mixed"]), help="Default: client and sample, both.")
 @click.option("--requests", type=click.IntRange(1), default=1, show_default=True, help="How many, one after another.")
 @click.option("--without-replacement", is_flag=True, help="Cohorts of distinct clients (FedAvg); default: FATS.")
-@click.option("--up-to", type=click.IntRange(1), help="Sweep all federations up to a bound, 5 at most.")
+@click.option("--up-to", type=click.IntRange(2), help="Sweep all federations up to a bound, 5 at most.")
 @click.option("--leaves", type=click.IntRange(1), default=200_000, show_default=True, help="Budget of leaves.")
 @output_options
 def prove(
     name: str,
-    clients: int,
-    samples: int,
+    clients: int | None,
+    samples: int | None,
     rounds: int,
     cohort: int,
     steps: int,
     batch: int,
-    request: str,
+    request: str | None,
     requests: int,
     without_replacement: bool,
     up_to: int | None,
@@ -78,69 +80,102 @@ def prove(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare the law of unlearner NAME with retraining, exactly, on small federations. Exit code 1 if they differ."""
+    """Compare the law of unlearner NAME with retraining, exactly, on small federations.
+
+    Exit code 1 if they differ on one. That they do not says nothing of federations that were not looked at.
+    """
     from fuaudit.plans import UniformLaw, exactness
     from fuaudit.registry import build
     from fuaudit.terminal import bars
     from fuaudit.unlearning import is_editor
-    from fuaudit.verification.enumeration import federation, requests_of
+    from fuaudit.verification.toys import Shape, federation, stream_of
 
     unlearner = build("unlearners", name)
     if is_editor(unlearner):
         raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
+    kinds = (request,) if request else ("client", "sample")
     if up_to is not None:
-        if single := given("clients", "samples", "rounds", "cohort", "steps", "batch", "request", "requests"):
+        if single := given("clients", "samples", "rounds", "cohort", "steps", "batch", "requests"):
             raise UsageError(
                 f"--up-to sweeps all federations up to a bound, and {', '.join(single)} would say which one",
                 f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
             )
         with bars(quiet or as_json) as progress:
-            _prove_up_to(unlearner, name, up_to, leaves, not without_replacement, as_json, quiet, progress)
+            _prove_up_to(unlearner, name, up_to, kinds, leaves, not without_replacement, as_json, quiet, progress)
         return
-    if (request != "sample" and requests >= clients) or (request != "client" and requests >= clients * samples):
-        raise UsageError(
-            f"{requests} {request} requests would leave nothing of {clients} clients with {samples} samples"
-        )
-    population = federation((samples,) * clients)
     law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
-    asked = requests_of(request, population, requests)
-    result = exactness(unlearner, law, population, asked, leaves=leaves)
+    proofs, lines = [], []
+    for kind in kinds:
+        population = federation((samples or 1 + requests,) * (clients or 2 + (kind != "sample") * requests))
+        asked = stream_of([Shape.of_kind(kind)] * requests, population)
+        result = exactness(unlearner, law, population, asked, leaves=leaves)
+        proofs.append(_proof(kind, asked, result))
+        lines += _lines(kind, asked, result)
+    exact = all(proof["total_variation"] == "0" for proof in proofs)
+    short = "; ".join(f"{proof['request']}: total variation {proof['total_variation']}" for proof in proofs)
+    emit(as_json, {"unlearner": name, "exact": exact, "proofs": proofs}, [short] if quiet else lines)
+    sys.exit(0 if exact else 1)
+
+
+def _proof(kind: str, asked: Any, result: Any) -> dict[str, Any]:
+    """A proof as JSON."""
     document: dict[str, Any] = {
-        "unlearner": name,
+        "request": kind,
+        "requests": list(map(str, asked)),
         "total_variation": str(result.total_variation),
         "histories": result.histories,
-        "requests": list(map(str, asked)),
     }
-    lines = [
-        f"total variation {result.total_variation}",
-        f"{result.histories} histories compared; requests: {'; '.join(map(str, asked))}",
-    ]
-    if result.witness:
-        w = result.witness
-        document["witness"] = {"history": w.history, "unlearned": str(w.unlearned), "retrained": str(w.retrained)}
+    if w := result.witness:
+        document["witness"] = {
+            "history": w.history,
+            "initial": w.initial,
+            "unlearned": str(w.unlearned),
+            "retrained": str(w.retrained),
+        }
+    return document
+
+
+def _lines(kind: str, asked: Any, result: Any) -> list[str]:
+    """A proof in words."""
+    lines = [f"{kind}: total variation {result.total_variation}"]
+    lines.append(f"  {result.histories} histories compared; requests: {'; '.join(map(str, asked))}")
+    if w := result.witness:
+        half = [] if w.initial is None else [f"initial model of half {w.initial}"]
         lines += [
-            "smallest witness: " + "; ".join(_history(w.history)),
-            f"  probability {w.unlearned} after unlearning, {w.retrained} after retraining",
+            "  smallest witness: " + "; ".join([*half, *_history(w.history)]),
+            f"    probability {w.unlearned} after unlearning, {w.retrained} after retraining",
         ]
-    emit(as_json, document, lines[:1] if quiet else lines)
-    sys.exit(0 if result.exact else 1)
+    return lines
 
 
 def _prove_up_to(
-    unlearner: Any, name: str, bound: int, leaves: int, replacement: bool, as_json: bool, quiet: bool, progress: Any
+    unlearner: Any,
+    name: str,
+    bound: int,
+    kinds: tuple[str, ...],
+    leaves: int,
+    replacement: bool,
+    as_json: bool,
+    quiet: bool,
+    progress: Any,
 ) -> None:
-    from fuaudit.verification.enumeration import AllToys, sweep
+    from fuaudit.verification.enumeration import sweep
+    from fuaudit.verification.toys import AllToys
 
-    found = sweep(unlearner, AllToys(bound, replacement), leaves, progress)
+    found = sweep(unlearner, AllToys(bound, replacement, kinds), leaves, progress)
     document: dict[str, Any] = {
         "unlearner": name,
+        "requests": list(kinds),
         "proved": len(found.proved),
         "refuted": len(found.refuted),
         "too_large": found.too_large,
         "leaves": found.leaves,
         "budget": leaves,
     }
-    lines = [f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large"]
+    lines = [
+        f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large; "
+        f"requests for a {' or a '.join(kinds)}"
+    ]
     if found.smallest:
         toy, result = found.smallest
         document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
+from fuaudit.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Folder = click.Path(path_type=Path)
@@ -57,8 +58,23 @@ def data_option(command: Command) -> Command:
 
 
 def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
-    """The result of a command, for programs or for people."""
-    click.echo(json.dumps(document, sort_keys=True, indent=1, default=str) if as_json else "\n".join(lines))
+    """The result of a command, for programs or for people. Names in lines cannot move the cursor, nor begin a line."""
+    if as_json:
+        text = json.dumps(document, sort_keys=True, indent=1, default=str)  # escapes all but one control character
+        click.echo(text.replace("\x7f", "\\u007f"))
+    else:
+        say(*lines)
+
+
+def say(*lines: object, err: bool = False) -> None:
+    """Print lines, every character of which can be seen."""
+    click.echo("\n".join(map(printable, lines)), err=err)
+
+
+def complain(text: object) -> None:
+    """Print what went wrong to standard error: lines after the first are set in, whatever names are in them."""
+    first, *rest = str(text).split("\n")
+    say(first, *(line if line.startswith("  ") else f"  {line}" for line in rest), err=True)
 
 
 def given(*names: str) -> list[str]:
@@ -83,12 +99,12 @@ def commitment_of(text: str | None) -> str | None:
     return None if value is None else value.hex()
 
 
-def place(text: str) -> tuple[int, int]:
-    """Client and index of ``--sample CLIENT:INDEX``."""
-    client, _, index = text.partition(":")
-    if not (client.isdecimal() and index.isdecimal()):
-        raise UsageError(f"--sample takes CLIENT:INDEX, such as 3:14, not {text!r}")
-    return int(client), int(index)
+def place(text: str) -> tuple[str, int]:
+    """Name and index of ``--sample NAME:INDEX``; a name may hold colons of its own."""
+    client, _, index = text.rpartition(":")
+    if not (client and index.isascii() and index.isdecimal()):
+        raise UsageError(f"--sample takes NAME:INDEX, such as 3:14, not {text!r}")
+    return client, int(index)
 
 
 def options_of(pairs: tuple[str, ...]) -> dict[str, object]:

@@ -9,7 +9,18 @@ from typing import Any
 
 import click
 
-from fuaudit.cli.options import Folder, data_option, emit, hexadecimal, options_of, output_options, place, resumable
+from fuaudit.cli.options import (
+    Folder,
+    data_option,
+    emit,
+    hexadecimal,
+    options_of,
+    output_options,
+    place,
+    resumable,
+    say,
+)
+from fuaudit.text import printable
 
 
 @click.command()
@@ -18,9 +29,19 @@ from fuaudit.cli.options import Folder, data_option, emit, hexadecimal, options_
 @data_option
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
 @click.option("--until", type=int, help="Stop after this round, as when a request comes in during training.")
+@click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
+@click.option("--beacon", help="What was published since, in hexadecimal: it is mixed into all draws.")
 @output_options
 def train(
-    config: Path, out: Path | None, root: Path | None, secret: str | None, until: int | None, as_json: bool, quiet: bool
+    config: Path,
+    out: Path | None,
+    root: Path | None,
+    secret: str | None,
+    until: int | None,
+    promise: Path | None,
+    beacon: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
     from fuaudit.terminal import bars
@@ -35,16 +56,37 @@ def train(
             hexadecimal(secret, "--secret"),
             until,
             progress=progress,
-            announce=lambda text: click.echo(f"commitment {text}", err=as_json),
+            announce=lambda text: say(f"commitment {text}", err=as_json),
+            promise=promise,
+            beacon=beacon,
         )
     describe(run, as_json, quiet, f"trained {run.executed} rounds")
 
 
 @click.command()
+@click.argument("config", type=Folder)
+@click.option("--out", type=Folder, required=True, help="File to write: the secret, and the commitment to it.")
+@data_option
+@click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
+@output_options
+def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_json: bool, quiet: bool) -> None:
+    """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file."""
+    from fuaudit.workflow.commit import commit as work
+
+    promise = work(config, out, root, hexadecimal(secret, "--secret"))
+    lines = [
+        f"commitment {promise.commitment}",
+        f"  {out} holds the secret: keep it to yourself, and publish the commitment",
+        f"  then train with what is published after it: fuaudit train {config} --promise {out} --beacon HEX",
+    ]
+    emit(as_json, {"commitment": promise.commitment, "promise": str(out)}, lines[:1] if quiet else lines)
+
+
+@click.command()
 @click.argument("run", type=Folder)
 @click.option("--with", "name", required=True, help="The unlearner; `fuaudit plugins` lists them.")
-@click.option("--client", "clients", type=int, multiple=True, help="A client to forget; may be repeated.")
-@click.option("--sample", "samples", multiple=True, help="A sample to forget, as CLIENT:INDEX; may be repeated.")
+@click.option("--client", "clients", multiple=True, help="A client to forget, by its name; may be repeated.")
+@click.option("--sample", "samples", multiple=True, help="A sample to forget, as NAME:INDEX; may be repeated.")
 @click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
 @click.option("--anyway", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
@@ -53,7 +95,7 @@ def train(
 def unlearn(
     run: Path,
     name: str,
-    clients: tuple[int, ...],
+    clients: tuple[str, ...],
     samples: tuple[str, ...],
     options: tuple[str, ...],
     anyway: bool,
@@ -123,16 +165,19 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.prune import other_holders, standing
+    from fuaudit.runs.prune import orphans, other_holders, standing
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
-    load_run(standing(run))
+    found = load_run(standing(run))
     if not yes:
-        click.confirm(
-            f"This removes the models and keys of the ancestors of {run} for good. Go on?", abort=True, err=True
-        )
+        if losing := orphans(found):
+            say(f"runs that lose their parent by this: {', '.join(path.name for path in losing)}", err=True)
+        question = f"This removes the models and keys of the ancestors of {printable(run)} for good. Go on?"
+        if not click.confirm(question, err=True):
+            emit(as_json, {"run": str(run), "pruned": False}, ["nothing was changed"])
+            return
     pruned, buried = work(run)
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
     emit(
@@ -162,7 +207,7 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
     from fuaudit.terminal import bars
 
     with bars(quiet or as_json) as progress:
-        result = work(out, progress, None if as_json or quiet else click.echo)
+        result = work(out, progress, None if as_json or quiet else say)
     emit(
         as_json,
         result,
@@ -177,6 +222,8 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
 
 def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
     """Print what a run records; when quiet only what was done."""
+    from fuaudit.runs.names import in_words, to_forget
+
     last = run.metrics[-1]
     law = run.plan.law
     document: dict[str, Any] = {
@@ -188,7 +235,9 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         "engine": run.info["engine"],
         "metrics": run.metrics,
         "requests": list(map(str, run.requests)),
+        "clients": _clients(run),
         "law": law.name,
+        "beacon": run.beacon,
         "stability": _stability(run),
         "participation": run.participation,
     }
@@ -197,12 +246,14 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         f"  kind          {document['kind']}, {run.executed} rounds of {law.rounds}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
+        *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
+            "to_forget": to_forget(run),
             "unlearner": run.info["unlearner"],
             "first_change": run.info["first_change"],
             "doubts": run.info["doubts"],
@@ -211,12 +262,18 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         lines += [
             f"  parent        {parent['name']}, digest {parent['digest']}",
             f"  request       {run.request}",
+            *(f"  to forget     {in_words(row)}" for row in document["to_forget"]),
             f"  method        {unlearner['use']} ({unlearner['kind']}), {unlearner['guarantee']}",
             f"  kept          {_kept(run)}",
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
     lines += [f"  {text}" for text in document["stability"]]
     emit(as_json, document, lines[:1] if quiet else lines)
+
+
+def _clients(run: Any) -> dict[str, str]:
+    """Client id -> name, of the retained clients."""
+    return {str(client): run.name(client) for client in run.plan.retained.clients}
 
 
 def _kept(run: Any) -> str:

@@ -8,7 +8,6 @@ type, of which :class:`fuaudit.models.Embedding` makes NaN.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,16 +139,21 @@ def erased_input(dtype: torch.dtype) -> float | int:
     return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
-MOST_ABSENT = 2**30
-"""The most bytes that rows which are not at hand may take. How many there are is said by a run, or by a file of ids,
-and neither shall choose how much memory is used."""
+ABSENT_FREE, ABSENT_SHARE = 64 * 2**20, 16
+"""Rows that are not at hand may take so many bytes, or so many times what those at hand take. How many there are is
+said by a run, or by a file of ids, and neither shall choose how much memory is used."""
+
+BOOKKEEPING = 160
+"""About how many bytes a row that is not at hand takes besides its input: target, owner, and its id in a set."""
 
 
 def require_room(rows: int, inputs: Tensor) -> None:
-    """Raises UsageError where so many absent rows, like those of ``inputs (N, *shape)``, are too many."""
-    if rows * inputs[:1].numel() * inputs.element_size() > MOST_ABSENT:
+    """Raises UsageError where so many absent rows are too many beside those at hand, ``inputs (N, *shape)``."""
+    size = inputs[:1].numel() * inputs.element_size() + BOOKKEEPING
+    most = max(ABSENT_FREE, ABSENT_SHARE * len(inputs) * size)
+    if rows * size > most:
         raise UsageError(
-            f"{rows} rows are missing behind those at hand, which would take more than {MOST_ABSENT // 2**20} MiB",
+            f"{rows} rows are missing beside the {len(inputs)} at hand, and would take more than {most // 2**20} MiB",
             "Check the ids in the data, and whether it is the data of this run.",
         )
 
@@ -160,7 +164,7 @@ def padded(dataset: Dataset, rows: int) -> Dataset:
     Whoever holds the retained rows alone cannot know how many there were: the last ones may be among the erased.
 
     Raises:
-        UsageError: they would take more than ``MOST_ABSENT`` bytes.
+        UsageError: they would take too much memory beside the rows at hand.
     """
     more = rows - dataset.size
     if more <= 0:
@@ -214,19 +218,3 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
 def scaled(inputs: Tensor, shift: float, divisor: float, dtype: torch.dtype) -> Tensor:
     """Inputs ``(*s, *shape)`` as a model reads them: shifted and divided, in ``dtype``; integers as they are."""
     return (inputs.to(dtype) - shift) / divisor if inputs.is_floating_point() else inputs
-
-
-def digest_of_client(dataset: Dataset, samples: tuple[int, ...]) -> str:
-    """SHA-256 over the ids, inputs and targets of some rows: what a run remembers of a client's data."""
-    rows = torch.tensor(samples, dtype=torch.int64)
-    hasher = hashlib.sha256(rows.numpy().tobytes())
-    hasher.update(dataset.inputs[rows].contiguous().numpy().tobytes())
-    hasher.update(dataset.targets[rows].contiguous().numpy().tobytes())
-    return hasher.hexdigest()
-
-
-def digest_of_test(dataset: Dataset) -> str:
-    """SHA-256 over the test inputs and targets, which the figures of a run depend on."""
-    hasher = hashlib.sha256(dataset.test_inputs.contiguous().numpy().tobytes())
-    hasher.update(dataset.test_targets.contiguous().numpy().tobytes())
-    return hasher.hexdigest()

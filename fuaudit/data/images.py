@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
+from fuaudit.reading import require_regular
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     zipped = path.with_name(path.name + ".gz")
     if not path.exists() and not zipped.exists():
         raise UsageError(f"there is neither {path} nor {zipped.name}", "Give the folder above 'raw' with --data.")
+    require_regular(path if path.exists() else zipped)
     try:
         with path.open("rb") if path.exists() else gzip.open(zipped) as file:
             kind, header = file.read(4), file.read(4 * len(shape))
@@ -152,6 +154,7 @@ class _Cifar:
         records, each = [], count // len(files) * (self.label_bytes + 3072)
         for name in files:
             try:
+                require_regular(folder / name)
                 with (folder / name).open("rb") as file:
                     content = file.read(each + 1)
             except OSError as error:

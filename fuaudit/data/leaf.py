@@ -21,6 +21,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.documents import parse
 from fuaudit.data.text import TOKENS, encode
 from fuaudit.errors import UsageError
+from fuaudit.reading import require_regular
 
 _NUMBERS = {int, float}
 """The numbers of JSON; true and false are of another type."""
@@ -98,6 +99,7 @@ class _Leaf:
 
 def _read(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Name and lists ``x`` and ``y`` of every user of a file; UsageError when it is no such file."""
+    require_regular(path)
     content = parse(path.read_bytes(), path)
     try:
         users, counts, samples = content["users"], content["num_samples"], content["user_data"]

@@ -11,6 +11,7 @@ client with equal sizes (:class:`Dirichlet`), and shares of clients per class wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -18,6 +19,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed, Purpose
@@ -31,7 +33,8 @@ Labels = NDArray[np.int64]
 class Partition(Protocol):
     """A registered partition: a frozen dataclass that deals rows to clients 0 .. clients - 1.
 
-    It deals by the targets; with ``reads: ClassVar[str] = "owners"`` by the natural owners of the rows instead.
+    It deals by the targets; with ``reads: ClassVar[str] = "owners"`` by the natural owners of the rows instead. Where
+    it then deals every client the rows of one owner, clients have the numbers and the names of their owners.
     """
 
     def deal(self, labels: Labels, draws: Generator) -> Sequence[Sequence[int]]:
@@ -53,8 +56,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
             f"{len(dataset.absent)} of {dataset.size} rows are not at hand, so they cannot be dealt to clients",
             "For a new federation number the rows from 0 without gaps, or leave ids out.",
         )
-    by_owners = getattr(plugin, "reads", "targets") == "owners"
-    labels = dataset.owners if by_owners else dataset.targets
+    labels = dataset.owners if _by_owners(plugin) else dataset.targets
     if labels is None:
         raise UsageError("the data has no natural owners to deal it by", "Choose another partition, such as iid.")
     key = np.array(philox_key(source.secret, Purpose.PARTITION), dtype=np.uint64)
@@ -70,7 +72,70 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
             f"the partition leaves {len(empty) or 'all'} of {len(hands)} clients without samples",
             "Ask for fewer clients.",
         )
-    return Population(dict(enumerate(hands)))
+    owners = _owners_of(hands, labels) if _by_owners(plugin) else None
+    return Population(dict(zip(owners or range(len(hands)), hands, strict=True)))
+
+
+def _by_owners(plugin: Partition) -> bool:
+    return getattr(plugin, "reads", "targets") == "owners"
+
+
+def _owners_of(hands: Sequence[Sequence[int]], owners: Tensor) -> list[int] | None:
+    """The owner of every hand; None where a hand has several, or two hands one.
+
+    Raises:
+        UsageError: an owner's number is too large for a client.
+    """
+    found = [set(owners[list(hand)].tolist()) for hand in hands]
+    numbers = [owner for group in found for owner in group]
+    if any(len(group) != 1 for group in found) or len(set(numbers)) != len(numbers) or min(numbers) < 0:
+        return None
+    if max(numbers) >= MOST_OWNERS:
+        raise UsageError(
+            f"owner {max(numbers)} cannot be a client: numbers end at {MOST_OWNERS - 1}",
+            "Number owners from 0, and give their names as owner_names.",
+        )
+    return numbers
+
+
+MOST_OWNERS = 2**20
+"""Owners have smaller numbers than this: there are tables over them."""
+
+
+def names_of(plugin: Partition, dataset: Dataset, population: Population) -> dict[int, str] | None:
+    """Client id -> name, where clients are owners that have names; None where ids are the names.
+
+    Raises:
+        UsageError: an owner has no name, or one that cannot be typed or told from another.
+    """
+    names, owners = dataset.owner_names, dataset.owners
+    if not names or not _by_owners(plugin) or owners is None:
+        return None
+    hands = [population.samples[client] for client in population.clients]
+    if _owners_of(hands, owners) != list(population.clients):
+        return None
+    if population.clients[-1] >= len(names):
+        raise UsageError(f"owner {population.clients[-1]} has no name: there are {len(names)} names")
+    found = {client: names[client] for client in population.clients}
+    if wrong := [name for name in found.values() if not is_name(name)]:
+        raise UsageError(
+            f"{wrong[0]!r} cannot be the name of a client",
+            f"Names are printable, have 1 to {MOST_OF_A_NAME} characters, and no space at their ends.",
+        )
+    if twice := [name for name, count in Counter(found.values()).items() if count > 1]:
+        raise UsageError(f"the name {twice[0]!r} is that of several clients", "Give every owner a name of its own.")
+    return found
+
+
+MOST_OF_A_NAME = 200
+"""Characters of a name, at most."""
+
+
+def is_name(value: object) -> bool:
+    """Whether a value can be the name of a client: printable text without space at its ends."""
+    return (
+        isinstance(value, str) and 0 < len(value) <= MOST_OF_A_NAME and value.isprintable() and value.strip() == value
+    )
 
 
 LARGEST = 1e100
@@ -307,7 +372,7 @@ class ByOwner:
     """Every client is one natural owner of rows: a writer, a role. Nothing is drawn unless ``clients`` is given.
 
     Owners with fewer than ``minimum`` rows are left out; ``clients`` draws so many of the others at random. Clients
-    are numbered in the order of owners.
+    keep the numbers of their owners, also where some are left out, and their names.
     """
 
     clients: int | None = None

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fuaudit.data.dataset import INPUT_TYPES, Dataset, erased_input, require_room
 from fuaudit.errors import UsageError
+from fuaudit.reading import require_regular
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Tensors:
 
         if root is None or not (root / self.file).exists():
             raise UsageError(f"there is no {self.file} to read", f"Give --data ROOT with ROOT/{self.file}.")
+        require_regular(root / self.file)
         try:
             tensors = load_file(root / self.file)
         except (OSError, SafetensorError) as error:
@@ -52,13 +54,18 @@ class Tensors:
         ids = columns.get("ids", torch.arange(count))
         if "owners" in columns and columns["owners"].shape != ids.shape:
             raise UsageError(f"{root / self.file}: owners must name one owner a training row")
+        if "owners" in columns and int(columns["owners"].min()) < 0:
+            raise UsageError(
+                f"{root / self.file}: an owner is {int(columns['owners'].min())}; owners are numbered from 0",
+                "Leave rows out that belong to nobody.",
+            )
         if not len(ids) == len(inputs) == count or len(ids.unique()) != count or int(ids.min()) < 0:
             raise UsageError(
                 f"{root / self.file}: ids, inputs and targets do not fit together",
                 "Every row of the inputs needs one target and one id of its own, from 0.",
             )
         size = int(ids.max()) + 1
-        require_room(size - count, inputs)
+        require_room(size - count, inputs)  # before anything is made of that size
 
         def placed(values: Tensor, absent: float) -> Tensor:
             everywhere = values.new_full((size, *values.shape[1:]), absent)

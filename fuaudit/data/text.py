@@ -18,6 +18,7 @@ from torch import Tensor
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.documents import parse
 from fuaudit.errors import UsageError
+from fuaudit.reading import require_regular
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 """Newline and the printable characters of ASCII; token i stands for ``ALPHABET[i]``."""
@@ -104,6 +105,7 @@ def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _texts(path: Path) -> dict[str, str]:
+    require_regular(path)
     try:
         with gzip.open(path) as file:
             unpacked = file.read(MOST_TEXT + 1)

@@ -4,7 +4,9 @@ from fuaudit.draws.address import END, START, Address, Position, Purpose, Stream
 from fuaudit.draws.enumerating import Enumeration, Token, enumerate_law, estimate_leaves
 from fuaudit.draws.keyed import Keyed
 from fuaudit.draws.protocol import Draws
-from fuaudit.draws.recorded import Recorded, Recording
+from fuaudit.draws.recorded import Recorded
+from fuaudit.draws.seeded import Leaves, Noted, Seeded
+from fuaudit.draws.seeds import Seeds
 
 __all__ = [
     "END",
@@ -13,10 +15,13 @@ __all__ = [
     "Draws",
     "Enumeration",
     "Keyed",
+    "Leaves",
+    "Noted",
     "Position",
     "Purpose",
     "Recorded",
-    "Recording",
+    "Seeded",
+    "Seeds",
     "Stream",
     "Token",
     "enumerate_law",

@@ -1,7 +1,8 @@
 """All outcomes of all draws, with exact weights: the oracle behind every proof of exactness.
 
 A procedure that takes its randomness from an :class:`Enumeration` is run once for every path through its
-tree of draws. Branching is lazy: a draw that the procedure never looks at is not branched. Draws that cannot
+tree of draws. Branching is lazy: a draw that the procedure never looks at is not branched. The numbers of an initial
+model are enumerated as one bit, which stands for any set of initial models of probability 1/2. Other draws that cannot
 be enumerated (continuous ones) are symbolic tokens: two tokens are equal iff they are the same draw.
 """
 
@@ -30,6 +31,10 @@ class Token:
 
     key: str
     at: Address
+
+
+BIT: Outcomes = [((0,), Fraction(1, 2)), ((1,), Fraction(1, 2))]
+"""The outcomes of an initial draw."""
 
 
 def _sequences(population: tuple[int, ...], count: int) -> Outcomes:
@@ -70,6 +75,10 @@ class Enumeration:
     def source(self, key: str) -> _Source:
         """The draws under one symbolic key. Sources with the same name are the same source."""
         return _Source(self, key)
+
+    def looked_at(self, purpose: Purpose) -> bool:
+        """Whether any draw of a purpose was asked for on this path."""
+        return any(at.purpose == purpose for _, at in self._asked)
 
     def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
         """The outcome of one draw on this path; branches when the draw is new on it."""
@@ -117,7 +126,9 @@ class _Source:
             self.key, at, ("permutation", members), lambda: _weighted(members, (1,) * len(members), len(members))
         )
 
-    def uniform(self, at: Address, count: int) -> Token:
+    def uniform(self, at: Address, count: int) -> Token | tuple[int, ...]:
+        if at.purpose == Purpose.INIT:
+            return self.enumeration.draw(self.key, at, "uniform", lambda: BIT)
         return Token(self.key, at)
 
 

@@ -25,6 +25,15 @@ _WORD = 1 << 64
 Ids = NDArray[np.int64]
 
 
+def derive(key: bytes, label: str, *parts: str) -> bytes:
+    """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
+    hasher = hashlib.blake2b(key=key, digest_size=32, person=b"fuaudit keys")
+    for text in (label, *parts):
+        data = text.encode()
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.digest()
+
+
 @lru_cache(maxsize=4096)
 def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
     """The 128-bit Philox key of one purpose under a secret of 32 bytes."""
@@ -70,19 +79,45 @@ class Keyed:
             attempt += 1
         return word % bound
 
+    def _integers(self, at: Address, bounds: Sequence[int]) -> list[int]:
+        """Integers of the draw at ``at``, one below each bound; every block of words is computed once."""
+        key, words = philox_key(self.secret, at.purpose), _counter(at)
+        drawn: list[int] = []
+        for index in range((len(bounds) + 3) // 4):
+            for word, bound in zip(block((index, *words), key), bounds[4 * index : 4 * index + 4], strict=False):
+                kept = word < _WORD - _WORD % bound
+                drawn.append(word % bound if kept else self.integer(at, len(drawn), bound))
+        return drawn
+
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return tuple(population[self.integer(at, index, len(population))] for index in range(count))
+        return tuple(population[rank] for rank in self._integers(at, [len(population)] * count))
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`. Floyd's method: one integer an element, no rejection."""
         size = len(population)
         chosen: set[int] = set()
-        for index in range(count):
-            last = size - count + index
-            rank = self.integer(at, index, last + 1)
+        first = size - count
+        for last, rank in enumerate(self._integers(at, range(first + 1, size + 1)), first):
             chosen.add(last if rank in chosen else rank)
         return tuple(population[rank] for rank in sorted(chosen))
+
+    def many_subsets(
+        self, places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
+    ) -> list[tuple[int, ...]]:
+        """:meth:`subset` at many addresses of one purpose at once, equal to one after another."""
+        drawn: list[tuple[int, ...]] = [()] * len(places)
+        asked = np.array(counts)
+        columns = np.array([at[1:] for at in places], dtype=np.int64).reshape(len(places), 5)
+        sizes = np.array([len(population) for population in populations])
+        for count in np.unique(asked[asked > 0]).tolist():
+            rows = np.flatnonzero(asked == count)
+            words = np.array(philox_key(self.secret, places[rows[0]].purpose), dtype=np.uint64)
+            round, step, client, occurrence, version = columns[rows].T
+            at = Addresses((words[0], words[1]), round, step, client, occurrence, version)
+            for row, ranks in zip(rows.tolist(), subsets(at, sizes[rows], count).tolist(), strict=True):
+                drawn[row] = tuple(map(populations[row].__getitem__, ranks))
+        return drawn
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
@@ -146,6 +181,17 @@ class Addresses:
             self.occurrence.astype(unsigned) << half | self.version.astype(unsigned),
         )
         return blocks(counters, self.keys)
+
+    def integer(self, index: int, bounds: Ids) -> Ids:
+        """The ``index``-th integer of every draw: ``bounds``, below 2**63, and the result have shape ``s``."""
+        bound = np.asarray(bounds).astype(np.uint64)
+        largest = np.uint64(_WORD - 1) - (np.uint64(_WORD - 1) % bound + np.uint64(1)) % bound
+        words, attempt = self.words(index // 4)[..., index % 4], 0
+        while (rejected := words > largest).any():
+            attempt += 1
+            words = np.where(rejected, self.words(index // 4, attempt)[..., index % 4], words)
+        drawn: Ids = (words % bound).astype(np.int64)
+        return drawn
 
     def integers(self, count: int, bounds: Ids) -> Ids:
         """``count`` integers of every draw: ``bounds`` broadcasts to ``(*s, count)``, and so does the result."""

@@ -245,7 +245,7 @@ class FreshBatches:
 
     def smaller(self) -> Iterator[FreshBatches]:
         """See :class:`Batches`."""
-        sizes = product(range(1, min(self.steps, 2) + 1), range(1, min(self.size, 2) + 1))
+        sizes = product(range(1, min(self.steps, 2) + 1), range(1, min(self.size, 3) + 1))
         return (FreshBatches(steps, size) for steps, size in sizes)
 
 
@@ -314,9 +314,9 @@ class PermutedEpochs:
             )
 
     def smaller(self) -> Iterator[PermutedEpochs]:
-        """See :class:`Batches`; with room for three samples a client."""
-        sizes = product(range(1, min(self.epochs, 2) + 1), range(1, min(self.size, 2) + 1))
-        return (PermutedEpochs(epochs, size, 3) for epochs, size in sizes)
+        """See :class:`Batches`; with room for three or four samples a client."""
+        sizes = product(range(1, min(self.epochs, 2) + 1), range(1, min(self.size, 3) + 1), (3, 4))
+        return (PermutedEpochs(epochs, size, largest) for epochs, size, largest in sizes)
 
 
 @dataclass(frozen=True)
@@ -351,6 +351,11 @@ class AvailabilityLaw:
         return f"{self.availability.name}, {self.batches.name}"
 
     @property
+    def lasting(self) -> bool:
+        """See :class:`fuaudit.plans.Law`: periods."""
+        return isinstance(self.availability, BoundedRoundRobin)
+
+    @property
     def first_round_involves(self) -> frozenset[str]:
         """See :class:`fuaudit.plans.Law`."""
         aligned = isinstance(self.availability, BoundedRoundRobin) and self.availability.phase == "aligned"
@@ -378,16 +383,32 @@ class AvailabilityLaw:
 
     def smaller(self) -> Iterator[Law]:
         """Laws of the same name with every size from its least up to its own, small enough to enumerate."""
-        for rounds in range(1, min(self.rounds, 2) + 1):
+        for rounds in range(1, min(self.rounds, 3) + 1):
             for availability, batches in product(self.availability.smaller(), self.batches.smaller()):
                 yield replace(self, rounds=rounds, availability=availability, batches=batches)
 
 
 def require_room(law: Law, population: Population) -> None:
-    """Raises UsageError when the largest client of a population has more samples than a law has room for."""
+    """Check that a law fits the federation that is to be trained; erasures may make it smaller later on.
+
+    Raises:
+        UsageError: the largest client has more samples than the law has room for; the law draws more clients than
+            there are, or batches larger than all data.
+    """
     if isinstance(law, AvailabilityLaw) and isinstance(law.batches, PermutedEpochs):
         samples, client = max((len(samples), client) for client, samples in population.samples.items())
         law.batches.require_room(client, samples)
+    wanted = getattr(law, "cohort_size", 0)
+    if wanted > len(population.clients):
+        raise UsageError(
+            f"the learner draws {wanted} clients a round, and the federation has {len(population.clients)}",
+            "Set cohort to at most the number of clients.",
+        )
+    if law.slots > population.size:
+        raise UsageError(
+            f"the learner draws batches of {law.slots} samples, and all clients together have {population.size}",
+            "Set batch to at most the samples of a client: a larger batch is all of them in any case.",
+        )
 
 
 INDEPENDENT = ("bounded round-robin", "static availability")

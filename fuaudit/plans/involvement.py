@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from fuaudit.draws import END, Position
+from fuaudit.plans.attendance import Attendance
 from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Request
 from fuaudit.plans.schedule import Ids, Stack
@@ -35,12 +38,14 @@ class Foreseen:
 def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = None) -> tuple[list[Plan], Ids, Ids]:
     """The same plans with first involvement of ``request`` known, and its rounds and steps ``(n,)`` (see ``END``).
 
-    ``cohorts (n, R, K)`` saves drawing them.
-
-    Raises:
-        UsageError: plans that cannot be stacked.
+    ``cohorts (n, R, K)`` saves drawing them. Plans that cannot be stacked look by themselves, once.
     """
-    rounds, steps = Stack(plans).first_involvement(request, cohorts)
+    kind = next((kind for kind in (Stack, Attendance) if kind.fits(plans)), None)
+    if kind is not None:
+        rounds, steps = kind(plans).first_involvement(request, cohorts)
+    else:
+        found = [replace(plan, index=None).first_involvement(request) or END for plan in plans]
+        rounds, steps = np.array(found, dtype=np.int64).T
     indexed = []
     for plan, round, step in zip(plans, rounds.tolist(), steps.tolist(), strict=True):
         bare = replace(plan, index=None) if plan.index is not None else plan

@@ -39,6 +39,9 @@ class Law(Protocol):
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
 
+    A law with draws that last all rounds, one of every client by itself at addresses in round 0, has ``lasting``, which
+    is then true: nobody else's draws depend on who is left out.
+
     A law that can draw a client twice in one round has the attribute ``replacement``, which is then true. One whose
     first round involves every client or every sample, whatever is drawn, has ``first_round_involves``, which then
     names "clients", "samples" or both: going back to the first involvement of one of them keeps no round.
@@ -58,7 +61,11 @@ class Law(Protocol):
         ...
 
     def smaller(self) -> Iterable[Law]:
-        """Small laws of the same family, for enumeration; none where the family has no small form."""
+        """Small laws of the same family, for enumeration; none where the family has no small form.
+
+        Those of a run with three rounds, steps or samples in a batch, or more, must reach three: see
+        ``fuaudit.verification.enumeration.FLOOR``.
+        """
         ...
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
@@ -83,9 +90,14 @@ def _require_positive(law: object, *names: str) -> None:
 
 def samples_of(draws: PlanDraws, at: Address) -> tuple[int, ...]:
     """The samples of the client of an address, in force there; PluginError when the client is gone by then."""
-    samples = draws.population(at).samples.get(at.client)
+    return owned_samples(draws.population(at), at.client)
+
+
+def owned_samples(population: Population, client: int) -> tuple[int, ...]:
+    """The samples of a client of a population; PluginError when it is gone."""
+    samples = population.samples.get(client)
     if samples is None:
-        raise PluginError(f"the plan draws a batch of client {at.client} over a population without it")
+        raise PluginError(f"the plan draws a batch of client {client} over a population without it")
     return samples
 
 
@@ -137,9 +149,9 @@ class UniformLaw(_BatchesOfFixedSize):
         return self.cohort_size if self.replacement else super().places(population)
 
     def smaller(self) -> Iterator[UniformLaw]:
-        """Laws with every parameter from 1 up to its own, at most 2."""
+        """Laws with every parameter from 1 up to its own, at most 3."""
         sizes = (self.rounds, self.cohort_size, self.steps, self.batch_size)
-        for rounds, cohort, steps, batch in product(*(range(1, min(size, 2) + 1) for size in sizes)):
+        for rounds, cohort, steps, batch in product(*(range(1, min(size, 3) + 1) for size in sizes)):
             yield replace(self, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
 
     def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
-from fuaudit.plans.law import Law
+from fuaudit.plans.law import Law, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
 
 
@@ -39,6 +39,8 @@ WHOLE: Mapping[Stream, Segments] = {stream: (Segment(START, 0, 0),) for stream i
 
 def segment_at(segments: Segments, at: Position) -> Segment:
     """The segment in force at a position."""
+    if len(segments) == 1:
+        return segments[0]
     return next(s for s in reversed(segments) if s.start <= at)
 
 
@@ -118,11 +120,13 @@ class Plan:
         batch that holds it is made: with permuted epochs at the first step of the epoch. Only the batches of owners
         of requested samples are looked at; none with an index.
         """
-        use = self._first_use(request) if self.index is None else self.index.first(request)
+        use = self.first_use(request)
         return use and Position(use.round, self.law.drawn_at(use.step))
 
-    def _first_use(self, request: Request) -> Position | None:
-        """The first position at which a client takes part, or a sample is read."""
+    def first_use(self, request: Request) -> Position | None:
+        """The first position at which a client takes part, or a sample is read; by the index where there is one."""
+        if self.index is not None:
+            return self.index.first(request)
         clients, samples = set(request.clients), set(request.samples)
         owners = {self.retained.owner[sample] for sample in samples}
         for round in range(1, self.law.rounds + 1):
@@ -174,14 +178,36 @@ class Plan:
         last = len(self.sources) - 1
         first = next(segment.start.round for segment in self.streams[Stream.COHORTS] if segment.source == last)
         answers: dict[Address, tuple[int, ...]] = {}
+        places: list[Address] = []
         for round in range(first, self.law.rounds + 1):
             cohort = cohorts[round] if round in cohorts else self.cohort(round)
             answers[Address(Purpose.COHORT, round)] = cohort
             for client, occurrence in occurrences(cohort):
-                for step in range(1, self.law.steps + 1):
-                    at = Address(Purpose.BATCH, round, step, client, occurrence)
-                    answers[at] = self.batch(round, step, client, occurrence)
+                steps = range(1, self.law.steps + 1)
+                places += [Address(Purpose.BATCH, round, step, client, occurrence) for step in steps]
+        answers.update(zip(places, self._batches(places), strict=True))
         return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
+
+    def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
+        """The batches at some addresses, read together where law and source allow it."""
+        law = self.law
+        if not isinstance(law, UniformLaw | WeightedLaw):
+            return [self.batch(at.round, at.step, at.client, at.occurrence) for at in places]
+        drawn: list[tuple[int, ...]] = [()] * len(places)
+        origins = {at: self.segment(Stream.BATCHES, at).origin for at in {place.position for place in places}}
+        together: dict[int, list[int]] = {}
+        for row, place in enumerate(places):
+            together.setdefault(origins[place.position][0], []).append(row)
+        for number, rows in together.items():
+            source = self.sources[number]
+            asked = [(place := places[row])._replace(version=origins[place.position][1]) for row in rows]
+            owned = [owned_samples(self.populations[at.version], at.client) for at in asked]
+            counts = [min(law.batch_size, len(samples)) for samples in owned]
+            many = getattr(source, "many_subsets", None)
+            one_by_one = (source.subset(*one) for one in zip(asked, owned, counts, strict=True))
+            for row, batch in zip(rows, many(asked, owned, counts) if many else one_by_one, strict=True):
+                drawn[row] = batch
+        return drawn
 
     def first_change(self, parent: Plan) -> Position:
         """The first position at which this plan draws from elsewhere than the plan it was rewritten from.
@@ -200,9 +226,8 @@ class Plan:
     def history(self) -> Hashable:
         """The expanded history: per round the cohort, and the batches of every place in it.
 
-        Bookkeeping (segments, keys, versions) is not part of it: this is the object whose law "exact" is
-        about. Nor is the initial draw: it is one continuous draw that nothing looks at, so it is independent
-        of all that is listed here under whichever key it is made.
+        Bookkeeping (segments, keys, versions) is not part of it. With the initial draw, which stands apart because it
+        is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.plans.proof`).
         """
         return tuple(
             (

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.draws import END, Keyed, Position, Purpose, Stream
+from fuaudit.draws import END, Address, Keyed, Position, Purpose, Recorded, Seeded, Stream
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
@@ -130,6 +131,24 @@ def most_ids(law: Law, population: Population) -> int:
     return law.places(population) * law.steps * law.slots
 
 
+MOST_ROUNDS = 999_999
+"""A run names its stored rounds by six digits."""
+
+MOST_IDS = 100_000_000
+"""Sample ids of one round of one plan: 800 MB."""
+
+
+def require_feasible(law: Law, population: Population) -> None:
+    """Raises UsageError where a law names more than can be executed: rounds, or sample ids of one round."""
+    if law.rounds > MOST_ROUNDS:
+        raise UsageError(f"{law.rounds:,} rounds cannot be executed; a run has at most {MOST_ROUNDS:,}")
+    if (ids := most_ids(law, population)) > MOST_IDS:
+        raise UsageError(
+            f"a round of {law.places(population):,} participants with {law.steps:,} steps and batches of {law.slots:,} "
+            f"has up to {ids:,} samples, and cannot be executed; at most {MOST_IDS:,} can"
+        )
+
+
 def _all_rounds(plan: Plan) -> range:
     return range(1, plan.law.rounds + 1)
 
@@ -190,31 +209,44 @@ def _per_position(segments: Segments, positions: Ids) -> tuple[Ids, Ids]:
     return np.array([s.source for s in segments])[chosen], np.array([s.version for s in segments])[chosen]
 
 
+def alike(plans: Sequence[Plan], sources: tuple[type, ...]) -> bool:
+    """Whether plans are of one law, over one and the same history of populations, with sources of these classes."""
+    first = plans[0]
+    return all(
+        (plan.law is first.law or plan.law == first.law)
+        and len(plan.populations) == len(first.populations)
+        and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
+        and all(type(source) in sources for source in plan.sources)
+        for plan in plans
+    )
+
+
 class Stack:
-    """Many plans of one uniform law over one history of populations, read by address in arrays."""
+    """Many plans of one uniform law over one history of populations, read by address in arrays.
+
+    Draws under keys are computed in arrays; recorded ones are looked up, each where it is asked for.
+    """
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         """Raises UsageError unless :meth:`fits`."""
         if not self.fits(plans):
-            raise UsageError("only plans of one uniform law, over the same populations and with keys, can be stacked")
+            raise UsageError(
+                "only plans of one uniform law, over the same populations, with keys or records, can be stacked"
+            )
         self.plans = plans
-        law = plans[0].law
-        assert isinstance(law, UniformLaw)
-        self.law = law
+        self.law: Any = plans[0].law
         self.populations = plans[0].populations
         self._tabulate()
 
-    @staticmethod
-    def fits(plans: Sequence[Plan]) -> bool:
+    @classmethod
+    def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be stacked."""
-        first = plans[0]
-        return isinstance(first.law, UniformLaw) and all(
-            (plan.law is first.law or plan.law == first.law)
-            and len(plan.populations) == len(first.populations)
-            and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
-            and all(isinstance(source, Keyed) for source in plan.sources)
-            for plan in plans
-        )
+        return isinstance(plans[0].law, UniformLaw) and alike(plans, (Keyed, Seeded, Recorded))
+
+    @property
+    def batch_size(self) -> int:
+        """The most samples of a batch."""
+        return int(self.law.batch_size)
 
     def _tabulate(self) -> None:
         """Ranks to ids: tables over (version, client)."""
@@ -233,36 +265,60 @@ class Stack:
                 filled += len(samples)
         self._samples = np.concatenate(pieces)
 
+    @cached_property
+    def _owners(self) -> Ids:
+        """The client of every sample in every version, ``ABSENT`` for none."""
+        table = np.full((len(self.populations), int(self._samples.max(initial=-1)) + 1), ABSENT, dtype=np.int64)
+        for version, population in enumerate(self.populations):
+            for client in population.clients:
+                table[version, list(population.samples[client])] = client
+        return table
+
     def _segments(
         self, stream: Stream, purpose: Purpose, positions: Sequence[Position], runs: Iterable[int]
-    ) -> tuple[Words, Words, Ids]:
-        """Key words and versions of some plans at some positions: three arrays ``(len(runs), len(positions))``."""
+    ) -> tuple[Words, Words, Ids, NDArray[np.bool_]]:
+        """Key words and versions of some plans at some positions, and which draws are recorded.
+
+        Four arrays ``(len(runs), len(positions))``; the words of recorded draws are 0.
+        """
         plans = [self.plans[run] for run in runs]
         alike: dict[Segments, list[int]] = {}
         for place, plan in enumerate(plans):
             alike.setdefault(plan.streams[stream], []).append(place)
-        keys = np.array([philox_key(s.secret, purpose) for plan in plans for s in plan.sources], dtype=np.uint64)  # type: ignore[attr-defined]
+        sources = [source for plan in plans for source in plan.sources]
+        keys = np.array([philox_key(s.secret, purpose) if type(s) is Keyed else (0, 0) for s in sources], np.uint64)
+        written = np.array([type(source) is Recorded for source in sources])
         ends = np.cumsum([len(plan.sources) for plan in plans])
         shape = len(plans), len(positions)
         numbers = np.array([_number(at) for at in positions])
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
-        versions = np.empty(shape, dtype=np.int64)
+        versions, recorded = np.empty(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
         for segments, places in alike.items():
             source, versions[places] = _per_position(segments, numbers)
             begin = np.array([ends[place] - len(plans[place].sources) for place in places])
             words = keys[begin[:, None] + source]
             first[places], second[places] = words[..., 0], words[..., 1]
-        return first, second, versions
+            if written.any():
+                recorded[places] = written[begin[:, None] + source]
+            for place in places:
+                for number, drawn in enumerate(plans[place].sources):
+                    if type(drawn) is Seeded:  # has a key for every position
+                        (here,) = np.nonzero(source == number)
+                        own = drawn.words(purpose, [positions[i] for i in here.tolist()])
+                        first[place, here], second[place, here] = own[:, 0], own[:, 1]
+        return first, second, versions, recorded
 
     def cohorts(self, chosen: range | None = None) -> Ids:
         """The cohorts of all rounds, or of those chosen: client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
         rounds = np.array(_all_rounds(self.plans[0]) if chosen is None else chosen)
         positions = [Position(int(r), 0) for r in rounds]
-        first, second, versions = self._segments(Stream.COHORTS, Purpose.COHORT, positions, range(len(self.plans)))
+        first, second, versions, recorded = self._segments(
+            Stream.COHORTS, Purpose.COHORT, positions, range(len(self.plans))
+        )
         result = np.full((len(self.plans), len(rounds), law.cohort_size), NONE, dtype=np.int64)
         for version, clients in enumerate(self._clients):
-            run, column = np.nonzero(versions == version)
+            run, column = np.nonzero((versions == version) & ~recorded)
             if not len(run):
                 continue
             zero = np.zeros(len(run), dtype=np.int64)
@@ -275,6 +331,9 @@ class Stack:
             else:
                 count = min(law.cohort_size, len(clients))
                 result[run, column, :count] = clients[subsets(at, sizes, count)]
+        for i, c in zip(*np.nonzero(recorded), strict=True):
+            cohort = self.plans[i].cohort(int(rounds[c]))
+            result[i, c, : len(cohort)] = cohort
         places = int((result != NONE).any(axis=(0, 1)).sum())
         return result[..., :places]
 
@@ -290,7 +349,7 @@ class Stack:
         earliest, latest = int(round.min()), int(round.max())
         positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
         asked, run = np.unique(run, return_inverse=True)
-        first, second, versions = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
+        first, second, versions, recorded = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
         column = (round[:, None] - earliest) * law.steps + step - 1  # (m, E)
         row = run[:, None]
@@ -298,12 +357,13 @@ class Stack:
         sizes = self._sizes[version, client[:, None]]
         if (sizes == ABSENT).any():
             raise PluginError("the plan draws a batch of a client that is not in the population of that draw")
-        counts = np.minimum(sizes, law.batch_size)
+        counts = np.minimum(sizes, self.batch_size)
         result = np.full((*column.shape, law.slots), NONE, dtype=np.int64)
+        noted = recorded[row, column]
         for count in np.unique(counts):
             if count == 0:
                 continue
-            m, e = np.nonzero(counts == count)
+            m, e = np.nonzero((counts == count) & ~noted)
             at = Addresses(
                 (first[run[m], column[m, e]], second[run[m], column[m, e]]),
                 round[m],
@@ -315,6 +375,34 @@ class Stack:
             ranks = subsets(at, sizes[m, e], int(count))
             offsets = self._offsets[version[m, e], client[m]]
             result[m, e, :count] = self._samples[offsets[:, None] + ranks]
+        m, e = np.nonzero(noted)
+        if len(m):
+            places = asked[run[m]], round[m], step[e], client[m], occurrence[m]
+            result[m, e] = self._recorded(*places, version[m, e], counts[m, e])
+        return result
+
+    def _recorded(self, run: Ids, round: Ids, step: Ids, client: Ids, occurrence: Ids, version: Ids, count: Ids) -> Ids:
+        """Recorded batches, looked up: arrays ``(m,)`` in, sample ids ``(m, B)`` out."""
+        result = np.full((len(run), self.law.slots), NONE, dtype=np.int64)
+        columns = [column.tolist() for column in (run, round, step, client, occurrence)]
+        odd: list[int] = []
+        for row, (i, r, e, c, o) in enumerate(zip(*columns, strict=True)):
+            plan, at = self.plans[i], Address(Purpose.BATCH, r, e, c, o)
+            source = plan.sources[plan.segment(Stream.BATCHES, at.position).source]
+            answer = source.answers.get(at)
+            if answer is None or len(answer) != count[row]:
+                odd.append(row)
+            else:
+                result[row, : len(answer)] = answer
+        ordered, there = np.sort(result, axis=1), result != NONE
+        known = (result < self._owners.shape[1]) & (result >= 0)
+        own = known & (self._owners[version[:, None], np.where(known, result, 0)] == client[:, None])
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NONE)
+        wrong = (there & ~own).any(axis=1) | twice.any(axis=1) | (there.sum(axis=1) != count)
+        for row in {*odd, *np.flatnonzero(wrong).tolist()}:  # the reading draw by draw says what is wrong
+            i, r, e, c, o = (int(column[row]) for column in columns)
+            drawn = self.plans[i].batch(r, e, c, o)
+            result[row, : len(drawn)] = drawn
         return result
 
     def schedule(self, chosen: range | None = None) -> Schedule:

@@ -1,17 +1,18 @@
 """Reports: findings for those who must read them. Pure functions of the stored document; nothing is judged here.
 
-``render`` makes the bytes of a report, ``write_report`` stores one beside the findings. The same document gives
+``render`` makes the bytes of a report, ``write_report`` stores one beside its findings. The same document gives
 the same bytes. matplotlib is imported for HTML only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fuaudit.errors import EvidenceError, UsageError, nearest
+from fuaudit.errors import UsageError, nearest
 
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 """Format -> file extension."""
@@ -21,8 +22,11 @@ _HOME = {"html": "page", "md": "markdown", "junit": "junit"}
 __all__ = ["EXTENSIONS", "render", "write_report"]
 
 
-def render(document: dict[str, Any], form: str) -> bytes:
+def render(document: dict[str, Any], form: str, standing: str = "") -> bytes:
     """A report of findings in one of the formats of :data:`EXTENSIONS`.
+
+    Args:
+        standing: which verification of the run it is, in a sentence; it comes from the log, not from the findings.
 
     Raises:
         UsageError: there is no such format.
@@ -36,27 +40,30 @@ def render(document: dict[str, Any], form: str) -> bytes:
     if form == "json":
         return stored_form(document)
     work: Callable[..., str] = import_module(f"fuaudit.reporting.{_HOME[form]}").render
-    return work(contents).encode()
+    return work(replace(contents, standing=standing)).encode()
 
 
-def write_report(run: Path | str, form: str = "html") -> Path:
-    """Write ``<run>.audit/report.<extension>`` from the findings of a run, and return its path.
+def write_report(run: Path | str, form: str = "html", findings: Path | None = None) -> Path:
+    """Write a report beside the findings that it is made of, under their name, and return its path.
+
+    ``findings-0003-<digest>.json`` gives ``report-0003-<digest>.html``: a report of other findings is another file.
+
+    Args:
+        findings: the file of findings; by default that of the last verification that ended.
 
     Raises:
         UsageError: there is no such format.
         EvidenceError: there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.reporting.contents import stored_form
-    from fuaudit.runs.files import read_bytes, write_bytes
-    from fuaudit.verification.verify import FINDINGS, audit_folder, read_findings
+    from fuaudit.runs.files import write_bytes
+    from fuaudit.runs.run import load_run
+    from fuaudit.verification import store
 
     folder = Path(run)
-    document = read_findings(folder)
-    content = render(document, form)
-    findings = audit_folder(folder) / FINDINGS
-    if read_bytes(findings) != stored_form(document):
-        raise EvidenceError(f"{findings} is not in the form in which it was stored", f"Run: fuaudit verify {folder}")
-    path = audit_folder(folder) / f"report.{EXTENSIONS[form]}"
-    write_bytes(path, content)
-    return path
+    path = store.latest(folder) if findings is None else Path(findings)
+    document = store.read_findings(path, load_run(folder).digest)
+    content = render(document, form, store.standing(store.history(path.parent), store.number_of(path)))
+    report = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
+    write_bytes(report, content)
+    return report

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import pretty_json, sha256
+from fuaudit.runs.files import sha256
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.names import in_words
 from fuaudit.runs.shapes import EXACT
+from fuaudit.verification.claims import CLAIMS, Claim
 from fuaudit.verification.finding import FORMAT, Control, Copy, Subject, Verdict
 
 Statistic = int | float | str | bool | None
@@ -74,7 +77,12 @@ class Unlearner:
 
 @dataclass(frozen=True)
 class Contents:
-    """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of findings.json."""
+    """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of its file.
+
+    ``origin`` says where the spec comes from; ``served`` is the SHA-256 of the file of the model in use, and
+    ``same`` whether it is the run's (None where that could not be told). ``standing`` says which verification of the
+    run it is, by the log beside it: that is no part of the findings, which are the same whenever they are repeated.
+    """
 
     digest: str
     run: str
@@ -102,8 +110,20 @@ class Contents:
     own_accuracy: tuple[Point, ...] = ()
     clients: tuple[int, ...] = ()
     edited_by: str = ""
+    meant: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     error_rates: dict[str, float | None] = field(default_factory=dict)
+    origin: str = ""
+    rests_on: tuple[str, ...] = ()
+    model: str = ""
+    served: str = ""
+    same: bool | None = None
+    standing: str = ""
+
+    @property
+    def claim(self) -> Claim:
+        """What the spec asks for."""
+        return CLAIMS[self.asks]
 
     @property
     def name(self) -> str:
@@ -120,7 +140,7 @@ class Contents:
 
 
 def stored_form(document: Any) -> bytes:
-    """The bytes of findings.json for a document; EvidenceError where it has none."""
+    """The bytes of the file of findings for a document; EvidenceError where it has none."""
     try:
         return pretty_json(document)
     except (TypeError, ValueError, RecursionError) as error:
@@ -136,6 +156,9 @@ def read_contents(document: dict[str, Any]) -> Contents:
         context = _mapping(document["context"])
         spec = _mapping(document["spec"])
         seen = _mapping(context.get("participation", {}))
+        served = _mapping(context.get("served") or {})
+        if spec["asks"] not in CLAIMS:
+            _refuse("claim")
         own, first = _mapping(seen.get("own_accuracy", {})), context.get("first_change")
         return Contents(
             digest,
@@ -164,8 +187,14 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _of_clients(own),
             _whole(sorted(map(int, own))),
             _text(context.get("edited_by", "")),
+            tuple(_text(in_words(_mapping(row))) for row in _sequence(context.get("to_forget", []))),
             _lines(context.get("arguments", [])),
             _table(context.get("error_rates", {}), lambda rate: None if rate is None else float(rate)),
+            _text(spec.get("origin", "")),
+            _lines(document.get("rests_on", [])),
+            _text(context.get("model", "")),
+            _text(served.get("sha256", "")),
+            None if served.get("same") is None else _truth(served["same"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise EvidenceError(f"these are no findings: {type(error).__name__} {error}") from None

@@ -164,16 +164,18 @@ def _wealth(check: Checked, prefix: str) -> Drawing:
     )
 
 
-def _curve(check: Checked) -> list[Point]:
-    return list(zip(check.series.get("power, rate", ()), check.series.get("power, estimate", ()), strict=False))
+def _curve(check: Checked) -> list[tuple[float, float, float]]:
+    series = [check.series.get(f"power, {name}", ()) for name in ("rate", "estimate", "lower limit")]
+    return list(zip(*series, strict=False))
 
 
 def _power(check: Checked, prefix: str) -> Drawing:
-    rates, estimates = zip(*_curve(check), strict=True)
+    rates, estimates, lowers = zip(*_curve(check), strict=True)
     rate = check.statistic.get("detectable_rate")
 
     def draw(axes: Any) -> None:
-        axes.plot(rates, estimates, "-o", color=ROLES["subject"], markersize=4)
+        axes.plot(rates, estimates, "--", color=ROLES["faint"], linewidth=1.2)
+        axes.plot(rates, lowers, "-o", color=ROLES["subject"], markersize=4)
         axes.axhline(0.9, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2))
         _label(axes, 1.0, 0.9, "power 0.9", "limit", xytext=(0, -11), textcoords="offset points", ha="right")
         if isinstance(rate, float):
@@ -187,17 +189,17 @@ def _power(check: Checked, prefix: str) -> Drawing:
                 xytext=(5, 0),
                 textcoords="offset points",
             )
-        axes.set(xlim=(0, 1.02), ylim=(-0.03, 1.05), xlabel="rate of planted violations", ylabel="power (estimate)")
+        axes.set(xlim=(0, 1.02), ylim=(-0.03, 1.05), xlabel="rate of planted violations", ylabel="power (lower limit)")
 
     found = f"{rate:.0%} of runs" if isinstance(rate, float) else "no rate on the grid"
     return Drawing(
         "What the test would have seen: power against planted violations",
-        f"Smallest rate from which on the power counts as 0.9: {found}. "
-        + "; ".join(f"{r:.0%}: {e:.2f}" for r, e in zip(rates, estimates, strict=True))
+        f"Smallest rate from which on the lower limit of the power is 0.9: {found}. "
+        + "; ".join(f"{r:.0%}: {low:.2f}" for r, low in zip(rates, lowers, strict=True))
         + ".",
         f"Simulated by the check {check.audit!r}: in a share of runs an untouched model takes the place of an "
-        "unlearned one; the power is the share of replications that the test rejects. All replications resample the "
-        "same runs, so this is an estimate, and it says nothing about violations of another kind.",
+        "unlearned one. Dashed: the share of audits, resampled from the runs at hand, that reject. Line: the share "
+        "that do with a margin for the luck of these runs, a lower limit. It says nothing about other violations.",
         _svg(draw, prefix, "Power of the test over the rate of planted violations"),
     )
 

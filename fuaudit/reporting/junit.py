@@ -19,6 +19,8 @@ def render(contents: Contents) -> str:
     for name, value in (
         ("run", contents.run),
         ("spec digest", contents.spec_digest),
+        ("spec origin", contents.origin),
+        ("verifications", contents.standing),
         ("key", contents.key),
         ("findings sha256", contents.digest),
         ("verdict", contents.verdict.value),

@@ -91,7 +91,7 @@ def _plain(text: str) -> str:
 
 def _bullets(lines: Iterable[str]) -> str:
     found = list(lines)
-    rest = [f"- and {len(found) - MANY} more, in findings.json"] if len(found) > MANY else []
+    rest = [f"- and {len(found) - MANY} more, in the findings"] if len(found) > MANY else []
     return "\n".join([*(f"- {_plain(line)}" for line in found[:MANY]), *rest])
 
 

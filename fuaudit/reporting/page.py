@@ -18,7 +18,7 @@ TEMPLATE = "template.html.j2"
 FOLD = 6
 """More lines than this are folded away."""
 MOST = 1000
-"""Lines of one check that are shown at all; findings.json holds them all."""
+"""Lines of one check that are shown at all; the findings hold them all."""
 
 
 def render(contents: Contents) -> str:

@@ -6,20 +6,22 @@ import re
 import shlex
 
 from fuaudit.reporting.contents import Contents
+from fuaudit.verification.spec import BUILT_IN
+from fuaudit.verification.store import SHORT
 
 
 def commands(contents: Contents) -> list[str]:
     """Commands to run in the folder that holds the run; names are quoted for a POSIX shell.
 
-    Words in capitals stand for what only the reader knows: DATA, ROWS and PARENT for folders, SPEC.toml for a
-    file.
+    Words in capitals stand for what only the reader knows: DATA, ROWS and PARENT for folders, SPEC.toml and MODEL for
+    files.
     """
     name = contents.name.replace("\n", "\ufffd")
     arguments = [shlex.quote(word.replace("\n", "\ufffd")) for word in contents.arguments]
     run = shlex.quote(f"./{name}" if name.startswith("-") else name)
-    findings = shlex.quote(f"./{name}.audit/findings.json" if name.startswith("-") else f"{name}.audit/findings.json")
+    findings = f"{run}.audit/findings-*-{contents.digest[:SHORT]}.json"
     spec = contents.spec.partition("/")[0]
-    spec = spec if re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"
+    spec = spec if contents.origin == BUILT_IN and re.fullmatch(r"[a-z][a-z-]*", spec) else "SPEC.toml"
     key = contents.key if re.fullmatch(r"[0-9a-f]{64}", contents.key) else "KEY"
     return [
         f"sha256sum {findings}",
@@ -36,9 +38,9 @@ def identities(contents: Contents) -> list[tuple[str, str]]:
         return ", ".join(f"{name} {version}" for name, version in table.items()) or "not recorded"
 
     rows = [
-        ("SHA-256 of findings.json", contents.digest),
+        ("SHA-256 of the findings", contents.digest),
         ("Digest of the run", contents.run),
-        ("Spec", contents.spec),
+        ("Spec", f"{contents.spec}, {contents.origin}"),
         ("Digest of the spec", contents.spec_digest),
         ("Key of the audit's draws", contents.key),
         ("Engine and device of the run", f"{contents.engine} on {contents.device}"),

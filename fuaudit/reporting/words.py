@@ -52,7 +52,7 @@ RECOMPUTED = {
     "enumeration": "the law of the method on small federations, in exact fractions",
     "lineage": "every file of the run that holds models or figures",
     "parameters": "repeated unlearning and repeated retraining, with controls",
-    "plan-law": "draws of the method at full size, without training, against their known law",
+    "plan-law": "draws of the method at full size, without training, beside those of a proved method",
     "assumptions": "the assumptions of the method's own claim that can be read off a run",
 }
 """What an audit worked out itself where it came to a decision."""
@@ -102,6 +102,14 @@ GLOSSARY = {
         "Other places that may hold the contribution",
         "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this one",
     ),
+    ("lineage", "equal_rows"): (
+        "Retained rows that equal rows in question",
+        "by their inputs where those at hand open their leaves, and by receipts; near copies are not looked for",
+    ),
+    ("lineage", "compared_rows"): (
+        "Rows in question that retained ones were compared with",
+        "those at hand that open their leaves, and those of receipts; each counted once",
+    ),
     ("lineage", "regenerated"): ("Files regenerated", "computed anew without the rows in question; compared bytewise"),
     ("lineage", "models"): ("Stored models compared within a tolerance", "this platform is not the run's"),
     **{
@@ -113,6 +121,10 @@ GLOSSARY = {
                 "between stored and recomputed models: largest difference over the largest entry of a tensor",
             ),
             "tolerance": ("Tolerance", "set in the spec, in units of the machine epsilon; never fitted to the run"),
+            "bit_equal": (
+                "Share of numbers that agree in every bit",
+                "the rest agrees within the tolerance; below it, numbers can carry something that nothing here judges",
+            ),
             "share": ("Share of that which would have been seen", "twice the tolerance over the line above"),
             "effect": (
                 "What the data in question does, at least",
@@ -123,6 +135,18 @@ GLOSSARY = {
     ("plan-law", "plans"): (
         "Plans drawn",
         "counted; each is drawn with a key of its own and then changed by the method, and nothing is trained",
+    ),
+    ("plan-law", "equal"): (
+        "Plans equal to those of a proved method",
+        "counted up to the first that differs; both were given the same plans and the same new keys",
+    ),
+    ("plan-law", "differs_below"): (
+        "Distance from the law of retraining, below",
+        "total variation, at confidence 1 - alpha: 1 - alpha ** (1 / plans), where all plans are equal",
+    ),
+    ("plan-law", "own_plan"): (
+        "The run's own plan beside that of a proved method",
+        "made again from the keys of the lineage, draw for draw and in the initial model",
     ),
     ("plan-law", "alpha"): (
         "Error rate alpha",
@@ -211,8 +235,8 @@ GLOSSARY = {
     ),
     ("parameters", "detectable_rate"): (
         "Smallest detectable rate",
-        "simulated: the share of planted untouched models from which on the power goal is met; the replications "
-        "resample the same runs, so it is an estimate; where pairs were left to a decision, its lower limit counts",
+        "simulated: the share of planted untouched models from which on a lower limit of the power, at confidence .9, "
+        "is at least .9; it comes from resamples of the audit's runs, so that confidence is approximate",
     ),
     ("parameters", "pairs_needed"): (
         "Pairs that would show the effect of the spec",
@@ -271,6 +295,7 @@ DISCLAIMER = (
     "This report states what was measured and how. It draws no legal conclusion: whether a duty exists and is "
     "fulfilled is for people to judge."
 )
+NOT_GIVEN = "none was given: nothing compares a model in use with this run"
 LAST_ROUND = 2**31 - 1
 """Stands in the findings for the end of a plan: nothing changed."""
 
@@ -305,12 +330,7 @@ def statistics(check: Checked) -> list[tuple[str, str, str]]:
 def lead(contents: Contents) -> str:
     """What the verdict means here, in one or two sentences."""
     if contents.verdict is Verdict.PASS:
-        return (
-            f"This is evidence that the model follows the law of a model trained without {target(contents)}."
-            if contents.asks == "exact"
-            else "No difference from retraining was found above the size stated by the checks. This does not show "
-            "that there is none."
-        )
+        return contents.claim.shows.format(request=target(contents))
     if contents.verdict is Verdict.FAIL:
         return "At least one check found a counterexample, or a difference at its stated error rate."
     if contents.verdict is Verdict.ERROR:
@@ -337,10 +357,21 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     """What was audited, against what."""
     method = contents.unlearner
     rows = [("Claim examined", contents.title), ("To be forgotten", contents.request or "nothing: a training run")]
+    rows += [("Who is meant", "; ".join(contents.meant))] if contents.meant else []
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
-    return [*rows, *tallies(contents), *_error_rates(contents)]
+    return [*rows, *_identity(contents), *tallies(contents), *_error_rates(contents)]
+
+
+def _identity(contents: Contents) -> list[tuple[str, str]]:
+    """Which policy, which model, and which of how many verifications."""
+    spec = f"{contents.spec}: {contents.origin or 'origin not recorded'}, SHA-256 {contents.spec_digest}"
+    used = {True: "it is the model of this run", False: "it is another model", None: "it could not be compared"}
+    served = f"SHA-256 of its file {contents.served}: {used[contents.same]}" if contents.served else NOT_GIVEN
+    rows = [("Spec", spec), ("Model in use", served)]
+    rows += [("Model of this run", f"SHA-256 of its numbers {contents.model}")] if contents.model else []
+    return rows + ([("Verifications", contents.standing)] if contents.standing else [])
 
 
 def _error_rates(contents: Contents) -> list[tuple[str, str]]:
@@ -413,11 +444,7 @@ def _done(contents: Contents) -> str:
 def _found(contents: Contents) -> str:
     required = [check for check in contents.checks if check.required]
     passed = sum(check.verdict is Verdict.PASS for check in required)
-    begin = (
-        "The checks asked whether the new model is what training without this data gives. "
-        if contents.asks == "exact"
-        else "The checks asked whether the new models can be told from models trained without this data. "
-    )
+    begin = f"{contents.claim.question} "
     if contents.verdict is Verdict.PASS:
         forgotten = contents.of("plan")
         never = forgotten and str(forgotten.statistic.get("nothing_to_forget", "")).startswith("yes")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_numpy
-from safetensors.numpy import save as save_numpy
 from torch import Tensor
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
+from fuaudit.reading import MOST
+from fuaudit.runs.forms import MAX_JSON_BYTES, MAX_TENSOR_BYTES, parse_json, parse_tensors
 
 if sys.platform != "win32":
     import fcntl
@@ -30,8 +25,6 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """A pipe in the place of a file would be waited for without end."""
 
-MAX_JSON_BYTES = 256 * 2**20
-MAX_TENSOR_BYTES = 64 * 2**30
 TEMPORARY = ".partial"
 """Suffix of files being written; one that is found later is a torn write and is never read."""
 
@@ -189,59 +182,13 @@ def append_line(path: Path, line: bytes) -> None:
             os.close(handle)
 
 
-def canonical_json(value: Any) -> bytes:
-    """One form for one value: sorted keys, no spaces, no NaN; what digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def pretty_json(value: Any) -> bytes:
-    """For files that people read: sorted and indented."""
-    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return result
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number of this format")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not isfinite(number):
-        raise ValueError(f"{digits} is too large for a number of this format")
-    return number
-
-
-def parse_json(content: bytes, path: Path) -> Any:
-    """Strict JSON in UTF-8: no repeated keys, only finite numbers and whole characters, bounded size.
-
-    Raises:
-        EvidenceError: for anything else.
-    """
-    if len(content) > MAX_JSON_BYTES:
-        raise EvidenceError(f"{path} is larger than {MAX_JSON_BYTES} bytes")
-    try:
-        text = content.decode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-        if "\\u" in text:
-            canonical_json(value)  # half a character, written as an escape, has no bytes
-        return value
-    except (ValueError, RecursionError) as error:
-        raise EvidenceError(f"{path} is not valid JSON: {error}") from None
-
-
 def read_bytes(path: Path, limit: int = MAX_TENSOR_BYTES) -> bytes:
     """A regular file's content; EvidenceError when it is missing, a link, or larger than the limit."""
     try:
         if path.is_symlink() or not path.is_file():
             raise EvidenceError(f"{path} is missing or is not a regular file")
-        if path.stat().st_size > limit:
-            raise EvidenceError(f"{path} is larger than {limit} bytes")
+        if path.stat().st_size > min(limit, MOST):
+            raise EvidenceError(f"{path} is larger than {min(limit, MOST)} bytes")
         return path.read_bytes()
     except OSError as error:
         raise EvidenceError(f"cannot read {path}: {error.strerror or error}") from error
@@ -252,21 +199,9 @@ def read_json(path: Path) -> Any:
     return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """The safetensors form of some tensors; the same tensors give the same bytes."""
-    return save_numpy({name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in sorted(tensors.items())})
-
-
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Tensors from a safetensors file. EvidenceError when it is no such file, or holds NaN or infinities."""
-    try:
-        arrays = load_numpy(read_bytes(path))
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise EvidenceError(f"{path} is not a valid safetensors file: {error}") from None
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise EvidenceError(f"{path}: {name} holds NaN or infinities")
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    """See :func:`~fuaudit.runs.forms.parse_tensors`."""
+    return parse_tensors(read_bytes(path), path)
 
 
 def sha256(content: bytes) -> str:

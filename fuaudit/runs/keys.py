@@ -1,37 +1,33 @@
-"""Keys and commitments: who could have chosen which random numbers, and when.
+"""Keys and the commitment: who could have chosen which random numbers, and when.
 
-A run holds two keys of 32 bytes: ``draws`` makes its random numbers, ``children`` makes the keys of the runs
-that unlearning writes. Training publishes a hash of both before it starts. A child's keys follow from the
-parent's ``children`` key, its commitment and the digest of the request alone, so for a given parent and request
-nobody can try keys until they like the outcome. What is not given can still be tried: decoy requests before the
-real one, for each changes the key of the next child, and the round at which training is said to have stopped. The
-order of requests and that round have to be published as they happen.
+A training run derives three keys from its master secret: the root of a tree of seeds, from which all draws of the run
+and of every child of it are made; the key that deals the partition; the root of the salts of its contents. It publishes
+one commitment before it starts: to the tree, the partition, the config and the contents. A lineage has no other one.
+The draws of a child follow from the tree and the requests so far alone, so for a given request nobody can try keys
+until they like the outcome. What is not given can still be tried: decoy requests before the real one, for each changes
+the draws of all that follow, and the round at which training is said to have stopped. The order of requests and that
+round have to be published as they happen.
 
-The two keys are independent: ``draws`` can be destroyed (an old key over the old population gives every erased
-draw back) while the chain of children stays checkable.
+A secret can be ground before it is committed to. Who mixes in a *beacon*, something unforeseeable that was published
+after the commitment, cannot have done so: the beacon bears on all draws, and on nothing that is committed to.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
-from fuaudit.draws import Purpose
-from fuaudit.draws.keyed import philox_key
-from fuaudit.errors import UsageError
+from fuaudit.draws import Seeds
+from fuaudit.draws.keyed import derive as derive
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans.population import Request
+from fuaudit.runs.shapes import is_beacon
 
 KEY_BYTES = 32
-
-
-def derive(key: bytes, label: str, *parts: str) -> bytes:
-    """A key of 32 bytes from another: BLAKE2b keyed by ``key`` over length-prefixed text."""
-    hasher = hashlib.blake2b(key=key, digest_size=KEY_BYTES, person=b"fuaudit keys")
-    for text in (label, *parts):
-        data = text.encode()
-        hasher.update(len(data).to_bytes(8, "little") + data)
-    return hasher.digest()
 
 
 def digest_of_key(key: bytes) -> str:
@@ -40,70 +36,98 @@ def digest_of_key(key: bytes) -> str:
 
 
 def digest_of_request(request: Request) -> str:
-    """SHA-256 of what is to be forgotten and nothing else, so that no free field can steer the child's key."""
+    """SHA-256 of what is to be forgotten and nothing else, so that no free field can steer the child's draws."""
     text = f"clients {','.join(map(str, request.clients))} samples {','.join(map(str, request.samples))}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def initial_key(draws: bytes) -> bytes:
-    """What makes the initial draw and nothing else: the Philox key of that purpose, 16 bytes, one-way in ``draws``."""
-    first, second = philox_key(draws, Purpose.INIT)
-    return first.to_bytes(8, "little") + second.to_bytes(8, "little")
+def beacon_of(text: str) -> str:
+    """A beacon as runs record it; UsageError for what can be none."""
+    value = text.strip().lower()
+    if not is_beacon(value):
+        raise UsageError("a beacon has 16 to 64 bytes, in hexadecimal digits")
+    return value
 
 
-def leaf(client: int, samples: tuple[int, ...]) -> str:
-    """SHA-256 of who a client was when training started: its id and those of its samples."""
-    return hashlib.sha256(f"fuaudit client {client} samples {','.join(map(str, samples))}".encode()).hexdigest()
+def first_context(beacon: str | None) -> str:
+    """What the draws of training depend on besides the tree: nothing, or the beacon."""
+    return "" if beacon is None else hashlib.sha256(f"fuaudit beacon {beacon}".encode()).hexdigest()
 
 
-def digest_of_partition(leaves: Mapping[int, str]) -> str:
-    """The digest of a partition, from one leaf a client.
+def next_context(context: str, request: Request) -> str:
+    """What the draws for a request depend on besides the tree, from that of the generation before."""
+    return hashlib.sha256(f"fuaudit context {context} {digest_of_request(request)}".encode()).hexdigest()
 
-    From leaves and not from the file, so that a prune can take an erased client out, keep its leaf, and leave the
-    others bound to what was committed to.
+
+def contexts(beacon: str | None, requests: Iterable[Request]) -> tuple[str, ...]:
+    """The contexts of training and of every request so far."""
+    return tuple(accumulate(requests, next_context, initial=first_context(beacon)))
+
+
+def commitment(partition: str, seeds: str, config: str, contents: str) -> str:
+    """The published commitment of a lineage.
+
+    Args:
+        partition: the digest of the key that dealt the partition.
+        seeds: the root of the tree of seeds.
+        config: SHA-256 of ``config.toml``.
+        contents: the root of the contents, which tell who owns what.
     """
-    text = "".join(f"{client} {digest}\n" for client, digest in sorted(leaves.items()))
-    return hashlib.sha256(b"fuaudit partition\n" + text.encode()).hexdigest()
-
-
-def commitment(draws: str, children: str, initial: str, config: str, partition: str) -> str:
-    """The published commitment of a run, from SHA-256 digests of its keys, its config and its partition.
-
-    Config and partition are part of it, so that neither can be chosen again after the draws are known.
-    """
-    text = f"fuaudit commitment {draws} {children} {initial} {config} {partition}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(f"fuaudit commitment {partition} {seeds} {config} {contents}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class RunKeys:
-    """The two keys of a run; never shown in ``repr``."""
+class Keys:
+    """What ``keys.json`` holds: the keys of a lineage, as far as no prune destroyed them. Never shown in ``repr``.
 
-    draws: bytes = field(repr=False)
-    children: bytes = field(repr=False)
+    Attributes:
+        seeds: the tree from which all draws are made.
+        partition: the key that dealt the partition; None after a prune, for it gives the ids of erased rows back.
+        partition_digest: its digest.
+    """
+
+    seeds: Seeds = field(repr=False)
+    partition: bytes | None = field(repr=False)
+    partition_digest: str
 
     @classmethod
-    def of_secret(cls, secret: bytes) -> RunKeys:
-        """The keys of a training run from its master secret of 32 bytes."""
-        if len(secret) != KEY_BYTES:
-            raise UsageError(f"a master secret has {KEY_BYTES} bytes, this one has {len(secret)}")
-        return cls(derive(secret, "draws"), derive(secret, "children"))
+    def of_secret(cls, secret: bytes, leaves: int) -> Keys:
+        """The keys of a training run from its master secret of 32 bytes, with a tree of so many leaves."""
+        partition = partition_key(secret)
+        tree = Seeds.of(derive(secret, "draws"), leaves)
+        return cls(tree, partition, digest_of_key(partition))
 
-    def child(self, parent: str, request: Request) -> RunKeys:
-        """The keys of the run that carries out ``request`` on the run with the commitment ``parent``.
+    def as_table(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "seeds": self.seeds.as_rows(),
+            "partition": self.partition and self.partition.hex(),
+            "partition_digest": self.partition_digest,
+        }
 
-        The commitment, not the digest of the folder: it is fixed before training, so that nothing that is
-        written later can steer the child's draws.
+    @classmethod
+    def of_table(cls, table: Mapping[str, Any], path: Path) -> Keys:
+        """The inverse of :meth:`as_table`, for a table of its shape from the file at ``path``.
+
+        Raises:
+            EvidenceError: the rows are no tree, or the key has another digest.
         """
-        parts = parent, digest_of_request(request)
-        return RunKeys(derive(self.children, "child draws", *parts), derive(self.children, "child children", *parts))
+        try:
+            seeds = Seeds.of_rows(table["seeds"])
+        except EvidenceError as error:
+            raise EvidenceError(f"{path}: {error}") from None
+        partition = table["partition"] and bytes.fromhex(table["partition"])
+        if partition is not None and digest_of_key(partition) != table["partition_digest"]:
+            raise EvidenceError(f"{path}: the key of the partition does not have its digest")
+        return cls(seeds, partition, table["partition_digest"])
 
-    def commitment(self, config: str, partition: str) -> str:
-        """See :func:`commitment`; ``config`` is a digest of its file, ``partition`` of :func:`digest_of_partition`."""
-        return commitment(
-            digest_of_key(self.draws),
-            digest_of_key(self.children),
-            digest_of_key(initial_key(self.draws)),
-            config,
-            partition,
-        )
+    def committed(self, config: str) -> dict[str, str]:
+        """All that :func:`commitment` covers but the contents; ``config`` is the digest of its file."""
+        return {"partition": self.partition_digest, "seeds": self.seeds.root, "config": config}
+
+
+def partition_key(secret: bytes) -> bytes:
+    """The key that deals the partition, from the master secret. UsageError when that does not have 32 bytes."""
+    if len(secret) != KEY_BYTES:
+        raise UsageError(f"a master secret has {KEY_BYTES} bytes, this one has {len(secret)}")
+    return derive(secret, "partition")

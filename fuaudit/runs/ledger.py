@@ -13,20 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import append_line, canonical_json, parse_json, read_bytes, sha256, write_bytes
-from fuaudit.runs.shapes import Shape, are_ids, is_count, is_digest, is_position, is_text, wrong_fields
+from fuaudit.runs.files import append_line, read_bytes, sha256, write_bytes
+from fuaudit.runs.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
+from fuaudit.runs.layout import EVENTS, LEDGER
 
-NAME = "ledger.jsonl"
 GENESIS = "0" * 64
-EVENTS: Mapping[str, tuple[Mapping[str, Shape], ...]] = {
-    "commitment": ({"commitment": is_digest},),
-    "request": ({"clients": are_ids, "samples": are_ids, "parent": is_digest},),
-    "unlearning": ({"first_change": is_position, "kept_rounds": is_count}, {"messages": is_count, "bytes": is_count}),
-    "round": ({"round": is_count, "model": is_digest},),
-    "sealed": ({"digest": is_digest},),
-    "pruned": ({"digest": is_digest, "before": is_digest},),
-}
-"""Kind of event -> the fields that it has; an event of unlearning is that of a rewriter or that of an editor."""
+PLATFORM = "platform"
 
 
 @dataclass(frozen=True)
@@ -49,11 +41,10 @@ class Ledger:
 def _verified(lines: list[bytes], path: Path) -> Ledger:
     head, events = GENESIS, []
     for number, line in enumerate(lines, 1):
-        event = parse_json(line, path)
+        event = parse_canonical(line, path)
         if not isinstance(event, dict) or not isinstance(event.get("event"), str) or event.get("previous") != head:
             raise EvidenceError(f"{path}: line {number} does not follow from the line before it")
-        forms = EVENTS.get(event["event"], ())
-        if not is_text(event.get("time")) or all(wrong_fields(event, form) for form in forms):
+        if not any(form(event) for form in EVENTS.get(event["event"], ())):
             raise EvidenceError(f"{path}: line {number} is no event that a run can have")
         events.append(event)
         head = sha256(line)
@@ -62,8 +53,8 @@ def _verified(lines: list[bytes], path: Path) -> Ledger:
 
 def read_ledger(run: Path) -> Ledger:
     """The ledger of a run, its chain checked. EvidenceError when it is broken or its last line is torn."""
-    path = run / NAME
-    content = read_bytes(path)
+    path = run / LEDGER
+    content = read_bytes(path, MAX_JSON_BYTES)
     if not content.endswith(b"\n"):
         raise EvidenceError(f"{path}: the last line is torn", f"If a run was interrupted: fuaudit resume {run}")
     return _verified(content[:-1].split(b"\n"), path)
@@ -72,17 +63,20 @@ def read_ledger(run: Path) -> Ledger:
 def wrong_course(ledger: Ledger, info: Mapping[str, Any]) -> str:
     """What the ledger of a sealed run tells otherwise than its ``run.json`` (shape checked); empty for nothing.
 
-    One commitment, first; in children one request and one unlearning, before any round; and every round that the
-    run executed itself, once and in order.
+    One commitment, first; in children one request and one unlearning, before any round; every round that the run
+    executed itself, once and in order; one seal, and after it a prune at most.
     """
     is_child = info["kind"] == "unlearning"
     kinds = ledger.kinds
     if kinds.count("commitment") != 1 or kinds[0] != "commitment":
         return "it does not begin with its one commitment"
-    course = [kind for kind in kinds if kind in ("request", "unlearning", "round")]
     rounds = [event["round"] for event in ledger.of_kind("round")]
-    if course != ["request", "unlearning"] * is_child + ["round"] * len(rounds):
-        return "a request or an unlearning is missing, surplus, or out of order"
+    course = ["request", "unlearning"] * is_child + ["round"] * len(rounds)
+    told_of = [kind for kind in kinds[1:] if kind != PLATFORM]
+    if told_of not in ([*course, "sealed"], [*course, "sealed", "pruned"]):
+        return "a request, an unlearning or a seal is missing, surplus, or out of order"
+    if kinds[-1] == "pruned" and ledger.events[-1]["before"] != ledger.events[-2]["digest"]:
+        return "it was pruned, and another run was sealed before"
     kept, executed = 0, info["executed_rounds"]
     if is_child:
         (told,) = ledger.of_kind("unlearning")
@@ -94,21 +88,48 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any]) -> str:
         kept = told.get("kept_rounds", executed)
         if kept > max(info["first_change"][0] - 1, 0):
             return "it keeps rounds that were drawn anew"
-    if rounds != list(range(kept + 1, executed + 1)):
+    if len(rounds) != executed - kept or rounds != list(range(kept + 1, executed + 1)):
         return f"it does not tell rounds {kept + 1} to {executed}, each once and in order"
+    return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0)
+
+
+def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int) -> str:
+    """What is wrong with the platforms of a run that keeps so many rounds; empty for nothing.
+
+    First those that made what is kept, then the one that ``run.json`` names, and one each time that another went on.
+    """
+    since, rounds, own, last = 0, 0, list[Mapping[str, Any]](), None
+    for event in ledger.events:
+        rounds += event["event"] == "round"
+        if event["event"] != PLATFORM:
+            continue
+        if event["since"] < since or rounds != max(event["since"] - kept, 0):
+            return "its platforms did not begin where it says, one after another"
+        same = {word: event[word] for word in ("versions", "plugins", "canary")}
+        if same == last and (own or event["since"] == since):
+            return "it names one platform twice"
+        since, last = event["since"], same
+        own += [event] if since >= kept else []
+    if not own or own[0]["since"] != kept or (kept and own[0] is ledger.of_kind(PLATFORM)[0]):
+        return "it does not tell of all platforms that made its models"
+    if any(own[0][word] != info[word] for word in ("versions", "plugins")):
+        return "it names other versions or plugins than its run.json"
     return ""
 
 
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
-    """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest."""
-    path = run / NAME
-    content = read_bytes(path)
+    """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
+
+    Platforms that went on after those rounds are cut with them.
+    """
+    path = run / LEDGER
+    content = read_bytes(path, MAX_JSON_BYTES)
     lines = content.split(b"\n")[:-1]
     ledger = _verified(lines, path)
     kept = [
         line
         for line, event in zip(lines, ledger.events, strict=True)
-        if event["event"] != "sealed" and not (event["event"] == "round" and event["round"] > keep_rounds)
+        if event["event"] != "sealed" and event.get("round", event.get("since", 0)) <= keep_rounds
     ]
     whole = b"".join(line + b"\n" for line in kept)
     if whole != content:
@@ -121,5 +142,5 @@ def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
     line = canonical_json(entry)
-    append_line(run / NAME, line)
+    append_line(run / LEDGER, line)
     return Ledger((*ledger.events, entry), sha256(line))

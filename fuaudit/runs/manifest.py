@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import TEMPORARY, canonical_json, pretty_json, read_bytes, read_json, sha256
-from fuaudit.runs.ledger import NAME as LEDGER
+from fuaudit.runs.files import TEMPORARY, read_bytes, sha256
+from fuaudit.runs.forms import MAX_TENSOR_BYTES, canonical_json, pretty_json
+from fuaudit.runs.layout import FORMAT, LEDGER, MANIFEST, Json, Lines, Tensors, file_of, form_of, kind_of, names_in
 from fuaudit.runs.ledger import Ledger, read_ledger
 
-FORMAT = "fuaudit run 1"
-MANIFEST = "manifest.json"
 Files = dict[str, dict[str, Any]]
 """Path -> digest and size."""
 
@@ -21,17 +21,21 @@ def digest_of_files(files: Files) -> str:
     return sha256(canonical_json(files))
 
 
+def limit_of(name: str) -> int:
+    """The most bytes that a file of a run can have."""
+    file = file_of(name)
+    return file.form.limit if file else MAX_TENSOR_BYTES
+
+
+def entry_of(content: bytes) -> dict[str, Any]:
+    """What a manifest lists of a file."""
+    return {"sha256": sha256(content), "size": len(content)}
+
+
 def files_of(path: Path) -> Files:
     """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
-    found = {}
-    for item in sorted(path.rglob("*")):
-        if item.is_symlink() or not (item.is_file() or item.is_dir()):
-            raise EvidenceError(f"{item} is a link or a device; a run holds regular files only")
-        name = item.relative_to(path).as_posix()
-        if item.is_file() and name not in (MANIFEST, LEDGER):
-            content = read_bytes(item)
-            found[name] = {"sha256": sha256(content), "size": len(content)}
-    return found
+    names = [name for name in names_in(path) if name not in (MANIFEST, LEDGER)]
+    return {name: entry_of(read_bytes(path / name, limit_of(name))) for name in names}
 
 
 def manifest_bytes(digest: str, files: Files, head: str) -> bytes:
@@ -39,37 +43,78 @@ def manifest_bytes(digest: str, files: Files, head: str) -> bytes:
     return pretty_json({"format": FORMAT, "digest": digest, "files": files, "ledger": head})
 
 
-def check_files(folder: Path) -> tuple[Files, Ledger]:
-    """The files of a run and its ledger, after comparing every byte with the manifest.
+def read_listed(folder: Path, name: str, entry: dict[str, Any]) -> bytes:
+    """The content of a file, which has the size and the digest that its manifest lists.
 
     Raises:
-        EvidenceError: a file is missing, surplus or altered, or manifest and ledger name different runs.
+        EvidenceError: it does not, or it cannot be read.
     """
-    manifest = read_json(folder / MANIFEST)
-    if (
-        not isinstance(manifest, dict)
-        or manifest.get("format") != FORMAT
-        or not isinstance(manifest.get("files"), dict)
-    ):
-        raise EvidenceError(f"{folder / MANIFEST} is not a manifest of the format {FORMAT!r}")
-    found = files_of(folder)
-    _compare(folder, manifest["files"], found)
-    digest = digest_of_files(found)
+    path = folder / name
+    right = not path.is_file() or path.stat().st_size == entry["size"]  # before anything is read
+    content = read_bytes(path, limit_of(name)) if right else b""
+    if not right or entry_of(content) != entry:
+        raise EvidenceError(f"the files of {folder} do not match its manifest; altered: {name}")
+    return content
+
+
+Tensor = tuple[str, tuple[int, ...]]
+"""The kind of its numbers, and its shape."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The files of a run whose bytes are accounted for.
+
+    Attributes:
+        files: path -> digest and size.
+        documents: what its JSON files hold.
+        tensors: path -> name -> kind and shape of every tensor of the others.
+    """
+
+    files: Files
+    ledger: Ledger
+    documents: dict[str, Any]
+    tensors: dict[str, dict[str, Tensor]]
+
+
+def check_files(folder: Path) -> Checked:
+    """The files of a run after comparing every byte with the manifest.
+
+    Every file is parsed and must be in its form (:mod:`fuaudit.runs.layout`). One is read at a time, and of tensors
+    nothing is kept.
+
+    Raises:
+        EvidenceError: a file is missing, surplus, altered or in another form, or manifest and ledger name different
+            runs.
+    """
+    path = folder / MANIFEST
+    manifest = form_of(MANIFEST).parse(read_bytes(path, limit_of(MANIFEST)), path)
+    listed: Files = manifest["files"]
+    _compare(folder, listed, {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)})
+    documents, tensors = dict[str, Any](), dict[str, dict[str, Tensor]]()
+    for name, entry in listed.items():
+        form = form_of(name)
+        value = form.parse(read_listed(folder, name, entry), folder / name)
+        if isinstance(form, Tensors):
+            tensors[name] = {key: (kind_of(tensor), tuple(tensor.shape)) for key, tensor in value.items()}
+        elif isinstance(form, Json):
+            documents[name] = value
+    digest = digest_of_files(listed)
     ledger = read_ledger(folder)
     last = ledger.events[-1]
     if last["event"] not in ("sealed", "pruned") or last.get("digest") != digest:
         raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
-    if read_bytes(folder / MANIFEST) != manifest_bytes(digest, found, ledger.head):
+    if (manifest["digest"], manifest["ledger"]) != (digest, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
-    return found, ledger
+    return Checked(listed, ledger, documents, tensors)
 
 
-def _compare(folder: Path, listed: dict[str, Any], found: dict[str, Any]) -> None:
-    missing, surplus = sorted(listed.keys() - found.keys()), sorted(found.keys() - listed.keys())
-    changed = sorted(name for name in listed.keys() & found.keys() if listed[name] != found[name])
+def _compare(folder: Path, listed: Files, found: set[str]) -> None:
+    missing, surplus = sorted(listed.keys() - found), sorted(found - listed.keys())
+    strange = sorted(name for name in listed if isinstance(form_of(name), Lines) or name == MANIFEST)
     problems = [f"missing: {', '.join(missing)}"] if missing else []
     problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
-    problems += [f"altered: {', '.join(changed)}"] if changed else []
+    problems += [f"listed though they cannot be: {', '.join(strange)}"] if strange else []
     if problems:
         torn = (
             " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""

@@ -11,29 +11,23 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from fuaudit.data.dataset import digest_of_client, digest_of_test, scaled, scaling_constants
 from fuaudit.errors import PluginError
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import Involvement, Participations, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.runs import shapes
-from fuaudit.runs.files import pretty_json, tensor_bytes
-from fuaudit.runs.tables import checkpoint_name, involvement_tensors
+from fuaudit.runs.forms import pretty_json, tensor_bytes
+from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name
+from fuaudit.runs.tables import involvement_tensors
 from fuaudit.training.learner import Learner
+from fuaudit.training.measuring import measuring
 from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup
 from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Chain, Stage
 
-CHUNK = 250
-"""Test rows measured at once. Bits of sums depend on it, so it never changes."""
-
-METRICS = "metrics.json"
-PARTICIPATION = "participation.json"
 OWN = "own_accuracy"
 """The one part of ``participation.json`` that is arithmetic on models; the rest follows from the plan."""
 
@@ -74,7 +68,6 @@ def derived(
         PluginError: what the learner concludes cannot be recorded.
     """
     layout = ready.learning.layout
-    clients = {str(c): digest_of_client(ready.dataset, population.samples[c]) for c in population.clients}
     measured, metrics = measuring(ready, population), list[dict[str, Any]]()
     work = len(rounds) + len(population.clients)
     for number, round in enumerate(rounds, 1):
@@ -88,13 +81,12 @@ def derived(
         taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
         own[str(client)] = measured(final, *taken)[1] if rows else None
     return {
-        "involvement.safetensors": tensor_bytes(involvement_tensors(Involvement.of(schedule))),
-        "data.json": pretty_json({"clients": clients, "test": digest_of_test(ready.dataset)}),
+        INVOLVEMENT: tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         METRICS: pretty_json(metrics),
         PARTICIPATION: pretty_json(
             participation(ready.learner, ready.learning.solver, ready.learning.chain, population, schedule) | {OWN: own}
         ),
-        "model.safetensors": tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
+        MODEL: tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
     }
 
 
@@ -131,30 +123,3 @@ def _concluded(
     if not isinstance(found, dict) or shapes.PARTICIPATION.keys() & found.keys():
         raise PluginError(f"the conclusions of {name} must be a table without {', '.join(shapes.PARTICIPATION)}")
     return found
-
-
-Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]
-"""From a model ``(d,)``, inputs and targets to mean loss and accuracy."""
-
-
-def measuring(ready: Setup, population: Population) -> Measured:
-    """Measures models on the CPU with one thread, in chunks of 250 rows; inputs as the population scales them."""
-    learning, module, layout = ready.learning, ready.cpu_module(), ready.learning.layout
-    shift, divisor = scaling_constants(ready.dataset, population, learning.scaling)
-
-    @torch.no_grad()
-    def measured(vector: Tensor, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        torch.set_num_threads(1)
-        parameters = dict(zip(layout.names, layout.split(vector.cpu()), strict=True))
-        loss, hits, count = 0.0, 0, len(targets)
-        for first in range(0, count, CHUNK):
-            rows, wanted = (
-                scaled(inputs[first : first + CHUNK], shift, divisor, learning.dtype),
-                targets[first:][:CHUNK],
-            )
-            logits = torch.func.functional_call(module, parameters, (rows,))
-            loss += float(cross_entropy(logits, wanted, reduction="sum"))
-            hits += int((logits.argmax(dim=1) == wanted).sum())
-        return loss / count, hits / count
-
-    return measured

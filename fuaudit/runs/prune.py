@@ -1,63 +1,78 @@
 """Prune: remove what the store itself remembers of erased data, and leave a tombstone with digests.
 
-A child keeps draws of its parent. The parent's key over the parent's population gives every erased draw back,
-so keeping the key would keep the erased history. Prune therefore writes the kept draws down as a record,
-destroys the keys of all earlier populations, removes the erased ids from the partition, and replaces every
-ancestor by a tombstone: digests of its files, and the one key that lets the child's keys still be checked.
+A child keeps draws of its parent. The seeds of positions that it does not keep give draws over the old population back,
+and so does the key that dealt the partition. Prune destroys them: of the tree of seeds it keeps those that the plan is
+drawn from, and those of its cuts, where a draw names what was to be forgotten for the first time. So the draws that are
+kept still follow from the commitment, and so does that every cut is the first involvement. It takes the ids of erased
+clients' rows out of the partition, and replaces every ancestor by a tombstone: digests of its files, and no key.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fuaudit.draws import Address, Recorded, Recording, Stream
-from fuaudit.draws.address import NOBODY
+import numpy as np
+
+from fuaudit.draws import END, Address, Noted, Position, Recorded, Seeds, Stream
+from fuaudit.draws.address import STREAM_OF
+from fuaudit.draws.seeds import Part
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans import Plan, Segment
-from fuaudit.plans.plan import Segments
+from fuaudit.plans import Plan
+from fuaudit.plans.reference import resampled
+from fuaudit.plans.schedule import Drawn
+from fuaudit.runs.contents import Opening
 from fuaudit.runs.files import (
     TEMPORARY,
     locked,
     named,
-    pretty_json,
     read_bytes,
     read_json,
     sha256,
     storage,
     sync_folder,
-    tensor_bytes,
     write_bytes,
 )
-from fuaudit.runs.keys import commitment, digest_of_key, initial_key, leaf
-from fuaudit.runs.ledger import NAME as LEDGER
-from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.manifest import MANIFEST, digest_of_files
-from fuaudit.runs.run import RECORDED, Run, checked_info, load_run
-from fuaudit.runs.tables import population_tensors, recorded_tensors
-from fuaudit.runs.writer import RunWriter, plan_table
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.keys import Keys
+from fuaudit.runs.layout import (
+    CLIENTS,
+    CONFIG,
+    FORMER,
+    KEYS,
+    LEDGER,
+    MANIFEST,
+    PARTITION,
+    RECORDED,
+    RUN,
+    TOMBSTONE,
+    file_of,
+    form_of,
+    names_in,
+)
+from fuaudit.runs.ledger import read_ledger, wrong_course
+from fuaudit.runs.manifest import digest_of_files, limit_of
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.tables import population_tensors
+from fuaudit.runs.writer import RunWriter, recorded_bytes
 
-TOMBSTONE = "tombstone.json"
+REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS})
+"""What a prune writes anew, of the files of a run."""
 
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What a prune left of a run: its digest, those of its files and keys, its ``run.json``, at most one key."""
+    """What a prune left of a run: its digest, those of its files, its ``run.json``; no key."""
 
     path: Path
     digest: str
     files: dict[str, Any]
-    draws_digest: str
-    children_digest: str
-    initial_digest: str
-    partition: str
     info: dict[str, Any]
-    children: str | None
 
     @property
     def is_child(self) -> bool:
@@ -65,27 +80,30 @@ class Tombstone:
         return bool(self.info["kind"] == "unlearning")
 
     @property
-    def commitment(self) -> str:
-        """The commitment of the run that was here."""
-        config = self.files["config.toml"]["sha256"]
-        return commitment(self.draws_digest, self.children_digest, self.initial_digest, config, self.partition)
+    def executed(self) -> int:
+        """See :attr:`fuaudit.runs.run.Run.executed`."""
+        return int(self.info["executed_rounds"])
 
 
 def read_tombstone(path: Path) -> Tombstone:
     """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
-    table = read_json(path / TOMBSTONE)
-    try:
-        stone = Tombstone(path, **{field.name: table[field.name] for field in fields(Tombstone)[1:]})
-        checked_info(stone.info, path / TOMBSTONE)
-        if digest_of_files(stone.files) != stone.digest or not isinstance(stone.commitment, str):
-            raise ValueError("its files do not have its digest")
-        if sha256(pretty_json(stone.info)) != stone.files["run.json"]["sha256"]:
-            raise ValueError("its copy of run.json is another")
-        if stone.children is not None and digest_of_key(bytes.fromhex(stone.children)) != stone.children_digest:
-            raise ValueError("its key of children does not have its digest")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EvidenceError(f"{path / TOMBSTONE} is not a tombstone: {error!r}") from None
+    if strange := [name for name in names_in(path, torn=True) if file_of(name) is None]:
+        raise EvidenceError(f"{path} holds what neither a run nor a tombstone has: {', '.join(strange[:5])}")
+    at = path / TOMBSTONE
+    stone = Tombstone(path, **form_of(TOMBSTONE).parse(read_bytes(at, limit_of(TOMBSTONE)), at))
+    if not {RUN, CONFIG} <= stone.files.keys() or digest_of_files(stone.files) != stone.digest:
+        raise EvidenceError(f"{at} is not a tombstone: its files do not have its digest")
+    if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
+        raise EvidenceError(f"{at} is not a tombstone: its copy of {RUN} is another")
+    ledger = read_ledger(path)
+    if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info):
+        raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
     return stone
+
+
+def moment(parent: Run | Tombstone, rounds: int) -> Position:
+    """The first position that was not executed when a request came to a run; ``END`` when training was over."""
+    return Position(parent.executed + 1, 0) if parent.executed < rounds else END
 
 
 def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombstone | None:
@@ -112,20 +130,67 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
     return parent
 
 
-def recorded_answers(plan: Plan) -> dict[Address, tuple[int, ...]]:
-    """All draws of a plan that were made over earlier populations than the last one, but those of erased clients."""
-    answers: dict[Address, tuple[int, ...]] = {}
-    last = len(plan.populations) - 1
-    replace(plan, sources=tuple(Recording(source, answers, last) for source in plan.sources)).history()
-    kept = {NOBODY, *plan.retained.clients}
-    return {at: answer for at, answer in answers.items() if at.client in kept}
+def lineage(run: Run) -> tuple[Run | Tombstone, ...]:
+    """A run and its ancestors beside it, youngest first, as far as they are there."""
+    found: list[Run | Tombstone] = [run]
+    while (above := parent_of(found[-1])) is not None:
+        found.append(above)
+    return tuple(found)
 
 
-def _own_record(plan: Plan) -> dict[int, Mapping[Address, tuple[int, ...]]]:
-    """The draws that the last rewriter recorded itself, under the number of its source."""
-    last = len(plan.sources) - 1
-    source = plan.sources[last]
-    return {last: source.answers} if isinstance(source, Recorded) else {}
+def repeated(run: Run, chain: Sequence[Run | Tombstone], seeds: Seeds | Noted | None = None) -> Plan:
+    """The plan of a run found position by position from its seeds alone; see :func:`fuaudit.plans.reference.resampled`.
+
+    Args:
+        chain: the run and all its ancestors, youngest first: they tell when requests came.
+        seeds: to draw from, by default those of the run.
+
+    Raises:
+        EvidenceError: an ancestor is missing, or a seed that is needed was destroyed.
+    """
+    if len(chain) != len(run.requests) + 1:
+        raise EvidenceError(f"not all {len(run.requests)} ancestors of {run.path} are at hand")
+    (first,) = run.plan.streams[Stream.INITIAL]
+    sources = [replace(source, seeds=seeds or source.seeds) for source in run.sources]
+    rounds = run.plan.law.rounds
+    moments = [moment(parent, rounds) for parent in chain[:0:-1]]
+    return resampled(run.plan.law, run.original, sources, run.requests, moments, first.source)
+
+
+def kept_leaves(run: Run, chain: Sequence[Run | Tombstone]) -> list[range]:
+    """The seeds that a prune of a run keeps; one set for one run, whether it was pruned or not.
+
+    Those of all generations to come; of the initial draw, of draws that last all rounds for retained clients, and of
+    every position, each in the generation from which the plan draws there; and those of cuts, where the plan is what
+    :func:`repeated` finds without the draws of erased clients that last all rounds.
+    """
+    plan, leaves = run.plan, run.leaves
+    (initial,), begun = plan.streams[Stream.INITIAL], plan.streams[Stream.COHORTS][0].source
+    later = range(leaves.generation(len(run.requests)).stop, run.keys.seeds.size)
+    single = {leaves.initial(initial.source)} | {leaves.client(begun, client) for client in plan.retained.clients}
+    single.update(_in_force(plan, run))
+    asked = set[int]()
+    try:
+        same = repeated(run, chain, Noted(run.keys.seeds, asked)).streams == plan.streams
+    except EvidenceError:
+        same = False
+    lasting = {leaves.client(g, client) for g in range(len(run.requests) + 1) for client in run.original.clients}
+    if same and asked & lasting <= single:
+        single |= asked
+    return [later, *(range(number, number + 1) for number in single)]
+
+
+def _in_force(plan: Plan, run: Run) -> Iterator[int]:
+    """The leaves of all positions, each in the generation from which the plan draws there."""
+    for stream, steps in ((Stream.COHORTS, range(1)), (Stream.BATCHES, range(1, plan.law.steps + 1))):
+        segments = plan.streams[stream]
+        ends = [*(segment.start for segment in segments[1:]), END]
+        for segment, end in zip(segments, ends, strict=True):
+            if isinstance(plan.sources[segment.source], Recorded):
+                continue
+            for round in range(max(segment.start.round, 1), min(end.round, plan.law.rounds) + 1):
+                places = (Position(round, step) for step in steps)
+                yield from (run.leaves.position(segment.source, at) for at in places if segment.start <= at < end)
 
 
 def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
@@ -167,9 +232,9 @@ def _pruned(run: Run) -> tuple[Run, list[Path]]:
     pruned = run if run.pruned else _rewrite(run)
     # the oldest first: until its child is buried too, the chain leads here again after a kill
     if above is not None:
-        _clear(above, keep_children=not ancestors)
-    for age, ancestor in reversed(list(enumerate(ancestors))):
-        _clear(_tombstone(ancestor), keep_children=age == 0)
+        _clear(above)
+    for ancestor in reversed(ancestors):
+        _clear(Tombstone(ancestor.path, ancestor.digest, ancestor.files, ancestor.info))
     return pruned, [ancestor.path for ancestor in ancestors]
 
 
@@ -238,76 +303,108 @@ def recover(path: Path) -> None:
 
 
 def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
-    """Folders beside a run with a key of its earlier populations, destroyed or not: prune leaves them alone.
+    """Folders beside a run with seeds that its prune destroys, or has destroyed: prune leaves them alone.
 
-    Then those whose keys cannot be read, which may hold one. The run itself, ancestors that still are runs, and
+    Then those whose keys cannot be read, which may hold some. The run itself, ancestors that still are runs, and
     folders that are ``passed_over`` are not looked into.
 
     Raises:
         EvidenceError: an ancestor does not check out, or another run lies under its name.
     """
-    gone = set(_key_digests(run)[:-1])
-    found, unread, above = list[Path](), list[Path](), parent_of(run)
-    lineage = {run.path.resolve(), *passed_over}
-    while isinstance(above, Run):
-        lineage.add(above.path.resolve())
-        above = parent_of(above)
+    chain, mine = lineage(run), run.keys.seeds
+    found, unread = list[Path](), list[Path]()
+    passed = {ancestor.path.resolve() for ancestor in chain if isinstance(ancestor, Run)}.union(passed_over)
+    trees: list[tuple[Path, Seeds]] = []
     for folder in sorted(run.path.resolve().parent.iterdir()):
-        path = folder / "keys.json"
+        path = folder / KEYS
         try:
-            if folder.resolve() in lineage or not folder.is_dir() or not (path.is_symlink() or path.exists()):
+            if folder.resolve() in passed or not folder.is_dir() or not (path.is_symlink() or path.exists()):
                 continue
-            keys = read_json(path)
+            tree = _tree(read_json(path))  # not as strictly as a run is opened: a holder is one in whatever form
         except (EvidenceError, OSError):  # no permission to look inside is an answer too
             unread.append(folder)
             continue
-        held = keys.get("draws") if isinstance(keys, dict) else None
-        if isinstance(held, list) and any(_digest(key) in gone for key in held):
-            found.append(folder)
+        if tree is not None and _same_tree(mine, tree):
+            trees.append((folder, tree))
+    if trees:
+        gone = [part for part in mine.keeping(kept_leaves(run, chain)).parts if part.seed is None]
+        found = [folder for folder, tree in trees if any(_overlap(part, tree) for part in gone)]
     return found, unread
 
 
-def _digest(key: Any) -> str | None:
-    """The digest of a key as a neighbour's file has it; None where it is none."""
+def orphans(run: Run) -> list[Path]:
+    """Runs beside a run whose parent its prune would bury, and which it would not prune: they can be judged less then.
+
+    None are named where the lineage cannot be read as it is: a prune that was killed has begun to bury it.
+    """
     try:
-        return digest_of_key(bytes.fromhex(key))
-    except (TypeError, ValueError):
+        chain = [ancestor for ancestor in lineage(run) if isinstance(ancestor, Run)]
+    except EvidenceError:
+        return []
+    buried, passed = {ancestor.digest for ancestor in chain[1:]}, {ancestor.path.resolve() for ancestor in chain}
+    return [
+        folder
+        for folder in sorted(run.path.resolve().parent.iterdir())
+        if folder.resolve() not in passed and _parent_in(folder, buried)
+    ]
+
+
+def _parent_in(folder: Path, digests: Collection[str]) -> bool:
+    """Whether a folder holds a run with one of these parents; not, where it cannot be read."""
+    try:
+        return (folder / MANIFEST).is_file() and read_json(folder / RUN)["parent"]["digest"] in digests
+    except (EvidenceError, OSError, TypeError, KeyError):
+        return False
+
+
+def _same_tree(mine: Seeds, theirs: Seeds) -> bool:
+    """Whether two trees are one. By a seed that both hold, where there is one: roots take long to compute."""
+    if mine.size != theirs.size:
+        return False
+    both = next((part.first for part in mine.parts if part.seed is not None and theirs.holds(part.first)), None)
+    return mine.root == theirs.root if both is None else mine.leaf(both) == theirs.leaf(both)
+
+
+def _overlap(gone: Part, tree: Seeds) -> bool:
+    """Whether a tree holds a seed inside a part."""
+    return any(part.seed is not None and part.first < gone.last and gone.first < part.last for part in tree.parts)
+
+
+def _tree(table: Any) -> Seeds | None:
+    """The tree of seeds in a neighbour's file; None where there is none."""
+    try:
+        return Seeds.of_rows(table["seeds"])
+    except (EvidenceError, TypeError, KeyError):
         return None
 
 
 def _rewrite(run: Run) -> Run:
-    """The run without keys and ids of earlier populations: written beside it, then put in its place.
+    """The run without seeds and ids of earlier populations: written beside it, then put in its place.
 
     Raises:
+        UsageError: the law of the run draws what cannot be kept apart.
         EvidenceError: what was written is not the whole run, because something else wrote there too; the run is as it
             was.
     """
     home, (staging, old) = run.path.resolve(), leftovers(run.path)
-    plan, last = run.plan, len(run.plan.populations) - 1
-    before, request = plan.populations[-2], run.request
-    # the key of the last request's draws stays; the keys of all earlier populations go
-    secrets = [None] * (len(plan.sources) - 1) + run.keys["draws"][-1:]
-    owners = {str(sample): before.owner[sample] for sample in request.samples}
-    left = {
-        "pruned": len(run.requests),
-        "erased_owners": {**_earlier_owners(run), **owners},
-        "erased_sizes": {str(client): len(before.samples[client]) for client in request.clients},
-    }
-    replaced = {LEDGER, RECORDED, "partition.safetensors", "plan.json", "keys.json"}
-    copied = run.files.keys() - replaced
-    for name in copied | {LEDGER}:
-        write_bytes(staging / name, read_bytes(run.path / name))
+    seeds = run.keys.seeds.keeping(kept_leaves(run, lineage(run)))
+    copied = run.files.keys() - REPLACED
+    for name in copied:
+        write_bytes(staging / name, run.read(name))
+    write_bytes(staging / LEDGER, read_bytes(run.path / LEDGER))
+    write_bytes(staging / FORMER, read_bytes(run.path / MANIFEST))
     writer = RunWriter(staging, read_ledger(staging))
-    write_bytes(staging / RECORDED, tensor_bytes(recorded_tensors({0: recorded_answers(plan), **_own_record(plan)})))
-    writer.write_tensors("partition.safetensors", population_tensors(plan.retained))
-    writer.write_json("plan.json", plan_table(_with_recorded(plan, last), run.requests, left))
-    keys = {"draws": secrets, "children": run.keys["children"], "digests": _key_digests(run)}
-    writer.write_keys({**keys, "initial": _initial(run), "partition": _leaves(run)})
+    if recorded := recorded_bytes(_kept_records(run.plan)):
+        write_bytes(staging / RECORDED, recorded)
+    writer.write(PARTITION, population_tensors(run.original, _unknown(run)))
+    writer.write(CLIENTS, _opened(run).table())
+    writer.write(KEYS, Keys(seeds, None, run.keys.partition_digest).as_table())
     writer.close("pruned", before=run.digest)
     staged = load_run(staging)
-    whole = staged.files.keys() == run.files.keys() | {RECORDED} and staged.plan.retained == plan.retained
+    whole = staged.files.keys() - {RECORDED} == (run.files.keys() | {FORMER}) - {RECORDED}
     if not whole or any(staged.files[name] != run.files[name] for name in copied):
         raise EvidenceError(f"{staging} is not the whole run: something else wrote there; {run.path} is as it was")
+    _require_drawn(staged, run)
     with storage(run.path):
         os.rename(home, old)
         os.rename(staging, home)
@@ -316,72 +413,87 @@ def _rewrite(run: Run) -> Run:
     return replace(staged, path=run.path)
 
 
-def _leaves(run: Run) -> dict[str, str]:
-    """The leaves of all clients that were erased, here or in an ancestor."""
-    gone = [client for client in run.original.clients if client not in run.plan.retained.samples]
-    leaves = {**run.erased_leaves, **{client: leaf(client, run.numbered(client)) for client in gone}}
-    return {str(client): digest for client, digest in sorted(leaves.items())}
+def _require_drawn(pruned: Run, run: Run) -> None:
+    """Raises UsageError where a pruned run does not have the draws that it had."""
+    rounds = range(1, run.plan.law.rounds + 1)
+    try:
+        found, before = Drawn([pruned.plan]), Drawn([run.plan])
+        pairs = ((found.round(number), before.round(number)) for number in rounds)
+        same = all(np.array_equal(a.batches, b.batches) and np.array_equal(a.cohorts, b.cohorts) for a, b in pairs)
+        same = same and bool((pruned.plan.initial_uniform(1) == run.plan.initial_uniform(1)).all())
+    except EvidenceError:
+        same = False
+    if not same:
+        raise UsageError(
+            f"{run.path} cannot be pruned: draws that it keeps need seeds of erased clients; nothing was changed",
+            "A law with draws that last all rounds has to say so (lasting), and a client's must not bear on others.",
+        )
 
 
-def _initial(run: Run) -> dict[str, Any] | None:
-    """The key of the initial draw alone, where the key that made it is to be destroyed."""
-    (segment,) = run.plan.streams[Stream.INITIAL]
-    secret = run.keys["draws"][segment.source]
-    if segment.source == len(run.plan.sources) - 1:
-        return None
-    if secret is None:  # destroyed by an earlier prune, which kept this
-        kept: dict[str, Any] | None = run.keys.get("initial")
-        return kept
-    return {"key": initial_key(bytes.fromhex(secret)).hex(), "version": segment.version, "source": segment.source}
+def _kept_records(plan: Plan) -> Plan:
+    """The plan with only those recorded draws that it still has."""
+
+    def kept(number: int, source: Recorded) -> Recorded:
+        def here(at: Address) -> bool:
+            return plan.segment(STREAM_OF[at.purpose], at.position).source == number
+
+        return Recorded({at: answer for at, answer in source.answers.items() if here(at)})
+
+    sources = (kept(n, s) if isinstance(s, Recorded) else s for n, s in enumerate(plan.sources))
+    return replace(plan, sources=tuple(sources))
 
 
-def _earlier_owners(run: Run) -> dict[str, int]:
-    """The owners of the samples that earlier requests erased one by one."""
-    owners: dict[str, int] = dict(run.pruned_table.get("erased_owners", {}))
-    for population, request in zip(run.plan.populations, run.requests[:-1], strict=False):
-        owners |= {str(s): population.owner[s] for s in request.samples if s in population.owner}
-    return owners
-
-
-def _key_digests(run: Run) -> list[str]:
-    """Digests of the keys of all sources; those of destroyed keys were kept when they were destroyed."""
-    kept = run.keys.get("digests", [])
-    return [
-        digest_of_key(bytes.fromhex(secret)) if secret else kept[place]
-        for place, secret in enumerate(run.keys["draws"])
-    ]
-
-
-def _with_recorded(plan: Plan, last: int) -> Plan:
-    """The same segments, every one over the retained population."""
-
-    def moved(segments: Segments) -> Segments:
-        return tuple(s if s.version == last else Segment(s.start, 0, last) for s in segments)
-
-    return replace(plan, streams={name: moved(segments) for name, segments in plan.streams.items()})
-
-
-def _tombstone(run: Run) -> Tombstone:
-    """What is to be left of a run."""
-    return Tombstone(
-        run.path,
-        run.digest,
-        run.files,
-        _key_digests(run)[-1],
-        digest_of_key(bytes.fromhex(run.keys["children"])),
-        digest_of_key(initial_key(bytes.fromhex(run.keys["draws"][-1]))),
-        run.committed_partition,
-        run.info,
-        run.keys["children"],
+def unspoiled(run: Run, chain: Sequence[Run | Tombstone]) -> bool:
+    """Whether a pruned run holds nothing that a prune destroys: seeds, the key of the partition, ids, salts, names."""
+    seeds = run.keys.seeds
+    return (
+        seeds == seeds.keeping(kept_leaves(run, chain))
+        and run.keys.partition is None
+        and _unknown(run) == run.stand_ins
+        and run.opens_just(run.opening)
     )
 
 
-def _clear(stone: Tombstone, keep_children: bool) -> None:
+def former_of(run: Run) -> dict[str, Any]:
+    """The files of a pruned run as they were before the prune: path -> digest and size.
+
+    Raises:
+        EvidenceError: the manifest that it keeps of then is none, or is not that of a run that became this one.
+    """
+    table, last = run.document(FORMER), run.ledger.events[-1]
+    files: dict[str, Any] = table["files"]
+    kept = {name: entry for name, entry in run.files.items() if name not in REPLACED | {FORMER}}
+    if table["digest"] != digest_of_files(files) or table["digest"] != last["before"]:
+        wrong = "it is not the manifest that the ledger names"
+    elif table["ledger"] != last["previous"]:
+        wrong = "it is not the manifest of the seal before the prune"
+    elif {name: entry for name, entry in files.items() if name not in REPLACED} != kept:
+        wrong = "it names other files than are here"
+    else:
+        return files
+    raise EvidenceError(f"{run.path / FORMER} is not what the run was before it was pruned: {wrong}")
+
+
+def _opened(run: Run) -> Opening:
+    """Names and salts of what is retained."""
+    kept = run.plan.retained
+    return run.opening.without(run.contents, kept, {client: run.numbered(client) for client in kept.clients})
+
+
+def _erased(run: Run) -> list[int]:
+    """The clients that were erased, here or in an ancestor."""
+    return [client for client in run.original.clients if client not in run.plan.retained.samples]
+
+
+def _unknown(run: Run) -> frozenset[int]:
+    """The ids that a prune takes out of the partition: those of erased clients' rows that no request names."""
+    named = {sample for request in run.requests for sample in request.samples}
+    return frozenset(s for client in _erased(run) for s in run.original.samples[client] if s not in named)
+
+
+def _clear(stone: Tombstone) -> None:
     """Replace a run by its tombstone: written first, then everything else but the ledger is removed."""
-    table = {k: v for k, v in asdict(stone).items() if k != "path"}
-    if not keep_children:  # it would give back the keys of the next generation, which are to be destroyed
-        table["children"] = None
-    content = pretty_json(table)
+    content = pretty_json({name: value for name, value in asdict(stone).items() if name != "path"})
     path = stone.path / TOMBSTONE
     if not path.exists() or read_bytes(path) != content:
         write_bytes(path, content)

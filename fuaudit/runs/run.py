@@ -6,56 +6,73 @@ name except installed entry points, and executes nothing from it.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fuaudit import registry
-from fuaudit.config import Config, parse_toml, resolve
-from fuaudit.draws import END, Draws, Keyed, Position, Recorded, Stream
+from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
+from fuaudit.data.dataset import Dataset
+from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import Segments
-from fuaudit.runs.files import TEMPORARY, named, read_bytes, read_json
-from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
-from fuaudit.runs.ledger import NAME as LEDGER
-from fuaudit.runs.ledger import Ledger, wrong_course
-from fuaudit.runs.manifest import FORMAT, MANIFEST, check_files, digest_of_files
-from fuaudit.runs.shapes import (
+from fuaudit.plans.schedule import require_feasible
+from fuaudit.runs.contents import (
+    Contents,
+    Differences,
+    Opening,
+    client_called,
+    compare,
+    require_opening,
+    span,
+)
+from fuaudit.runs.files import TEMPORARY, named, read_bytes
+from fuaudit.runs.forms import toml_bytes
+from fuaudit.runs.keys import Keys, commitment, contexts, next_context
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    CLIENTS,
+    CONFIG,
+    CONTENTS,
+    EDIT,
+    FILES,
+    FORMER,
+    INVOLVEMENT,
+    KEYS,
+    LEDGER,
+    MANIFEST,
+    METRICS,
+    MODEL,
     PARTICIPATION,
-    Shape,
-    are_counts_by_id,
-    are_lines,
-    are_tables_of_texts,
-    are_texts,
-    is_count,
-    is_digest,
-    is_folder_name,
-    is_loss,
-    is_position,
-    is_share,
-    is_table,
-    is_text,
-    wrong_fields,
+    PARTITION,
+    PLAN,
+    RECORDED,
+    RUN,
+    TOMBSTONE,
+    When,
+    checkpoint_name,
+    form_of,
+    kind_of,
 )
-from fuaudit.runs.tables import (
-    read_checkpoint,
-    read_involvement,
-    read_population,
-    read_recorded,
-    read_segments,
-    read_table,
-)
+from fuaudit.runs.ledger import Ledger, wrong_course
+from fuaudit.runs.manifest import Tensor as Kind
+from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
+from fuaudit.runs.shapes import PARTICIPATION as TOLD
+from fuaudit.runs.tables import involvement_of, model_and_state, population_of, read_segments, recorded_of
+from fuaudit.training.rounds import StateShape, under
+from fuaudit.training.stages import Chain
 
-RECORDED = "recorded.safetensors"
-_FIRST_FILES = {"config.toml", "partition.safetensors", RECORDED, "plan.json", "keys.json", LEDGER, "run.json"}
-_CHECKPOINT = re.compile(r"checkpoints/\d{6}\.safetensors")
+_FIRST_FILES = {file.name for file in FILES if file.first}
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,8 @@ class Run:
         digest: of the manifest's list of files: the identity of the run. The ledger, which holds times, is
             tied to it by its last event, and is not part of it.
         info: ``run.json``: kind, parent, unlearner, versions, engine, device.
-        files: path -> digest and size of every file.
+        files: path -> digest and size of every file; empty for one that is still growing.
+        documents: what was read of JSON files.
     """
 
     path: Path
@@ -76,6 +94,34 @@ class Run:
     files: dict[str, dict[str, Any]]
     ledger: Ledger
     config: Config = field(repr=False)
+    documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file: that which was hashed when the run was opened.
+
+        Raises:
+            EvidenceError: the run has no such file, or it was exchanged since.
+        """
+        if entry := self.files.get(name):
+            return read_listed(self.path, name, entry)
+        if self.files:
+            raise EvidenceError(f"{self.path} has no {name}")
+        return read_bytes(self.path / name, limit_of(name))  # the run is still growing, and is no evidence
+
+    def document(self, name: str) -> Any:
+        """What a JSON file of the run holds; EvidenceError as for :meth:`read`, or where it is in another form."""
+        if name not in self.documents:
+            self.documents[name] = form_of(name).parse(self.read(name), self.path / name)
+        return self.documents[name]
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of a file of the run, read now; EvidenceError as for :meth:`document`."""
+        tensors: dict[str, Tensor] = form_of(name).parse(self.read(name), self.path / name)
+        return tensors
+
+    def has(self, name: str) -> bool:
+        """Whether the run has a file."""
+        return name in self.files if self.files else (self.path / name).exists()
 
     @property
     def is_child(self) -> bool:
@@ -85,15 +131,10 @@ class Run:
     @property
     def requests(self) -> tuple[Request, ...]:
         """All requests carried out up to this run, in order."""
-        try:
-            rows = [Request(tuple(r["clients"]), tuple(r["samples"])) for r in self._plan_table["requests"]]
-            if any(type(i) is not int for row in rows for i in (*row.clients, *row.samples)):
-                raise ValueError("an id is no integer")
-            if any(row != Request.of(row.clients, row.samples) for row in rows):
-                raise ValueError("ids are not sorted, or occur twice")
-            return tuple(rows)
-        except (KeyError, TypeError, ValueError) as error:
-            raise EvidenceError(f"{self.path / 'plan.json'} holds no requests: {error!r}") from None
+        rows = [Request(tuple(r["clients"]), tuple(r["samples"])) for r in self._plan_table["requests"]]
+        if any(row != Request.of(row.clients, row.samples) for row in rows):
+            raise EvidenceError(f"{self.path / PLAN} holds no requests: ids are not sorted, or occur twice")
+        return tuple(rows)
 
     @property
     def request(self) -> Request:
@@ -107,79 +148,152 @@ class Run:
         """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
         return int(self.info["executed_rounds"])
 
-    @cached_property
+    @property
     def _plan_table(self) -> dict[str, Any]:
-        path = self.path / "plan.json"
-        table = read_table(path)
-        requests = table.get("requests")
-        # a child of a pruned run knows the owners only; the pruned run itself everything
-        whole = isinstance(requests, list) and bool(requests) and table.get("pruned") == len(requests)
-        if wrong := wrong_fields(table, {name: shape for name, shape in _PRUNED.items() if whole or name in table}):
-            raise EvidenceError(f"{path}: of the wrong kind: {', '.join(wrong)}")
+        table: dict[str, Any] = self.document(PLAN)
         return table
 
     @cached_property
-    def keys(self) -> dict[str, Any]:
-        """``keys.json``: per source the key of its draws (None when destroyed), and the key of children."""
-        path = self.path / "keys.json"
-        table = read_table(path)
-        draws = table.get("draws")
-        if (
-            not isinstance(draws, list)
-            or not draws
-            or not all(map(_is_key, draws))
-            or not _is_key(table.get("children", ""))
-        ):
-            raise EvidenceError(f"{path} does not hold keys of 64 hexadecimal digits")
-        return table
+    def keys(self) -> Keys:
+        """``keys.json``. EvidenceError when it is not one, or its tree has not the size that the run needs."""
+        keys = Keys.of_table(self.document(KEYS), self.path / KEYS)
+        room = self.config.run.requests
+        needed = self.leaves.size * (room + 1)
+        if keys.seeds.size != needed:
+            raise EvidenceError(
+                f"{self.path / KEYS} has a tree of {keys.seeds.size:,} seeds; {room} requests need {needed:,}"
+            )
+        if len(self.requests) > room:
+            raise EvidenceError(f"{self.path} has {len(self.requests)} requests, its commitment has room for {room}")
+        return keys
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """Which leaf of the tree of seeds serves which draw."""
+        law = self.learner.law
+        return Leaves(self.original.clients, law.rounds, law.steps)
 
     @property
-    def run_keys(self) -> RunKeys | None:
-        """The two keys of this run; None when one of them was destroyed."""
-        draws, children = self.keys["draws"][-1], self.keys["children"]
-        return RunKeys(bytes.fromhex(draws), bytes.fromhex(children)) if draws and children else None
+    def beacon(self) -> str | None:
+        """What was published after the commitment and mixed into all draws; None for nothing."""
+        beacon: str | None = self._plan_table["beacon"]
+        return beacon
 
     @cached_property
-    def committed_partition(self) -> str:
-        """The digest of the partition that the commitment is about, from what the run holds of it.
+    def sources(self) -> tuple[Seeded, ...]:
+        """The draws of training and of every request so far."""
+        seeds = self.keys.seeds
+        return tuple(
+            Seeded(seeds, self.leaves, generation, context)
+            for generation, context in enumerate(contexts(self.beacon, self.requests))
+        )
 
-        After a prune that is the leaves of erased clients, the ids of erased samples, and the retained rest.
+    def fresh(self, request: Request) -> Seeded:
+        """The draws for one more request.
+
+        Raises:
+            UsageError: the commitment has no room for one more.
         """
-        leaves = {client: leaf(client, self.numbered(client)) for client in self.original.clients}
-        return digest_of_partition({**self.erased_leaves, **leaves})
+        last, room = self.sources[-1], self.config.run.requests
+        if last.generation >= room:
+            raise UsageError(
+                f"the commitment of {self.path} has room for {room} requests, and all of them were carried out",
+                "Train anew, with requests = N in the table [run] as large as may be needed.",
+            )
+        return Seeded(last.seeds, self.leaves, last.generation + 1, next_context(last.context, request))
 
     @property
-    def erased_leaves(self) -> dict[int, str]:
-        """What a prune kept of clients that it took out of the partition: their leaves."""
-        kept = self.keys.get("partition", {})
-        try:
-            return {int(client): str(digest) for client, digest in kept.items()}
-        except (AttributeError, ValueError) as error:
-            raise EvidenceError(f"{self.path / 'keys.json'} holds no leaves of clients: {error!r}") from None
-
-    @property
-    def commitment(self) -> str | None:
-        """The commitment, computed from what the run holds; None when its keys were destroyed."""
-        keys = self.run_keys
-        return keys.commitment(self.files["config.toml"]["sha256"], self.committed_partition) if keys else None
+    def committed(self) -> dict[str, str]:
+        """All that the commitment covers but the contents."""
+        return self.keys.committed(self.files[CONFIG]["sha256"])
 
     @cached_property
+    def commitment(self) -> str:
+        """The commitment of the lineage, computed from what the run holds."""
+        return commitment(**self.committed, contents=self.contents.root)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The leaves of what clients' rows hold, which the commitment covers."""
+        return Contents.of_tensors(self.tensors(CONTENTS), self.path / CONTENTS)
+
+    @cached_property
+    def opening(self) -> Opening:
+        """Names of clients, and the salts of the leaves; of what a prune dropped neither.
+
+        Raises:
+            EvidenceError: names or salts do not belong to the leaves, or some are missing or surplus.
+        """
+        path = self.path / CLIENTS
+        opening, contents = Opening.of_table(self.document(CLIENTS), path), self.contents
+        require_opening(contents, opening, path)
+        if not self.opens_just(opening):
+            raise EvidenceError(f"{path} lacks names or salts of what is retained, or has some of what was erased")
+        return opening
+
+    def opens_just(self, opening: Opening) -> bool:
+        """Whether names and salts are those that the run must hold: all, or those that the last prune left.
+
+        That prune was of this run, or of an ancestor: a child has what its parent had.
+        """
+        contents, before = self.contents, self.original.samples
+        if not self.pruned and opening.is_whole(contents):
+            return True
+        left = self.populations[-1:] if self.pruned else self.populations[1:-1] if self.keys.partition is None else ()
+        return any(opening.is_that_of(contents, kept, before) for kept in left)
+
+    def name(self, client: int) -> str | None:
+        """The name of a client; None where a prune dropped it, or there never was one."""
+        return self.opening.name(client) if client in self.contents.clients else None
+
+    def called(self, client: int) -> str:
+        """A client in words: by its number, and its name where it has one that is no number."""
+        name = self.name(client)
+        return f"client {client}" if name in (None, str(client)) else f"client {client} ({name})"
+
+    def client(self, text: str) -> int:
+        """The id of the client with a name. Names are ids where the data names nobody.
+
+        A client whose name was dropped by a prune is found by its id.
+
+        Raises:
+            UsageError: nobody has that name, or it is not said who is meant.
+        """
+        return client_called(text, self.contents.clients, self.opening)
+
+    def differences(self, dataset: Dataset) -> Differences:
+        """Where the retained rows and the test rows at hand are not those that were committed to."""
+        kept = self.plan.retained
+        return compare(self.contents, self.opening, kept, {c: self.numbered(c) for c in kept.clients}, dataset)
+
+    @cached_property
+    def _partition(self) -> tuple[Population, frozenset[int]]:
+        path = self.path / PARTITION
+        population, unknown = population_of(self.tensors(PARTITION), path)
+        erased = {client for request in self.requests for client in request.clients}
+        if any(unknown.intersection(ids) for client, ids in population.samples.items() if client not in erased):
+            raise EvidenceError(f"{path} lacks ids of clients that were never erased")
+        return population, unknown
+
+    @property
     def original(self) -> Population:
-        """The population that training started from (without what a prune removed)."""
-        return read_population(self.path / "partition.safetensors")
+        """The population that training started from; see :attr:`stand_ins`."""
+        return self._partition[0]
+
+    @property
+    def stand_ins(self) -> frozenset[int]:
+        """Ids in the place of those that a prune took out of the partition: the smallest that nobody has."""
+        return self._partition[1]
 
     @cached_property
     def rows(self) -> int:
-        """How many training rows there were at least: ids below it are rows, at hand or erased.
+        """How many training rows there were at least: ids below it are rows, at hand or erased."""
+        return max(self.original.owner, default=-1) + 1
 
-        After a prune the ids of erased clients are unknown; there are rows enough for as many as there were.
-        """
-        named = [s for group in self.original.samples.values() for s in group]
-        named += [sample for request in self.requests for sample in request.samples]
-        erased = (
-            len(self.request.samples) + sum(self._plan_table.get("erased_sizes", {}).values()) if self.pruned else 0
-        )
-        return max(max(named, default=-1) + 1, self.original.size + erased)
+    @cached_property
+    def populations(self) -> tuple[Population, ...]:
+        """The population that training started from, and those after every request."""
+        return tuple(accumulate(self.requests, Population.without, initial=self.original))
 
     @cached_property
     def plan(self) -> Plan:
@@ -188,18 +302,13 @@ class Run:
             plan = read_plan(self)
             _require_present(plan)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
-            raise EvidenceError(f"{self.path / 'plan.json'} is not a plan: {error!r}") from None
+            raise EvidenceError(f"{self.path / PLAN} is not a plan: {error!r}") from None
         return plan
 
     @property
     def pruned(self) -> bool:
-        """Whether keys and ids of all earlier populations were destroyed."""
-        return bool(self.requests) and self._plan_table.get("pruned") == len(self.requests)
-
-    @property
-    def pruned_table(self) -> dict[str, Any]:
-        """What a prune left, here or in an ancestor: how many requests it covered, and who owned erased samples."""
-        return {name: self._plan_table[name] for name in ("pruned", "erased_owners") if name in self._plan_table}
+        """Whether seeds and ids that were needed for earlier populations only were destroyed in this run."""
+        return self.ledger.kinds[-1:] == ["pruned"]
 
     def numbered(self, client: int) -> tuple[int, ...]:
         """The samples of a client when training started, erased ones included: what CLIENT:INDEX counts.
@@ -209,45 +318,26 @@ class Run:
         """
         samples = self.original.samples
         if client not in samples:
-            raise UsageError(f"this federation has no client {client}", f"Clients are {_span(self.original.clients)}.")
-        gone = self._plan_table.get("erased_owners", {})
-        return tuple(sorted((*samples[client], *(int(sample) for sample, owner in gone.items() if owner == client))))
+            raise UsageError(f"this federation has no client {client}", f"Clients are {span(self.original.clients)}.")
+        return samples[client]
 
     def sample(self, client: int, index: int) -> int:
         """The id of a client's sample by its number, from 0, among those it had when training started.
 
         Raises:
-            UsageError: there is no such client or sample.
+            UsageError: there is no such client or sample, or a prune took its id out.
         """
         owned = self.numbered(client)
         if not 0 <= index < len(owned):
             raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
+        if owned[index] in self.stand_ins:
+            raise UsageError(f"client {client} was erased, and a prune took out the ids of its samples")
         return owned[index]
 
-    def before(self, rows: int) -> Population:
-        """The population before the last request, in a dataset of so many rows.
-
-        After a prune only sizes and owners are known: the ids of an erased client's samples are then stand-ins,
-        rows that nobody owns.
-        """
-        if not self.pruned:
-            return self.plan.populations[-2]
-        samples = dict(self.original.samples)
-        owners, sizes = (self._plan_table.get(name, {}) for name in ("erased_owners", "erased_sizes"))
-        if {*map(str, self.request.clients)} != sizes.keys() or any(
-            owners.get(str(sample)) not in samples for sample in self.request.samples
-        ):
-            raise EvidenceError(f"{self.path / 'plan.json'} does not tell who owned what the last request erased")
-        for sample in self.request.samples:
-            owner = owners[str(sample)]
-            samples[owner] = tuple(sorted((*samples[owner], sample)))
-        owned = {s for group in samples.values() for s in group}
-        free = [row for row in range(rows) if row not in owned]
-        if sum(sizes.values()) > len(free):
-            raise EvidenceError(f"{self.path / 'plan.json'} names more erased samples than the dataset has rows for")
-        for client, size in sizes.items():
-            samples[int(client)], free = tuple(free[:size]), free[size:]
-        return Population(samples)
+    @property
+    def before(self) -> Population:
+        """The population before the last request; after a prune :attr:`stand_ins` are what an erased client had."""
+        return self.populations[-2]
 
     @cached_property
     def learner(self) -> Any:
@@ -270,19 +360,6 @@ class Run:
         """Round -> model ``(d,)`` of every stored round, read now."""
         return {round: self.checkpoint(round)[0] for round in self.checkpoints}
 
-    @cached_property
-    def client_digests(self) -> dict[int, str]:
-        """Client -> digest of its retained rows."""
-        try:
-            return {int(k): v for k, v in read_table(self.path / "data.json")["clients"].items()}
-        except (KeyError, ValueError, AttributeError) as error:
-            raise EvidenceError(f"{self.path / 'data.json'} holds no digests of clients: {error!r}") from None
-
-    @cached_property
-    def test_digest(self) -> object:
-        """The digest of the test rows that its figures were measured on."""
-        return read_table(self.path / "data.json").get("test")
-
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
@@ -290,63 +367,25 @@ class Run:
 
     def checkpoint(self, round: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and server state after a stored round."""
-        return read_checkpoint(self.path, round)
+        name = checkpoint_name(round)
+        return model_and_state(self.tensors(name))
 
     @property
     def model(self) -> Tensor:
         """The final model, ``(d,)``."""
         return self.checkpoint(self.checkpoints[-1])[0]
 
-    @cached_property
+    @property
     def metrics(self) -> list[dict[str, Any]]:
         """Test loss and accuracy at every stored round."""
-        path = self.path / "metrics.json"
-        rows: list[dict[str, Any]] = read_json(path)
-        plain = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-        if not plain or not rows or any(wrong_fields(row, _METRICS) for row in rows):
-            raise EvidenceError(f"{path} holds no metrics")
+        rows: list[dict[str, Any]] = self.document(METRICS)
         return rows
 
-    @cached_property
+    @property
     def participation(self) -> dict[str, Any]:
         """Who took part in each round, what had been uploaded by then, and how the final model serves each client."""
-        path = self.path / "participation.json"
-        if path.name not in self.files:
-            raise EvidenceError(
-                f"{self.path} has no {path.name}", "Runs of earlier versions have none: train it again."
-            )
-        table: dict[str, Any] = read_json(path)
-        if not isinstance(table, dict) or wrong_fields(table, PARTICIPATION):
-            raise EvidenceError(f"{path} does not tell who took part")
+        table: dict[str, Any] = self.document(PARTICIPATION)
         return table
-
-
-_METRICS: dict[str, Shape] = {"round": is_count, "test_loss": is_loss, "test_accuracy": is_share}
-_PRUNED: dict[str, Shape] = {"pruned": is_count, "erased_owners": are_counts_by_id, "erased_sizes": are_counts_by_id}
-_INFO: dict[str, Shape] = {
-    "executed_rounds": is_count,
-    "engine": is_text,
-    "device": is_text,
-    "versions": are_texts,
-    "plugins": are_tables_of_texts,
-}
-_CHILD: dict[str, Shape] = {
-    "parent": is_table,
-    "unlearner": is_table,
-    "first_change": is_position,
-    "doubts": are_lines,
-}
-_PARENT: dict[str, Shape] = {"digest": is_digest, "name": is_folder_name}
-_UNLEARNER: dict[str, Shape] = {
-    "use": is_text,
-    "options": is_table,
-    "kind": lambda word: word in ("rewriter", "editor"),
-    "distribution": is_text,
-    "version": is_text,
-    "guarantee": is_text,
-    "cite": is_text,
-}
-"""The fields of the files of a run, and what each may hold."""
 
 
 def _require_present(plan: Plan) -> None:
@@ -375,51 +414,58 @@ def _versions(segments: Segments, first: Position, last: Position) -> set[int]:
     return {segment.version for segment in segments[begin - 1 : end]}
 
 
-def _span(ids: tuple[int, ...]) -> str:
-    return f"{ids[0]} to {ids[-1]}" if ids and ids == tuple(range(ids[0], ids[-1] + 1)) else ", ".join(map(str, ids))
-
-
 def read_plan(run: Run) -> Plan:
-    """The plan of a run: law from the config, populations from partition and requests, sources from keys."""
-    table = run._plan_table
-    populations = [run.original]
-    for number, request in enumerate(run.requests, 1):
-        gone = number <= table.get("pruned", 0)
-        populations.append(populations[-1] if gone else populations[-1].without(request))
-    secrets = run.keys["draws"]
-    if None in secrets and not table.get("pruned"):
-        raise ValueError("a key is missing, and the run was not pruned")
-    recorded = read_recorded(run.path / RECORDED) if (run.path / RECORDED).exists() else {}
-    # what a prune recorded of all destroyed keys lies under number 0; a rewriter's own record under its own number
-    destroyed = Recorded(recorded.get(0, {}), _initial(run.keys.get("initial")))
-    sources: list[Draws] = [
-        destroyed if not secret else Recorded(recorded[number]) if number in recorded else Keyed(bytes.fromhex(secret))
-        for number, secret in enumerate(secrets)
-    ]
-    counts = len(sources), len(populations)
-    streams = table["streams"]
-    if set(streams) != set(Stream) or len(streams[Stream.INITIAL]) != 1:
+    """The plan of a run: law from the config, populations from partition and requests, sources from seeds."""
+    recorded = recorded_of(run.tensors(RECORDED)) if run.has(RECORDED) else {}
+    if not recorded.keys() <= set(range(1, len(run.sources))):
+        raise ValueError("draws are recorded of training, or of a request that there is not")
+    sources: tuple[Draws, ...] = tuple(
+        Recorded(recorded[number]) if number in recorded else source for number, source in enumerate(run.sources)
+    )
+    table = run._plan_table["streams"]
+    counts = len(sources), len(run.populations)
+    if set(table) != set(Stream) or len(table[Stream.INITIAL]) != 1:
         raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
+    streams = {stream: read_segments(table[stream], *counts) for stream in Stream}
     return Plan(
         run.learner.law,
-        tuple(populations),
-        tuple(sources),
-        {stream: read_segments(streams[stream], *counts) for stream in Stream},
-        index=read_involvement(index) if (index := run.path / "involvement.safetensors").exists() else None,
+        _drawn_over(run),
+        sources,
+        streams,
+        index=involvement_of(run.tensors(INVOLVEMENT)) if run.has(INVOLVEMENT) else None,
     )
 
 
-def _initial(kept: dict[str, Any] | None) -> tuple[tuple[int, int], int] | None:
-    if kept is None:
-        return None
-    key = bytes.fromhex(kept["key"])
-    if len(key) != 16 or type(kept["version"]) is not int:
-        raise ValueError("the key kept for the initial draw is not one")
-    return (int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")), kept["version"]
+def _drawn_over(run: Run) -> tuple[Population, ...]:
+    """The populations that rounds are drawn over.
+
+    Under a law with draws that last all rounds those of erased clients are gone after a prune. Such a client is in no
+    round that was kept, and nobody else's draws depend on it, so all populations are taken without it.
+    """
+    if not getattr(run.learner.law, "lasting", False):
+        return run.populations
+    seeds, leaves = run.keys.seeds, run.leaves
+    gone = {
+        client
+        for number, request in enumerate(run.requests, 1)
+        for client in request.clients
+        if not any(seeds.holds(leaves.client(generation, client)) for generation in range(number))
+    }
+    if not gone:
+        return run.populations
+    return tuple(
+        Population({client: ids for client, ids in population.samples.items() if client not in gone})
+        for population in run.populations
+    )
 
 
-def _is_key(text: object) -> bool:
-    return text is None or is_digest(text)
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """What hostile sizes and depths raise becomes an EvidenceError."""
+    try:
+        yield
+    except (MemoryError, RecursionError) as error:
+        raise EvidenceError(f"{folder} cannot be read: it asks for more than this machine has ({error!r})") from None
 
 
 def load_run(path: str | Path) -> Run:
@@ -436,64 +482,152 @@ def load_run(path: str | Path) -> Run:
             f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else near
         )
     if not (folder / MANIFEST).exists():
-        if (folder / "tombstone.json").exists():
+        if (folder / TOMBSTONE).exists():
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
-        if (folder / "run.json").exists():
+        if (folder / RUN).exists():
             raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
         if {item.name.removesuffix(TEMPORARY) for item in folder.iterdir()} <= _FIRST_FILES:
             raise EvidenceError(
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
-    found, ledger = check_files(folder)
-    strange = [name for name in found if name.startswith("checkpoints/") and not _CHECKPOINT.fullmatch(name)]
-    if strange or not any(name.startswith("checkpoints/") for name in found):
-        raise EvidenceError(f"{folder} stores no models, or under strange names: {', '.join(strange) or 'none'}")
-    run = Run(folder, digest_of_files(found), read_info(folder), found, ledger, read_config_of(folder))
-    if not 1 <= run.executed <= run.learner.law.rounds:
-        raise EvidenceError(f"{folder} claims {run.executed} rounds of a learner with {run.learner.law.rounds}")
-    if wrong := wrong_course(ledger, run.info):
-        raise EvidenceError(f"the ledger of {folder} is not that of such a run: {wrong}")
-    if (run.info["engine"], run.info["device"]) != (run.config.run.engine, run.config.run.device):
-        raise EvidenceError(f"{folder} names another engine or device in run.json than in config.toml")
+    with _reading(folder):
+        return _opened(folder)
+
+
+def _opened(folder: Path) -> Run:
+    """The run in a folder that has a manifest."""
+    checked = check_files(folder)
+    found, documents = checked.files, checked.documents
+    for file in FILES:
+        if file.when is When.ALWAYS and file.name not in (MANIFEST, LEDGER, CHECKPOINT) and file.name not in found:
+            raise EvidenceError(f"{folder} has no {file.name}")
+    config = _known(folder, read_listed(folder, CONFIG, found[CONFIG]))
+    run = Run(folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents)
+    for problem in chain(_contradictions(run), _strange_tensors(run, checked.tensors)):
+        raise EvidenceError(f"{folder} {problem}")
     return run
 
 
-def read_config_of(folder: Path) -> Config:
-    """The config of a run that may still be growing.
+def _contradictions(run: Run) -> Iterator[str]:
+    """What files of a run say otherwise than each other. Counts are compared before anything that they count.
 
     Raises:
-        EvidenceError: it is no TOML.
-        UsageError: it names a plugin that is not installed, or options that it does not have.
+        EvidenceError: names and salts do not belong to the leaves, or these to the partition.
     """
-    path = folder / "config.toml"
+    info, rounds = run.info, run.learner.law.rounds
+    if not 1 <= run.executed <= rounds:
+        yield f"claims {run.executed} rounds of a learner with {rounds}"
+    if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
+        yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:
-        table = parse_toml(read_bytes(path).decode())
-    except ValueError as error:
-        raise EvidenceError(f"{path} cannot be read: {error}") from None
-    return resolve(table, str(path))
+        require_feasible(run.learner.law, run.original)
+    except UsageError as error:
+        yield f"cannot be a run: {error}"
+    if wrong := wrong_course(run.ledger, info):
+        yield f"has a ledger that is not that of such a run: {wrong}"
+    if (info["engine"], info["device"]) != (run.config.run.engine, run.config.run.device):
+        yield f"names another engine or device in {RUN} than in {CONFIG}"
+    if [(row["kind"], row["use"]) for row in info["plugins"]] != named_plugins(run.config):
+        yield f"names other plugins in {RUN} than in {CONFIG}"
+    if not run.checkpoints:
+        yield "stores no models"
+    if run.has(FORMER) != run.pruned:
+        yield f"was pruned and lacks {FORMER}, or has one and was not"
+    told = run.participation
+    if len(told["cohorts"]) != run.executed or len(told["uploads"]) != run.executed:
+        yield f"tells in {PARTICIPATION} of other rounds than the {run.executed} that were executed"
+    surplus = told.keys() - TOLD.keys()
+    if surplus and not hasattr(run.learner, "conclusions"):
+        yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
+    editor = run.is_child and info["unlearner"]["kind"] == "editor"
+    if run.has(EDIT) != editor:
+        yield f"has {'no' if editor else 'the file'} {EDIT}, which only an editor writes"
+    if run.is_child != bool(run.requests):
+        yield f"has {len(run.requests)} requests in {PLAN}, which does not fit its kind"
+    if run.is_child:
+        (asked,) = run.ledger.of_kind("request")
+        if (asked["clients"], asked["samples"]) != (list(run.request.clients), list(run.request.samples)):
+            yield f"was asked for something else in its ledger than in {PLAN}"
+    if editor:
+        (told_of,) = run.ledger.of_kind("unlearning")
+        sizes = [message["size"] for message in run.document(EDIT)["messages"]]
+        if (told_of["messages"], told_of["bytes"]) != (len(sizes), sum(sizes)):
+            yield f"counts other messages in its ledger than in {EDIT}"
+    _ = run.plan, run.opening  # which names and salts there must be follows from requests that fit
+
+
+def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:
+    """Which files of models hold others than the config makes: model and memories after every round, the model."""
+    (_, last), dtype = tensors[checkpoint_name(run.checkpoints[-1])]["vector"], run.config.run.dtype
+    expected = _memories(run, *last) if not (run.is_child and run.info["unlearner"]["kind"] == "editor") else {}
+    for round in run.checkpoints:
+        name = checkpoint_name(round)
+        found = dict(tensors[name])
+        if found.pop("vector") != (dtype, last):
+            yield f"has a model in {name} that is not like the last one"
+        if expected is not None and found != expected:
+            surplus = sorted(found.keys() ^ expected.keys()) or "other shapes"
+            yield f"has memories in {name} that its solver and server do not keep: {surplus}"
+    parameters = tensors[MODEL].values()
+    if sum(prod(shape) for _, shape in parameters) != prod(last) or any(kind != dtype for kind, _ in parameters):
+        yield f"has parameters in {MODEL} that are not those of the last model"
+
+
+def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
+    """Name -> kind and shape of what solver and server of a run keep; None where they cannot say without a model."""
+    server = Chain(tuple(map(build_stage, run.config.server)))
+    solver = registry.build("solvers", run.config.solver)
+    clients, dtype = len(run.plan.retained.clients), getattr(torch, run.config.run.dtype)
+    shape = StateShape(dimension, clients, dtype, torch.device("meta"))
+    try:
+        state = under("state.solver.", solver.init(shape)) | under("state.server.", server.init(shape))
+    except Exception:  # replay compares with a state that is made on a device
+        return None
+    return {name: (kind_of(tensor), tuple(tensor.shape)) for name, tensor in state.items()}
+
+
+def _known(folder: Path, content: bytes) -> Config:
+    """The config of a sealed run, in the one form in which it is written."""
+    config = config_from(folder, content)
+    if config_bytes(config) != content:
+        raise EvidenceError(f"{folder / CONFIG} is not in the form in which a run is written")
+    return config
+
+
+def config_bytes(config: Config) -> bytes:
+    """``config.toml``."""
+    return toml_bytes(config.tables())
+
+
+def config_from(folder: Path, content: bytes) -> Config:
+    """A config from the bytes of the file of a run.
+
+    Raises:
+        EvidenceError: it is no TOML, names a plugin that is not installed, or options that it does not have.
+    """
+    path = folder / CONFIG
+    try:
+        return resolve(form_of(CONFIG).parse(content, path), str(path))
+    except UsageError as error:
+        raise EvidenceError(
+            f"{path} cannot be used: {error}",
+            f"Plugins of the run and their distributions are named in {folder / RUN}.",
+        ) from None
+
+
+def read_config_of(folder: Path) -> Config:
+    """The config of a run that is still growing; EvidenceError as for :func:`config_from`."""
+    return config_from(folder, read_bytes(folder / CONFIG, limit_of(CONFIG)))
 
 
 def read_info(folder: Path) -> dict[str, Any]:
-    """``run.json``; EvidenceError when a field is missing or of the wrong kind."""
-    path = folder / "run.json"
-    return checked_info(read_json(path), path)
-
-
-def checked_info(info: Any, path: Path) -> dict[str, Any]:
-    """What ``run.json``, or a copy of it at ``path``, holds; EvidenceError as for :func:`read_info`."""
-    if not isinstance(info, dict) or info.get("format") != FORMAT or info.get("kind") not in ("training", "unlearning"):
-        raise EvidenceError(f"{path} does not describe a run of the format {FORMAT!r}")
-    is_child = info["kind"] == "unlearning"
-    wrong = wrong_fields(info, _INFO | (_CHILD if is_child else {}))
-    if not wrong and is_child:
-        wrong = [f"parent.{name}" for name in wrong_fields(info["parent"], _PARENT)]
-        wrong += [f"unlearner.{name}" for name in wrong_fields(info["unlearner"], _UNLEARNER)]
-    wrong += [] if is_text(info.get("edited_by", "")) else ["edited_by"]
-    if is_child and not wrong and info["unlearner"]["kind"] == "editor":
-        wrong += [] if info.get("edited_by") == info["unlearner"]["use"] else ["edited_by"]
-    if not is_child and "edited_by" in info:
-        wrong.append("edited_by")
-    if wrong:
-        raise EvidenceError(f"{path}: missing or wrong: {', '.join(wrong)}")
+    """``run.json`` of a run that is still growing; EvidenceError when a field is missing, wrong or unknown."""
+    info: dict[str, Any] = form_of(RUN).parse(read_bytes(folder / RUN, limit_of(RUN)), folder / RUN)
     return info
+
+
+def named_plugins(config: Config) -> list[tuple[str, str]]:
+    """Kind and name of every plugin that a config names, in the order in which a run lists them."""
+    named = [(kind, getattr(config, table)["use"]) for table, kind in TABLES.items()]
+    return named + [(stage_kind(stage), stage["use"]) for stage in config.server]

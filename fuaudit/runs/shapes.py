@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fuaudit.draws import END
+from fuaudit.text import is_printable
 
 Shape = Callable[[Any], bool]
 """Whether a value of JSON, which is finite and holds no half characters, can stand in a field."""
@@ -19,9 +20,94 @@ MAX_NAME = 255
 """Bytes in the name of a folder, on common file systems."""
 
 
+MAX_WORD, MAX_TEXT = 200, 2000
+"""Characters of a name or a version, and of a sentence."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The shape of a table: the fields that it must have, those that it may have, and no others."""
+
+    needed: Mapping[str, Shape]
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+
+    def __call__(self, value: Any) -> bool:
+        return not self.wrong(value)
+
+    def wrong(self, value: Any, above: str = "") -> list[str]:
+        """The names of fields that are missing, of another shape, or unknown; "" where it is no table."""
+        if not isinstance(value, dict):
+            return [above.rstrip(".")]
+        shapes = {**self.optional, **self.needed}  # what must be there has its own shape, whatever else may be
+        found = [f"{above}{name}" for name in self.needed if name not in value]
+        for name, inner in value.items():
+            shape = shapes.get(name)
+            if isinstance(shape, Fields):
+                found += shape.wrong(inner, f"{above}{name}.")
+            elif shape is None or not shape(inner):
+                found.append(f"{above}{name}")
+        return found
+
+
+def is_beacon(value: Any) -> bool:
+    """16 to 64 bytes in small hexadecimal digits."""
+    return isinstance(value, str) and re.fullmatch("(?:[0-9a-f]{2}){16,64}", value) is not None
+
+
 def is_text(value: Any) -> bool:
-    """Any text."""
-    return isinstance(value, str)
+    """A line that people read: bounded, every character of it to be seen."""
+    return isinstance(value, str) and len(value) <= MAX_TEXT and is_printable(value)
+
+
+def is_word(value: Any) -> bool:
+    """A short line that is not empty: the name of something, or its version."""
+    return is_text(value) and 1 <= len(value) <= MAX_WORD
+
+
+def is_version(value: Any) -> bool:
+    """A version, or the name of an installed distribution, as package indexes know them."""
+    return isinstance(value, str) and re.fullmatch("[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", value) is not None
+
+
+def is_time(value: Any) -> bool:
+    """A second of UTC."""
+    form = "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z"
+    return isinstance(value, str) and re.fullmatch(form, value) is not None
+
+
+def among(*words: str) -> Shape:
+    """One of some words."""
+    return lambda value: isinstance(value, str) and value in words
+
+
+def listed(shape: Shape) -> Shape:
+    """A list of values of one shape."""
+    return lambda value: isinstance(value, list) and all(map(shape, value))
+
+
+def either(*options: Shape) -> Shape:
+    """What has one of some shapes."""
+    return lambda value: any(shape(value) for shape in options)
+
+
+def is_nothing(value: Any) -> bool:
+    """Null."""
+    return value is None
+
+
+def are_options(value: Any) -> bool:
+    """The options of a plugin: a table from words to plain values, or lists or tables of these, nested no deeper."""
+    return isinstance(value, dict) and all(is_word(name) and _is_plain(inner, 4) for name, inner in value.items())
+
+
+def _is_plain(value: Any, levels: int) -> bool:
+    if isinstance(value, list):
+        return levels > 0 and all(_is_plain(inner, levels - 1) for inner in value)
+    if isinstance(value, dict):
+        return levels > 0 and all(is_word(name) and _is_plain(inner, levels - 1) for name, inner in value.items())
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return value is None or type(value) in (bool, float) or is_text(value)
 
 
 def is_digest(value: Any) -> bool:
@@ -30,8 +116,8 @@ def is_digest(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """A whole number from 0 (true and false are none)."""
-    return type(value) is int and value >= 0
+    """A whole number from 0 (true and false are none) that every reader of JSON keeps exactly."""
+    return type(value) is int and 0 <= value < EXACT
 
 
 def are_ids(value: Any) -> bool:
@@ -42,21 +128,6 @@ def are_ids(value: Any) -> bool:
 def is_position(value: Any) -> bool:
     """A pair of round and step, no later than ``END``."""
     return are_ids(value) and len(value) == 2 and max(value) <= END.round
-
-
-def is_table(value: Any) -> bool:
-    """Any table."""
-    return isinstance(value, dict)
-
-
-def are_texts(value: Any) -> bool:
-    """A table of texts."""
-    return isinstance(value, dict) and all(map(is_text, value.values()))
-
-
-def are_tables_of_texts(value: Any) -> bool:
-    """A list of tables of texts."""
-    return isinstance(value, list) and all(map(are_texts, value))
 
 
 def is_id_text(value: str) -> bool:
@@ -78,9 +149,10 @@ def is_folder_name(value: Any) -> bool:
     """The name of a folder beside a run: one that leads nowhere else and that a file system can hold."""
     return (
         isinstance(value, str)
+        and is_printable(value)
         and value not in ("", ".", "..")
-        and not {"/", "\0"} & set(value)
-        and len(os.fsencode(value)) <= MAX_NAME
+        and "/" not in value
+        and len(value.encode()) <= MAX_NAME
     )
 
 
@@ -95,13 +167,13 @@ def are_shares_by_id(value: Any) -> bool:
 
 
 def are_cohorts(value: Any) -> bool:
-    """A list of lists of ids that every reader of JSON keeps exactly."""
-    return isinstance(value, list) and all(are_ids(ids) and max(ids, default=0) < EXACT for ids in value)
+    """A list of lists of ids."""
+    return isinstance(value, list) and all(map(are_ids, value))
 
 
 def are_sums(value: Any) -> bool:
-    """A list of whole numbers that never fall and that every reader of JSON keeps exactly."""
-    return are_ids(value) and value == sorted(value) and max(value, default=0) < EXACT
+    """A list of whole numbers that never fall."""
+    return are_ids(value) and value == sorted(value)
 
 
 def is_loss(value: Any) -> bool:
@@ -117,8 +189,3 @@ PARTICIPATION: dict[str, Shape] = {
     "own_accuracy": are_shares_by_id,
 }
 """What every run tells of who took part; its learner may add what it concludes."""
-
-
-def wrong_fields(table: Mapping[str, Any], needed: Mapping[str, Shape]) -> list[str]:
-    """The names of fields that are missing or have another shape."""
-    return [name for name, shape in needed.items() if name not in table or not shape(table[name])]

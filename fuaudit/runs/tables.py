@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count, filterfalse
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.schedule import Involvement
-from fuaudit.runs.files import read_json, read_tensors
+from fuaudit.runs.files import read_bytes
+from fuaudit.runs.layout import CHECKPOINT, checkpoint_name, form_of
 
 RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION)
 """Purposes as numbers in the file of recorded draws; new ones are added at the end."""
@@ -21,64 +22,60 @@ RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMU
 Answers = Mapping[Address, tuple[int, ...]]
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """A JSON file that holds a table; EvidenceError when it does not."""
-    table = read_json(path)
-    if not isinstance(table, dict):
-        raise EvidenceError(f"{path} does not hold a table")
-    return table
-
-
-def checkpoint_name(round: int) -> str:
-    """The path of a stored round inside a run."""
-    return f"checkpoints/{round:06d}.safetensors"
-
-
 def read_checkpoint(path: Path, round: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """Model and server state after a stored round of a run that may still be growing."""
-    tensors = read_tensors(path / checkpoint_name(round))
-    if "vector" not in tensors or tensors["vector"].ndim != 1:
-        raise EvidenceError(f"{path / checkpoint_name(round)} holds no model")
+    """Model and state after a stored round of a run that is still growing."""
+    at = path / checkpoint_name(round)
+    return model_and_state(form_of(CHECKPOINT).parse(read_bytes(at), at))
+
+
+def model_and_state(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Model and state from the tensors of a stored round."""
     return tensors["vector"], {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
 
 
-def population_tensors(population: Population) -> dict[str, Tensor]:
-    """A population as three flat int64 tensors: client ids, where each client's samples end, sample ids."""
+UNKNOWN = -1
+"""In the place of the id of a row that a prune took out."""
+
+
+def population_tensors(population: Population, unknown: frozenset[int] = frozenset()) -> dict[str, Tensor]:
+    """A population as three flat int64 tensors: client ids, where each client's samples end, sample ids.
+
+    Ids that are ``unknown`` are stand-ins, and are written as ``UNKNOWN``.
+    """
     counts = [len(population.samples[c]) for c in population.clients]
+    samples = [UNKNOWN if s in unknown else s for c in population.clients for s in population.samples[c]]
     return {
         "clients": torch.tensor(population.clients, dtype=torch.int64),
         "ends": torch.tensor(counts, dtype=torch.int64).cumsum(0),
-        "samples": torch.tensor([s for c in population.clients for s in population.samples[c]], dtype=torch.int64),
+        "samples": torch.tensor(samples, dtype=torch.int64),
     }
 
 
-def read_population(path: Path) -> Population:
-    """The inverse of :func:`population_tensors`; EvidenceError when it is not one."""
-    tensors = read_tensors(path)
-    try:
-        clients, ends, samples = (_integers(tensors, name, 1) for name in ("clients", "ends", "samples"))
-    except ValueError as error:
-        raise EvidenceError(f"{path} is not a partition: {error}") from None
+def population_of(tensors: dict[str, Tensor], path: Path) -> tuple[Population, frozenset[int]]:
+    """The inverse of :func:`population_tensors`: a population, and which of its ids stand in for unknown ones.
+
+    Stand-ins are the smallest ids that no client has, in order.
+
+    Raises:
+        EvidenceError: it is not one.
+    """
+    clients, ends, samples = (tensors[name].tolist() for name in ("clients", "ends", "samples"))
     starts = [0, *ends][:-1]
+    known = [sample for sample in samples if sample != UNKNOWN]
     if (
         len(clients) != len(ends)
         or starts + ends[-1:] != sorted(starts + ends[-1:])
         or (ends[-1] if ends else 0) != len(samples)
-        or len(set(samples)) != len(samples)
-        or min(samples, default=0) < 0  # would name a row from the end, which has an id already
-        or len(set(clients)) != len(clients)
+        or len(set(known)) != len(known)
+        or min(samples, default=0) < UNKNOWN  # would name a row from the end, which has an id already
+        or clients != sorted(set(clients))
+        or min(clients, default=0) < 0
     ):
         raise EvidenceError(f"{path} is not a partition: clients, ends and samples do not fit together")
-    return Population({c: tuple(samples[a:b]) for c, a, b in zip(clients, starts, ends, strict=True)})
-
-
-def _integers(tensors: dict[str, Tensor], name: str, axes: int) -> list[Any]:
-    """A tensor of int64 with so many axes as a list; ValueError when it is not one."""
-    tensor = tensors.get(name)
-    if tensor is None or tensor.dtype is not torch.int64 or tensor.ndim != axes:
-        raise ValueError(f"{name} is not a tensor of int64 with {axes} axes")
-    rows: list[Any] = tensor.tolist()
-    return rows
+    free = filterfalse(set(known).__contains__, count())
+    ids = [next(free) if sample == UNKNOWN else sample for sample in samples]
+    population = Population({c: tuple(ids[a:b]) for c, a, b in zip(clients, starts, ends, strict=True)})
+    return population, frozenset(i for i, sample in zip(ids, samples, strict=True) if sample == UNKNOWN)
 
 
 def read_segments(rows: list[list[int]], sources: int, versions: int) -> tuple[Segment, ...]:
@@ -114,15 +111,15 @@ def recorded_tensors(sources: Mapping[int, Answers]) -> dict[str, Tensor]:
     }
 
 
-def read_recorded(path: Path) -> dict[int, dict[Address, tuple[int, ...]]]:
+def recorded_of(tensors: dict[str, Tensor]) -> dict[int, dict[Address, tuple[int, ...]]]:
     """The inverse of :func:`recorded_tensors`; ValueError when it is not one."""
-    tensors = read_tensors(path)
-    addresses, ends, ids = (
-        _integers(tensors, name, axes) for name, axes in (("addresses", 2), ("ends", 1), ("ids", 1))
-    )
+    addresses, ends, ids = (tensors[name].tolist() for name in ("addresses", "ends", "ids"))
     sources: dict[int, dict[Address, tuple[int, ...]]] = {}
     for (number, purpose, *at), start, end in zip(addresses, [0, *ends][:-1], ends, strict=True):
         sources.setdefault(number, {})[Address(RECORDABLE[purpose], *at)] = tuple(ids[start:end])
+    again = recorded_tensors(sources)
+    if any(not torch.equal(tensors[name], again[name]) for name in again):
+        raise ValueError("recorded draws are not in order, or occur twice")
     return sources
 
 
@@ -136,9 +133,12 @@ def involvement_tensors(involvement: Involvement) -> dict[str, Tensor]:
     }
 
 
-def read_involvement(path: Path) -> Involvement:
-    """The inverse of :func:`involvement_tensors`."""
-    tensors = read_tensors(path)
-    return Involvement(
-        dict(_integers(tensors, "clients", 2)), {s: Position(r, e) for s, r, e in _integers(tensors, "samples", 2)}
+def involvement_of(tensors: dict[str, Tensor]) -> Involvement:
+    """The inverse of :func:`involvement_tensors`; ValueError when it is not one."""
+    found = Involvement(
+        dict(tensors["clients"].tolist()), {s: Position(r, e) for s, r, e in tensors["samples"].tolist()}
     )
+    again = involvement_tensors(found)
+    if any(not torch.equal(tensors[name], again[name]) for name in again):
+        raise ValueError("first involvements are not in order, or occur twice")
+    return found

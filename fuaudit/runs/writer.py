@@ -6,6 +6,7 @@ without a manifest is never evidence.
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -14,22 +15,37 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 import torch
 from torch import Tensor
 
 from fuaudit import registry
-from fuaudit.config import TABLES, Config, stage_kind
+from fuaudit.config import Config
 from fuaudit.draws import Recorded
-from fuaudit.errors import StorageError, UsageError
+from fuaudit.errors import PluginError, StorageError, UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.runs.files import pretty_json, sha256, tensor_bytes, write_bytes
-from fuaudit.runs.keys import RunKeys, digest_of_partition, leaf
+from fuaudit.runs.contents import Contents, Opening
+from fuaudit.runs.files import sha256, write_bytes
+from fuaudit.runs.forms import tensor_bytes
+from fuaudit.runs.keys import Keys
+from fuaudit.runs.layout import (
+    CLIENTS,
+    CONFIG,
+    CONTENTS,
+    FORMAT,
+    KEYS,
+    MANIFEST,
+    PARTITION,
+    PLAN,
+    RECORDED,
+    RUN,
+    checkpoint_name,
+    form_of,
+)
 from fuaudit.runs.ledger import Ledger, append
-from fuaudit.runs.manifest import FORMAT, MANIFEST, digest_of_files, files_of, manifest_bytes
+from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.products import checkpoint_bytes
-from fuaudit.runs.run import RECORDED
-from fuaudit.runs.tables import checkpoint_name, population_tensors, recorded_tensors, segment_rows
+from fuaudit.runs.run import config_bytes, named_plugins
+from fuaudit.runs.tables import population_tensors, recorded_tensors, segment_rows
 from fuaudit.training.rounds import State
 
 
@@ -47,9 +63,7 @@ def versions(device: str = "cpu") -> dict[str, str]:
 
 def plugins_of(config: Config) -> list[dict[str, str]]:
     """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
-    named = [(kind, getattr(config, table)["use"]) for table, kind in TABLES.items()]
-    named += [(stage_kind(stage), stage["use"]) for stage in config.server]
-    found = [registry.find(kind, name) for kind, name in named]
+    found = [registry.find(kind, name) for kind, name in named_plugins(config)]
     return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 
 
@@ -60,10 +74,16 @@ def require_new(path: Path) -> None:
 
 
 def require_space(path: Path, size: int) -> None:
-    """Raises StorageError when the disk has less room than the estimated size of a run, in bytes."""
+    """Check that a run of an estimated size, in bytes, can be written to a folder that need not be there yet.
+
+    Raises:
+        StorageError: the folder above it takes no new files, or the disk has less room.
+    """
     place = path.absolute()
     while not place.exists():
         place = place.parent
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)) or not shutil.disk_usage(place).total:
+        raise StorageError(f"{path} cannot be written: {place} takes no new files", "Choose another folder with --out.")
     free = shutil.disk_usage(place).free
     if free < size:
         raise StorageError(
@@ -72,46 +92,26 @@ def require_space(path: Path, size: int) -> None:
 
 
 def estimated_size(dimension: int, element: int, rounds: int, every: int, state: int, samples: int) -> int:
-    """About how many bytes a run will take: checkpoints, and three tables over samples."""
+    """About how many bytes a run will take: checkpoints, three tables over samples, and a leaf a sample."""
     checkpoints = rounds // every + 2
-    return checkpoints * (dimension + state) * element + 48 * samples + 400 * rounds + 100_000
+    return checkpoints * (dimension + state) * element + 80 * samples + 400 * rounds + 100_000
 
 
-def config_bytes(config: Config) -> bytes:
-    """``config.toml``."""
-    return tomli_w.dumps(config.tables()).encode()
-
-
-def commitment_of(keys: RunKeys, config: Config, partition: str) -> str:
-    """The commitment of a run that is about to be written; ``partition`` is the digest of the committed one."""
-    return keys.commitment(sha256(config_bytes(config)), partition)
-
-
-def digest_of_population(original: Population) -> str:
-    """The digest of a partition of which nothing was pruned."""
-    return digest_of_partition({client: leaf(client, original.samples[client]) for client in original.clients})
-
-
-def plan_table(plan: Plan, requests: tuple[Request, ...], pruned: Mapping[str, Any]) -> dict[str, Any]:
-    """``plan.json``: streams as rows of segments (round, step, source, version), and the requests behind versions.
-
-    ``pruned`` is what a prune left of earlier populations (see :attr:`Run.pruned_table`); empty without one.
+def plan_table(plan: Plan, requests: tuple[Request, ...], beacon: str | None) -> dict[str, Any]:
+    """``plan.json``: streams as rows of segments (round, step, source, version), the requests behind versions, and what
+    was mixed into all draws.
     """
     return {
-        **pruned,
         "streams": {str(name): segment_rows(segments) for name, segments in plan.streams.items()},
         "requests": [asdict(request) for request in requests],
+        "beacon": beacon,
     }
 
 
 def recorded_bytes(plan: Plan) -> bytes | None:
-    """``recorded.safetensors``: the draws of sources that are no keys; None when there is no such source."""
-    found: dict[int, Recorded] = {}
-    for number, source in enumerate(plan.sources):
-        # after a prune all destroyed keys share one record
-        if isinstance(source, Recorded) and not any(source is other for other in found.values()):
-            found[number] = source
-    return tensor_bytes(recorded_tensors({n: s.answers for n, s in found.items()})) if found else None
+    """``recorded.safetensors``: the draws of sources that are no seeds; None when there is no such source."""
+    found = {number: source.answers for number, source in enumerate(plan.sources) if isinstance(source, Recorded)}
+    return tensor_bytes(recorded_tensors(found)) if found else None
 
 
 @dataclass
@@ -121,13 +121,17 @@ class RunWriter:
     path: Path
     ledger: Ledger = field(default_factory=Ledger)
 
-    def write_json(self, name: str, value: Any) -> None:
-        """A file of the run, whole or not at all."""
-        write_bytes(self.path / name, pretty_json(value))
+    def write(self, name: str, value: Any) -> None:
+        """A file of the run, whole or not at all, in its form.
 
-    def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """A file of the run, whole or not at all."""
-        write_bytes(self.path / name, tensor_bytes(tensors))
+        Raises:
+            PluginError: the value does not fit the form, which only a plugin can bring about.
+        """
+        try:
+            content = form_of(name).write(value)
+        except ValueError as error:
+            raise PluginError(f"{self.path / name} cannot be written: {error}") from None
+        write_bytes(self.path / name, content, mode=0o600 if name in (KEYS, CLIENTS) else 0o644)
 
     def record(self, event: str, **facts: Any) -> None:
         """Add an event to the ledger."""
@@ -139,32 +143,35 @@ class RunWriter:
         info: Mapping[str, Any],
         original: Population,
         plan: dict[str, Any],
-        keys: Mapping[str, Any],
+        keys: Keys,
         commitment: str,
+        contents: Contents,
+        opening: Opening,
         recorded: bytes | None = None,
+        unknown: frozenset[int] = frozenset(),
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
+
+        ``unknown`` are ids of ``original`` that stand in for those that a prune of an ancestor took out.
 
         When it fails before that, nothing was begun, and the folder is emptied again.
         """
         require_new(self.path)
         try:
-            write_bytes(self.path / "config.toml", config_bytes(config))
-            write_bytes(self.path / "partition.safetensors", tensor_bytes(population_tensors(original)))
+            write_bytes(self.path / CONFIG, config_bytes(config))
+            self.write(PARTITION, population_tensors(original, unknown))
+            self.write(CONTENTS, contents.tensors())
+            self.write(CLIENTS, opening.table())
             if recorded is not None:
                 write_bytes(self.path / RECORDED, recorded)
-            self.write_json("plan.json", plan)
-            self.write_keys(keys)
+            self.write(PLAN, plan)
+            self.write(KEYS, keys.as_table())
             self.record("commitment", commitment=commitment)
-            self.write_json("run.json", {"format": FORMAT, "plugins": plugins_of(config), **info})
+            self.write(RUN, {"format": FORMAT, "plugins": plugins_of(config), **info})
         except BaseException:
-            if not (self.path / "run.json").exists():
+            if not (self.path / RUN).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
-
-    def write_keys(self, keys: Mapping[str, Any]) -> None:
-        """``keys.json``, for the eyes of its owner only."""
-        write_bytes(self.path / "keys.json", pretty_json(dict(keys)), mode=0o600)
 
     def checkpoint(self, round: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and server state after a round."""

@@ -8,29 +8,30 @@ back, the memory does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
 from fuaudit.config import resolve
-from fuaudit.draws import END, Enumeration, Keyed, enumerate_law
+from fuaudit.draws import END, Enumeration, Keyed, Stream, enumerate_law
 from fuaudit.errors import KeyReuseError, PluginError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw, exactness
 from fuaudit.plans.proof import adaptive_exactness
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.keys import RunKeys, derive
+from fuaudit.runs.keys import derive
+from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run
-from fuaudit.runs.writer import RunWriter, commitment_of, plan_table
+from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.training.execute import Moment, state_without
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.unlearning.protocol import claims_exactness
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.spec import read_spec
-from fuaudit.verification.twosample.power import CONFIDENCE, Power
+from fuaudit.verification.toys import federation
+from fuaudit.verification.twosample.power import lower_limit
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import finish, train
 from fuaudit.workflow.unlearn import carry_out, unlearn
@@ -113,6 +114,9 @@ class Fault:
 GOAL = 0.9
 """The power that is asked of statistical levels."""
 
+CONFIDENCE = 0.95
+"""Of the lower limit of that power."""
+
 
 def _small() -> tuple[Law, Population]:
     return UniformLaw(2, 1, 1, 1), federation((1, 1, 1))
@@ -169,7 +173,7 @@ def memory_kept(ground: Ground) -> Caught:
     Under MIFA and SCAFFOLD only retraining is exact for clients, so that is what is spoiled there.
     """
     found, right = [], []
-    keeps = ground.name if claims_exactness(ground.unlearner, "uniform without replacement") else "retrain"
+    keeps = ground.name if claims_exactness(ground.unlearner, "uniform without replacement", "client") else "retrain"
     for method, name in (("mimic", keeps), ("mifa", "retrain"), ("scaffold", "retrain")):
         by = replace(ground, name=name)
         for number in range(256):  # where the target was never drawn there is nothing to take back
@@ -188,10 +192,11 @@ def memory_kept(ground: Ground) -> Caught:
 def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     """A child run executed anew from its last kept model, with the memory that its parent had at the end."""
     ready, plan, before = setup(child.config, None), child.plan, parent.plan.retained
-    writer = _begun(child, parent, out, plan, child.keys, str(child.commitment))
+    writer = _begun(child, parent, out, plan)
     kept = [round for round in child.checkpoints if round < max(child.info["first_change"][0], 1)]
     for round in kept:
         writer.checkpoint(round, *child.checkpoint(round))
+    stand(writer, Platform.here(ready, kept[-1]), inherited(parent.ledger, kept[-1]))
     writer.record("unlearning", first_change=child.info["first_change"], kept_rounds=kept[-1])
     vector, _ = child.checkpoint(kept[-1])
     memory = state_without(ready.learning, parent.checkpoint(parent.checkpoints[-1])[1], before, plan.retained)
@@ -213,20 +218,21 @@ def rounds_by_data(ground: Ground) -> Caught:
 
 
 def lucky_operator(ground: Ground) -> Caught:
-    """An operator tries keys until he likes the plan; the key that he takes does not follow from the commitment."""
+    """An operator tries keys until he likes the plan, and records what it draws: it does not follow from the seeds."""
     parent = _trained(ground, "lucky", TABLES)
     out = ground.folder / "lucky-child"
     ready = setup(parent.config, None)
     for number in range(256):
-        keys = RunKeys.of_secret(ground.secret("luck", str(number)))
-        fresh = Keyed(keys.draws)
+        fresh = Keyed(ground.secret("luck", str(number)))
         plan = rewritten(ground.unlearner, ground.name, parent.plan, TARGET, fresh, END)
         if 1 in plan.cohort(plan.law.rounds):  # what this operator likes
             break
+    if isinstance(plan.sources[-1], Keyed):
+        plan = plan.recorded({})
+        # no record holds the initial draw: a method that draws it anew too is given the old one
+        plan = replace(plan, streams={**plan.streams, Stream.INITIAL: parent.plan.streams[Stream.INITIAL]})
     honest = _unlearned(ground, "lucky-honest", TABLES, parent)
-    secrets = {"draws": [*parent.keys["draws"], keys.draws.hex()], "children": keys.children.hex()}
-    commitment = commitment_of(keys, parent.config, parent.committed_partition)
-    writer = _begun(honest, parent, out, plan, secrets, commitment)
+    writer = _begun(honest, parent, out, plan)
     forged = carry_out(writer, ready, parent, plan, ground.unlearner, ground.name, silent)
     verdicts = _verdicts(ground, forged, "integrity", "replay", "plan")
     evidence = ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())
@@ -251,7 +257,7 @@ def adaptive_request(ground: Ground) -> Caught:
 def fine_tuning(ground: Ground) -> Caught:
     """Three further rounds in place of retraining, told from it by repeated sampling."""
     times = sum(_rejected(ground, "finetune", number) for number in range(ground.repetitions))
-    lower = Power(1.0, times, ground.repetitions).lower
+    lower = lower_limit(times, ground.repetitions, CONFIDENCE)
     evidence = (
         f"rejected in {times} of {ground.repetitions} audits of at most {ground.pairs} pairs; power at least "
         f"{lower:.2f} with confidence {CONFIDENCE}"
@@ -260,16 +266,22 @@ def fine_tuning(ground: Ground) -> Caught:
 
 
 def passes(ground: Ground, name: str) -> Caught:
-    """The control: a right method, proved by enumeration, is not rejected by any level."""
+    """The control: a right method, proved by enumeration for a client and a sample, is not rejected by any level."""
     method = replace(ground, name=name)
-    proof = exactness(method.unlearner, *_small(), [TARGET])
+    proofs = {
+        "client": exactness(method.unlearner, *_small(), [TARGET]),
+        "sample": exactness(method.unlearner, UniformLaw(2, 1, 1, 1), federation((3, 2)), [Request.of(samples=[0])]),
+    }
     child = _unlearned(method, f"right-{name}", TABLES)
     verdicts = _verdicts(method, child, "integrity", "replay", "stress", "plan", "lineage")
     alarms = sum(_rejected(method, name, number) for number in range(ground.repetitions))
-    right = proof.exact and set(verdicts.values()) == {"PASS"} and not alarms
-    evidence = f"total variation {proof.total_variation}; " + ", ".join(f"{n} {v}" for n, v in verdicts.items())
+    right = all(proof.exact for proof in proofs.values()) and set(verdicts.values()) == {"PASS"} and not alarms
+    distances = ", ".join(f"{proof.total_variation} for a {kind}" for kind, proof in proofs.items())
+    evidence = f"total variation {distances}; " + ", ".join(f"{n} {v}" for n, v in verdicts.items())
     evidence += f"; {alarms} false alarms in {ground.repetitions} audits"
-    return Caught(int(right), 1, evidence, f"{proof.leaves} leaves, {ground.repetitions} audits")
+    return Caught(
+        int(right), 1, evidence, f"{sum(proof.leaves for proof in proofs.values())} leaves, {ground.repetitions} audits"
+    )
 
 
 FAULTS = (
@@ -297,8 +309,8 @@ def _keeps(ground: Ground) -> bool:
     return bool(new.first_change(plan).round > 1)
 
 
-def _begun(honest: Run, parent: Run, out: Path, plan: Plan, keys: Mapping[str, Any], commitment: str) -> RunWriter:
-    """A child run, begun as an honest one was but with a plan, keys and a commitment of the forger's choice."""
+def _begun(honest: Run, parent: Run, out: Path, plan: Plan) -> RunWriter:
+    """A child run, begun as an honest one was but with a plan of the forger's choice."""
     writer = RunWriter(out)
     info = {k: v for k, v in honest.info.items() if k not in ("format", "plugins")}
     first = list(plan.first_change(parent.plan))
@@ -306,9 +318,12 @@ def _begun(honest: Run, parent: Run, out: Path, plan: Plan, keys: Mapping[str, A
         parent.config,
         info | {"first_change": first},
         parent.original,
-        plan_table(plan, (honest.request,), {}),
-        keys,
-        commitment,
+        plan_table(plan, (honest.request,), None),
+        honest.keys,
+        honest.commitment,
+        parent.contents,
+        parent.opening,
+        recorded_bytes(plan),
     )
     asked = {"clients": list(honest.request.clients), "samples": list(honest.request.samples)}
     writer.record("request", **asked, parent=parent.digest)

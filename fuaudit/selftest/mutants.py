@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fuaudit.draws import END, Draws, Position, Stream
-from fuaudit.plans import Plan, Request, Segment
-from fuaudit.plans.plan import cut
+from fuaudit.draws import END, Draws, Position
+from fuaudit.plans import Plan, Request
 
 
 @dataclass(frozen=True)
@@ -17,9 +16,9 @@ class Mutant:
     inner: Any
 
     @property
-    def exact_for(self) -> frozenset[str]:
+    def exact_for(self) -> frozenset[tuple[str, str]]:
         """What the inner one claims, and this one no longer keeps."""
-        claimed: frozenset[str] = self.inner.exact_for
+        claimed: frozenset[tuple[str, str]] = self.inner.exact_for
         return claimed
 
     def right(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
@@ -65,12 +64,11 @@ class OldKey(Mutant):
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
         first = self.right(plan, request, fresh, executed).first_change(plan)
-        smaller = replace(plan, populations=(*plan.populations[:-1], plan.retained.without(request)))
         if first == END:
-            return smaller
-        again = Segment(max(first, Position(1, 0)), 0, len(plan.populations) - 1)
-        drawn = {stream: cut(plan.streams[stream], again) for stream in (Stream.COHORTS, Stream.BATCHES)}
-        return replace(smaller, streams={**plan.streams, **drawn})
+            return plan.erase(request, fresh, END)
+        again = Plan.fresh(plan.law, plan.retained.without(request), plan.sources[0])
+        cohorts = {round: again.cohort(round) for round in range(max(first.round, 1), plan.law.rounds + 1)}
+        return plan.erase(request, fresh, first).recorded(cohorts)
 
 
 class Shorter(Mutant):

@@ -70,9 +70,9 @@ def selftest(
     """
     unlearner = registry.build("unlearners", name)
     law = "uniform with replacement"
-    if is_editor(unlearner) or not claims_exactness(unlearner, law):
+    if is_editor(unlearner) or not claims_exactness(unlearner, law, "client"):
         raise UsageError(
-            f"{name!r} does not claim to be exact for the law {law!r}: there is no right form of it to spoil",
+            f"{name!r} does not claim to be exact for clients under the law {law!r}: it has no right form to spoil",
             "Audits of editors are shown by: fuaudit selftest",
         )
     rows = []

@@ -11,12 +11,12 @@ from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.audits import check_audit
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.strategies import federations, laws, plans, requests, streams
-from fuaudit.testing.unlearners import Trial, check_unlearner
-from fuaudit.verification.enumeration import federation
+from fuaudit.testing.unlearners import check_unlearner
+from fuaudit.verification.toys import Toy, federation
 
 __all__ = [
     "Exactness",
-    "Trial",
+    "Toy",
     "adaptive_exactness",
     "check_aggregator",
     "check_audit",

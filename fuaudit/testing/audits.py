@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,8 +22,9 @@ from fuaudit.runs.run import load_run
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.training.engines.protocol import threads_restored
+from fuaudit.verification.audit import declared, wrong_in
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import Copy, Finding, Subject, Verdict
+from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -38,7 +38,7 @@ BUDGET = 32
 def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects: Sequence[str] = SUBJECTS) -> None:
     """Check that an audit keeps its contract, on tiny runs made by the real ``train`` and ``unlearn``.
 
-    It returns a Finding with sentences on what it shows and what it does not, with figures that JSON can hold; it
+    It declares what it must, and returns a Finding of the form that ``verify`` asks for; it
     repeats itself byte for byte, whatever the clock says; it leaves the run, its parent and the global generators
     alone; without data or parent it still answers, or says by an error of fuaudit why not. A training run names no
     unlearner, so a finding about the *algorithm* cannot PASS there.
@@ -52,6 +52,9 @@ def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(audit)
+    alpha = 1.0
+    with problems.during("its declarations"):
+        alpha = declared(audit, "it").alpha(audit)
     known = dict(expected or {})
     for name in sorted({*known, *subjects} - set(SUBJECTS)):
         raise ValueError(f"there is no subject {name!r}: choose from {', '.join(SUBJECTS)}")
@@ -59,7 +62,7 @@ def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects:
         for name in dict.fromkeys((*subjects, *known)):
             with TemporaryDirectory() as folder:
                 _write(Path(folder), _runs())
-                _check_run(audit, name, Path(folder) / name, known.get(name), problems)
+                _check_run(audit, name, Path(folder) / name, known.get(name), alpha, problems)
     problems.conclude()
 
 
@@ -81,14 +84,14 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-def _check_run(audit: Any, name: str, run: Path, expected: str | None, problems: Problems) -> None:
+def _check_run(audit: Any, name: str, run: Path, expected: str | None, alpha: float, problems: Problems) -> None:
     before = _contents(run.parent)
-    first = _examined(audit, name, _case(run, tiny_dataset()), problems)
+    first = _examined(audit, name, _case(run, tiny_dataset()), alpha, problems)
     if _contents(run.parent) != before:
         problems.require(False, f"{name}: it writes into the folders of the runs")
         return
     with _another_day():
-        second = _examined(audit, name, _case(run, tiny_dataset()), problems)
+        second = _examined(audit, name, _case(run, tiny_dataset()), alpha, problems)
     if first is not None and second is not None:
         problems.require(_bytes(first) == _bytes(second), f"{name}: repeated later, its finding has other bytes")
         is_claim = first.subject is Subject.ALGORITHM and first.verdict is Verdict.PASS
@@ -99,8 +102,8 @@ def _check_run(audit: Any, name: str, run: Path, expected: str | None, problems:
             problems.require(
                 first.verdict == expected, f"{name}: the verdict is {first.verdict}, expected {expected}: {first.shows}"
             )
-    _examined(audit, f"{name}, data not at hand", _case(run, None), problems)
-    _examined(audit, f"{name}, parent not at hand", _case(run, tiny_dataset(), alone=True), problems)
+    _examined(audit, f"{name}, data not at hand", _case(run, None), alpha, problems)
+    _examined(audit, f"{name}, parent not at hand", _case(run, tiny_dataset(), alone=True), alpha, problems)
     problems.require(_contents(run.parent) == before, f"{name}: it writes into the folders of the runs")
 
 
@@ -113,41 +116,21 @@ def _case(run: Path, dataset: Dataset | None, alone: bool = False) -> Case:
     return case
 
 
-def _examined(audit: Any, name: str, case: Case, problems: Problems) -> Finding | None:
+def _examined(audit: Any, name: str, case: Case, alpha: float, problems: Problems) -> Finding | None:
     """The finding, checked for form; None where the audit said by an error of fuaudit that it cannot answer."""
     with problems.during(name):
         try:
             finding = audit.examine(case)
         except FuauditError:
             return None
-        if not isinstance(finding, Finding):
-            problems.require(False, f"{name}: it returned {type(finding).__name__}, not a Finding")
+        if wrong := wrong_in(finding, getattr(finding, "audit", ""), alpha):
+            for text in wrong:
+                problems.require(False, f"{name}: {text}")
             return None
-        return finding if _well_formed(finding, name, problems) else None
+        today = datetime.date.today().isoformat().encode()
+        problems.require(today not in _bytes(finding), f"{name}: the finding holds today's date")
+        return finding  # type: ignore[no-any-return]
     return None
-
-
-def _well_formed(finding: Finding, name: str, problems: Problems) -> bool:
-    """Notes what is wrong; False when the finding cannot even be written."""
-    problems.require(isinstance(finding.verdict, Verdict), f"{name}: verdict must be a Verdict")
-    problems.require(isinstance(finding.subject, Subject), f"{name}: subject must be a Subject: algorithm or run")
-    problems.require(isinstance(finding.audit, str) and finding.audit, f"{name}: the finding does not name its audit")
-    for field in ("shows", "shows_not"):
-        text = getattr(finding, field)
-        problems.require(isinstance(text, str) and text.strip(), f"{name}: {field} must be a sentence")
-    named = all(isinstance(copy, Copy) for copy in finding.copies)
-    problems.require(named, f"{name}: copies must be a tuple of Copy(place, why)")
-    try:
-        written = _bytes(finding)
-    except (TypeError, ValueError) as error:
-        problems.require(False, f"{name}: the finding cannot be written as JSON: {error}")
-        return False
-    today = datetime.date.today().isoformat().encode()
-    problems.require(today not in written, f"{name}: the finding holds today's date")
-    if finding.interval is not None:
-        low, high = finding.interval
-        problems.require(not math.isnan(low) and low <= high, f"{name}: interval is not (low, high)")
-    return True
 
 
 def _bytes(finding: Finding) -> bytes:

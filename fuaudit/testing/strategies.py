@@ -11,9 +11,8 @@ from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import BudgetError, UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Rewrites, estimated_leaves
-from fuaudit.testing.unlearners import Trial
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.verification.enumeration import federation
+from fuaudit.verification.toys import Toy, federation
 
 KINDS = ("client", "sample", "mixed")
 
@@ -110,7 +109,7 @@ def trials(
     kinds: tuple[str, ...] = KINDS,
     unlearner: Rewrites | None = None,
     **sizes: Any,
-) -> Trial:
+) -> Toy:
     """Federations with requests whose proof for ``unlearner`` has about ``leaves`` leaves at most.
 
     ``sizes`` are passed on to :func:`laws`. Only the first request of a stream may come during training.
@@ -124,4 +123,4 @@ def trials(
     except BudgetError:
         small = False
     assume(small)
-    return Trial(law, population, asked, executed)
+    return Toy(law, population, asked, executed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.draws import END, Position
 from fuaudit.errors import BudgetError, FuauditError, UsageError
-from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
+from fuaudit.plans import Law, Plan, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
     Availability,
     AvailabilityLaw,
@@ -37,27 +37,10 @@ from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, rewritten
 from fuaudit.unlearning.protocol import EVERY_LAW, Message, claims_exactness, is_editor
-from fuaudit.verification.enumeration import federation
+from fuaudit.verification.toys import Toy, federation, trials
 
 KEYS = 8
 """How many keys the form of a rewritten plan is checked under."""
-
-
-class Trial(NamedTuple):
-    """A small federation, requests carried out in order, and when each of them came."""
-
-    law: Law
-    population: Population
-    requests: tuple[Request, ...]
-    executed: tuple[Position, ...]
-
-    def __str__(self) -> str:
-        sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
-        asked = "; ".join(
-            f"{request}" if moment == END else f"{request} when round {moment.round}, step {moment.step} came next"
-            for request, moment in zip(self.requests, self.executed, strict=True)
-        )
-        return f"{self.law} over {sizes} samples; forget {asked}"
 
 
 def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_000) -> None:
@@ -66,10 +49,10 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
     All unlearners: a frozen dataclass that declares ``needs``, ``participants``, ``guarantee`` and ``cite``,
     repeats itself, changes nothing it is given, and uses no global generator.
 
-    Rewriters: the plan has the same law and the retained population. If ``exact_for`` names a law, nothing
-    erased is in any draw, and exactness is proved by enumeration on a fixed list of small federations (ragged
-    sizes, an emptied client, streams, mixed batches, requests during training). A draw from an old key over a
-    smaller population is an error.
+    Rewriters: the plan has the same law and the retained population. If ``exact_for`` names a law and the kinds of
+    some requests, nothing erased is in any draw, and exactness is proved by enumeration on a fixed list of small
+    federations (:func:`fuaudit.verification.toys.trials`). A draw from an old
+    key over a smaller population is an error.
 
     Editors: on a tiny federation the model is finite and of the right shape, nothing undeclared is touched, and
     every message has declared ends and a size. Refusing one kind of request by UsageError is allowed.
@@ -98,34 +81,6 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
     problems.conclude()
 
 
-def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Trial]:
-    """The fixed list of small federations; ``make_law(rounds, cohort, steps, batch)``."""
-
-    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request, at: Position = END) -> Trial:
-        return Trial(make_law(*law), federation(sizes), asked, (END,) * (len(asked) - 1) + (at,))
-
-    def sample(*ids: int) -> Request:
-        return Request.of(samples=ids)
-
-    def client(*ids: int) -> Request:
-        return Request.of(clients=ids)
-
-    yield trial((2, 2), (1, 1, 1, 1), sample(0))
-    yield trial((2, 2), (1, 1, 1, 1), client(0))
-    yield trial((3, 2), (2, 1, 1, 1), sample(0))
-    yield trial((2, 2, 1), (2, 1, 1, 1), client(1))
-    yield trial((3, 1), (1, 2, 1, 2), sample(1))
-    yield trial((3, 2), (1, 1, 2, 1), sample(0))
-    yield trial((2, 1, 1), (1, 2, 1, 1), client(2))
-    yield trial((1, 2), (1, 2, 1, 1), sample(0))
-    yield trial((3, 2), (1, 1, 2, 1), sample(0), sample(1))
-    yield trial((2, 1, 2), (1, 1, 1, 1), client(0), sample(3))
-    yield trial((3, 2, 1), (1, 1, 1, 2), sample(0, 1) | client(2))
-    yield trial((3, 2), (2, 1, 1, 1), sample(0), at=Position(2, 0))
-    yield trial((3, 2), (1, 1, 2, 1), sample(0), at=Position(1, 2))
-    yield trial((1, 2, 1), (2, 1, 1, 1), client(0), at=Position(2, 1))
-
-
 _LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
     "uniform with replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=True),
     "uniform without replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=False),
@@ -151,15 +106,16 @@ def _check_form(unlearner: Any, problems: Problems) -> None:
     """One rewrite after another under true keys: form, determinism, inputs left alone, nothing erased drawn."""
     for name, make_law in _LAWS.items():
         for trial in trials(make_law):
+            claimed = _claims(unlearner, name, trial)
             for number in range(KEYS):
                 plan = Plan.fresh(trial.law, trial.population, key_of(number))
                 for place, (request, moment) in enumerate(zip(trial.requests, trial.executed, strict=True), 1):
-                    # a law that it does not claim may be refused
-                    refusal = () if claims_exactness(unlearner, name) else (UsageError,)
+                    # a law and a kind of request that it does not claim may be refused
+                    refusal = () if claims_exactness(unlearner, name, request.kind) else (UsageError,)
                     with problems.during("rewriting a plan"), suppress(*refusal):
                         plan = _rewrite_once(unlearner, plan, request, moment, number + 1000 * place, problems)
                 whole = len(plan.populations) > len(trial.requests)
-                if whole and claims_exactness(unlearner, name):
+                if whole and claimed:
                     with problems.during("drawing a rewritten plan"):
                         problems.require(not _strangers(plan), f"something erased is still drawn: {trial}")
 
@@ -187,18 +143,23 @@ def _check_claims(unlearner: Any, laws: tuple[Law, ...], leaves: int, problems: 
     known = {name: list(trials(make)) for name, make in _LAWS.items()}
     for law in laws:
         members = federation((2, 1, 2))
-        known.setdefault(law.name, []).append(Trial(law, members, (Request.of(clients=[0]),), (END,)))
-        known[law.name].append(Trial(law, members, (Request.of(samples=[0]),), (END,)))
-    for name in sorted(unlearner.exact_for - {EVERY_LAW} - known.keys()):
+        for request in (Request.of(clients=[0]), Request.of(samples=[0]), Request.of(clients=[1], samples=[0])):
+            known.setdefault(law.name, []).append(Toy(law, members, (request,), (END,)))
+    for name in sorted({name for name, _ in unlearner.exact_for} - {EVERY_LAW} - known.keys()):
         problems.require(False, f"it claims to be exact for {name!r}, which was not tried: give such a law by laws=")
     for name in known:
-        if claims_exactness(unlearner, name):
-            for trial in known[name]:
+        for trial in known[name]:
+            if _claims(unlearner, name, trial):
                 with problems.during(f"proof of exactness for {name!r}"):
                     _prove(unlearner, name, trial, leaves, problems)
 
 
-def _prove(unlearner: Any, name: str, trial: Trial, leaves: int, problems: Problems) -> None:
+def _claims(unlearner: Any, law: str, trial: Toy) -> bool:
+    """Whether a rewriter claims to be exact for all requests of a trial."""
+    return all(claims_exactness(unlearner, law, request.kind) for request in trial.requests)
+
+
+def _prove(unlearner: Any, name: str, trial: Toy, leaves: int, problems: Problems) -> None:
     try:
         result = exactness(unlearner, trial.law, trial.population, trial.requests, trial.executed, leaves)
     except BudgetError:

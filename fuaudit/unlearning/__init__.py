@@ -1,5 +1,5 @@
 """Unlearners: rewriters of plans and editors of models, and the two that everything is compared with."""
 
-from fuaudit.unlearning.protocol import Context, Editor, Rewriter, Unlearner, is_editor
+from fuaudit.unlearning.protocol import EVERY_LAW, Context, Editor, Rewriter, Unlearner, exact_under, is_editor
 
-__all__ = ["Context", "Editor", "Rewriter", "Unlearner", "is_editor"]
+__all__ = ["EVERY_LAW", "Context", "Editor", "Rewriter", "Unlearner", "exact_under", "is_editor"]

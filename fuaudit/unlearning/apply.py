@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,14 +11,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import retained_rows
-from fuaudit.draws import Draws, Position, Recorded
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.schedule import Drawn
+from fuaudit.plans.veil import rewritten, veiled
 from fuaudit.registry import Entry
+from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, execute, require_finite, task
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message, is_editor
+
+__all__ = ["edited", "provenance", "rewritten"]
 
 
 def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
@@ -32,31 +35,6 @@ def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
         "guarantee": unlearner.guarantee,
         "cite": unlearner.cite,
     }
-
-
-def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
-    """The plan that a rewriter makes, checked for form.
-
-    Raises:
-        PluginError: the rewriter raised, or returned no plan over the retained population.
-    """
-    try:
-        new = unlearner.rewrite(plan, request, fresh, executed)
-    except FuauditError:
-        raise
-    except Exception as error:
-        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
-    if not isinstance(new, Plan):
-        raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
-    if new.law != plan.law or new.retained != plan.retained.without(request):
-        raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
-    own = new.sources[-1] == fresh or isinstance(new.sources[-1], Recorded)
-    if new.sources[:-1] != plan.sources or not own or len(new.populations) != len(plan.populations) + 1:
-        raise PluginError(
-            f"unlearner {name!r} added or dropped keys or populations",
-            "Use plan.erase or plan.restart, or put a Recorded in the place of the fresh source.",
-        )
-    return new
 
 
 def edited(
@@ -85,8 +63,12 @@ def edited(
     down, up = getattr(solver, "downloads", 1), getattr(solver, "uploads", 1)
 
     trained: list[int] = []
+    messages: list[Message] = []
 
-    def further(vector: Tensor, rounds: int) -> tuple[Tensor, list[Message]]:
+    def send(sender: str, receiver: str, times: int = 1) -> None:
+        messages.extend([Message(sender, receiver, bytes_of_model)] * times)
+
+    def further(vector: Tensor, rounds: int) -> Tensor:
         # rounds go on counting over calls, so that no call repeats the draws of another
         spent = sum(trained)
         trained.append(rounds)
@@ -94,44 +76,41 @@ def edited(
         schedule, ground = Drawn([plan]), ready.ground(retained)
         state = ready.learning.initial_state(len(retained.clients), ready.device)
         start = moment = Moment.of_run(vector, state, ready.device)
-        sent: list[Message] = []
         for round, moment in execute(ready.learning, ground, retained, schedule, start, ready.engine, spent + 1):
             require_finite(moment, round)
             for client in [f"client {c}" for c in schedule.round(round).cohorts[0].tolist() if c >= 0]:
-                sent += [Message("server", client, bytes_of_model)] * down
-                sent += [Message(client, "server", bytes_of_model)] * up
-        return moment.vectors[0].cpu(), sent
+                send("server", client, down)
+                send(client, "server", up)
+        return moment.vectors[0].cpu()
 
-    def target_gradient(vector: Tensor) -> tuple[Tensor, list[Message]]:
-        return _target_gradient(ready, whole, request, vector), [
-            Message("server", "target", bytes_of_model),
-            Message("target", "server", bytes_of_model),
-        ]
+    def target_gradient(vector: Tensor) -> Tensor:
+        send("server", "target")
+        gradient = _target_gradient(ready, whole, request, vector)
+        send("target", "server")
+        return gradient
 
-    context = Context(
-        request,
-        retained,
-        f"unlearner {name!r}",
-        unlearner.needs,
-        unlearner.participants,
-        _model=model if "model" in unlearner.needs else None,
-        _plan=old if "plan" in unlearner.needs else None,
-        _round_models=round_models if "round models" in unlearner.needs else {},
-        _server_data=(ready.dataset.test_inputs, ready.dataset.test_targets)
-        if "server data" in unlearner.needs
-        else None,
-        _train=further,
-        _target_gradient=target_gradient,
-    )
+    every: dict[str, Callable[..., Any]] = {
+        "model": model.clone,
+        "plan": lambda: veiled(old),
+        "round models": lambda: {round: vector.clone() for round, vector in round_models.items()},
+        "server data": lambda: (ready.dataset.test_inputs.clone(), ready.dataset.test_targets.clone()),
+        "retained clients": further,
+        "target": target_gradient,
+    }
+    declared = unlearner.needs | unlearner.participants
+    providers = {word: give for word, give in every.items() if word in declared}
+    context = Context(request, retained, f"unlearner {name!r}", providers)
     try:
-        vector = unlearner.edit(context)
+        with threads_restored():
+            torch.set_num_threads(1)  # bits of what it computes itself would depend on their number
+            vector = unlearner.edit(context)
     except FuauditError:
         raise
     except Exception as error:
         raise PluginError(f"unlearner {name!r} raised while editing the model: {error!r}") from error
     if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
         raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
-    return vector.to(model.dtype).cpu(), context.messages
+    return vector.to(model.dtype).cpu(), messages
 
 
 def _last_request(old: Plan, new: Plan) -> Request:

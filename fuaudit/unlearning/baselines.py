@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fuaudit.draws import END, Draws, Position
 from fuaudit.plans import Plan, Request
-from fuaudit.unlearning.protocol import EVERY_LAW
+from fuaudit.unlearning.protocol import EVERY_LAW, exact_under
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Noop:
     participants: ClassVar[frozenset[str]] = frozenset()
     guarantee: ClassVar[str] = "none: the model is left as it is"
     cite: ClassVar[str] = ""
-    exact_for: ClassVar[frozenset[str]] = frozenset()
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = frozenset()
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
@@ -39,7 +39,7 @@ class Retrain:
     participants: ClassVar[frozenset[str]] = frozenset({"server", "retained clients"})
     guarantee: ClassVar[str] = "exact, for every law of draws: it is the reference"
     cite: ClassVar[str] = ""
-    exact_for: ClassVar[frozenset[str]] = frozenset({EVERY_LAW})
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(EVERY_LAW)
     assumes: ClassVar[tuple[str, ...]] = ("a partition that is never drawn again", "non-adaptive requests")
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:

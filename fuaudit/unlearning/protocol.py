@@ -6,8 +6,9 @@ a model directly and carries no proof. Both are frozen dataclasses whose fields 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
@@ -17,14 +18,25 @@ from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
 
 NEEDS = ("model", "plan", "round models", "server data")
-"""What an unlearner may need from a run. ``server data`` is the test data, which the server holds."""
+"""What an unlearner may need from a run.
+
+``server data`` is the test set, which the server holds, and on which figures are measured too.
+"""
 
 PARTICIPANTS = ("server", "retained clients", "target")
 """Who may have to take part in unlearning."""
 
 
+KINDS = ("client", "sample", "mixed")
+"""Kinds of request (:attr:`fuaudit.plans.Request.kind`): whole clients, single samples, both at once."""
+
 EVERY_LAW = "every law"
-"""In ``exact_for``: exact whatever the law of draws."""
+"""In ``exact_for``, in the place of a law: exact whatever the law of draws."""
+
+
+def exact_under(*laws: str, kinds: Sequence[str] = KINDS) -> frozenset[tuple[str, str]]:
+    """For ``exact_for``: each of some laws (``Law.name``, or :data:`EVERY_LAW`) with each kind of request."""
+    return frozenset(product(laws, kinds))
 
 
 class Unlearner(Protocol):
@@ -37,7 +49,8 @@ class Unlearner(Protocol):
         cite: the paper.
 
     An unlearner may also declare ``assumes``, the conditions of its guarantee as a tuple of texts. Those that
-    :data:`fuaudit.verification.assumptions.CHECKS` knows are checked on every run.
+    :data:`fuaudit.verification.assumptions.CHECKS` knows are checked on every run. One that exists so that audits can
+    be seen to catch it says ``mutant = True``: lists mark it, and it is not suggested.
     """
 
     needs: ClassVar[frozenset[str]]
@@ -47,15 +60,19 @@ class Unlearner(Protocol):
 
 
 class Rewriter(Unlearner, Protocol):
-    """An unlearner that rewrites plans. ``exact_for`` names the laws (``Law.name``) for which it claims exactness."""
+    """An unlearner that rewrites plans.
 
-    exact_for: ClassVar[frozenset[str]]
+    ``exact_for`` holds the pairs (law, kind of request) for which it claims exactness; see :func:`exact_under`. Its
+    plan is veiled: see :mod:`fuaudit.plans.veil`.
+    """
+
+    exact_for: ClassVar[frozenset[tuple[str, str]]]
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
         """The plan over the retained data.
 
         Args:
-            plan: the plan that was executed; look at draws through it.
+            plan: the plan that was executed; look at draws of cohorts and batches through it.
             fresh: draws under a new key, for everything that must be drawn anew.
             executed: the first position not yet executed when the request came, ``END`` when training was over.
         """
@@ -85,23 +102,44 @@ def is_editor(unlearner: Any) -> bool:
     for text in ("guarantee", "cite"):
         if not isinstance(getattr(unlearner, text, None), str):
             raise PluginError(f"{name} must declare {text} as text")
-    if kinds[0] and not isinstance(getattr(unlearner, "exact_for", None), frozenset):
-        raise PluginError(f"{name} must declare exact_for, the names of the laws that it is exact for")
+    if kinds[0] and not _are_claims(getattr(unlearner, "exact_for", None)):
+        raise PluginError(
+            f"{name} must declare exact_for, the pairs of a law and a kind of request that it is exact for",
+            'Write exact_under("uniform with replacement"), of fuaudit.unlearning; with kinds=("client",) for clients '
+            "only, and frozenset() where it claims nothing.",
+        )
     return kinds[1]
 
 
-def claims_exactness(unlearner: Any, law: str) -> bool:
-    """Whether a rewriter claims to be exact for a law, by the law's name; an editor never does."""
-    return not is_editor(unlearner) and bool({law, EVERY_LAW} & unlearner.exact_for)
+def _are_claims(found: Any) -> bool:
+    return isinstance(found, frozenset) and all(
+        isinstance(claim, tuple) and len(claim) == 2 and isinstance(claim[0], str) and claim[1] in KINDS
+        for claim in found
+    )
 
 
-def doubt_of_law(unlearner: Any, name: str, law: str) -> list[str]:
-    """Why a rewriter that is exact for some laws is not known to be exact for another one: one sentence, or none."""
-    if claims_exactness(unlearner, law):
+def is_mutant(unlearner: Any) -> bool:
+    """Whether an unlearner, or its class, says that it is wrong on purpose."""
+    return getattr(unlearner, "mutant", False) is True
+
+
+def claims_exactness(unlearner: Any, law: str, kind: str) -> bool:
+    """Whether a rewriter claims to be exact for a law, by its name, and a kind of request; an editor never does."""
+    return not is_editor(unlearner) and bool({(law, kind), (EVERY_LAW, kind)} & unlearner.exact_for)
+
+
+def claimed_laws(unlearner: Any, kind: str) -> tuple[str, ...]:
+    """The laws for which a rewriter claims exactness for a kind of request, sorted."""
+    return tuple(sorted(law for law, claimed in unlearner.exact_for if claimed == kind))
+
+
+def doubt_of_law(unlearner: Any, name: str, law: str, kind: str) -> list[str]:
+    """Why a rewriter that is exact for some laws and requests is not known to be so here: one sentence, or none."""
+    if claims_exactness(unlearner, law, kind):
         return []
     return [
-        f"{name!r} does not claim to be exact for draws of the law {law!r}: what it keeps may have another law than "
-        "after retraining"
+        f"{name!r} does not claim to be exact for {kind} requests under draws of the law {law!r}: what it keeps may "
+        "have another law than after retraining"
     ]
 
 
@@ -138,72 +176,75 @@ class Message:
     size: int
 
 
-@dataclass
-class Context:
-    """What an editor may touch: exactly what it declared. Every message is counted.
+WHAT = {
+    "model": "the model",
+    "plan": "the plan",
+    "round models": "the models of earlier rounds",
+    "server data": "the server's data",
+    "retained clients": "the retained clients",
+    "target": "the target",
+}
+"""Words that an editor declares, and what each opens."""
 
-    ``request`` and ``retained`` (who is left, with their sample ids) are always there.
+
+class Context:
+    """What an editor may touch: exactly what it declared.
+
+    ``request`` and ``retained`` (who is left, with their sample ids) are always there. All else is looked up in a table
+    that has an entry for each declared word and no other. Messages are counted by those who send them, not here.
     """
 
-    request: Request
-    retained: Population
-    owner: str
-    needs: frozenset[str]
-    participants: frozenset[str]
-    messages: list[Message] = field(default_factory=list)
-    _model: Tensor | None = None
-    _plan: Plan | None = None
-    _round_models: Mapping[int, Tensor] = field(default_factory=dict)
-    _server_data: tuple[Tensor, Tensor] | None = None
-    _train: Callable[[Tensor, int], tuple[Tensor, list[Message]]] | None = None
-    _target_gradient: Callable[[Tensor], tuple[Tensor, list[Message]]] | None = None
+    def __init__(
+        self, request: Request, retained: Population, owner: str, providers: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        """``providers``: declared word -> what gives it."""
+        self.request = request
+        self.retained = retained
+        self._owner = owner
+        self._providers = providers
 
-    def _require(self, declared: frozenset[str], word: str, what: str) -> None:
-        if word not in declared:
+    def _given(self, word: str) -> Callable[..., Any]:
+        if word not in self._providers:
+            declared = sorted(self._providers)
             raise PluginError(
-                f"{self.owner} touched {what} without declaring {word!r}", f"It declares {sorted(declared)}."
+                f"{self._owner} touched {WHAT[word]} without declaring {word!r}", f"It declares {declared}."
             )
+        return self._providers[word]
 
     @property
     def model(self) -> Tensor:
         """The final model ``(d,)``, a copy. Needs ``model``."""
-        self._require(self.needs, "model", "the model")
-        assert self._model is not None
-        return self._model.clone()
+        model: Tensor = self._given("model")()
+        return model
 
     @property
     def plan(self) -> Plan:
         """The plan of the run. Needs ``plan``."""
-        self._require(self.needs, "plan", "the plan")
-        assert self._plan is not None
-        return self._plan
+        plan: Plan = self._given("plan")()
+        return plan
 
     @property
     def round_models(self) -> Mapping[int, Tensor]:
         """Stored models by round, copies. Needs ``round models``."""
-        self._require(self.needs, "round models", "the models of earlier rounds")
-        return {round: model.clone() for round, model in self._round_models.items()}
+        models: Mapping[int, Tensor] = self._given("round models")()
+        return models
 
     @property
     def server_data(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets that the server holds, copies. Needs ``server data``."""
-        self._require(self.needs, "server data", "the server's data")
-        assert self._server_data is not None
-        inputs, targets = self._server_data
-        return inputs.clone(), targets.clone()
+        """Inputs and targets that the server holds, copies. Needs ``server data``.
+
+        They are the test set. Accuracy, test loss and what attacks compare with are measured on the same rows, so
+        figures of a method that fits them say nothing of rows it has not seen; findings say so.
+        """
+        data: tuple[Tensor, Tensor] = self._given("server data")()
+        return data
 
     def train(self, model: Tensor, rounds: int) -> Tensor:
         """The model after further rounds of the run's own learning on the retained clients, drawn afresh."""
-        self._require(self.participants, "retained clients", "the retained clients")
-        assert self._train is not None
-        trained, sent = self._train(model, rounds)
-        self.messages += sent
+        trained: Tensor = self._given("retained clients")(model, rounds)
         return trained
 
     def target_gradient(self, model: Tensor) -> Tensor:
         """The gradient ``(d,)`` of the mean loss on the erased data at a model, computed by the target."""
-        self._require(self.participants, "target", "the target")
-        assert self._target_gradient is not None
-        gradient, sent = self._target_gradient(model)
-        self.messages += sent
+        gradient: Tensor = self._given("target")(model)
         return gradient

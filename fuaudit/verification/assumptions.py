@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
-from fuaudit.unlearning.protocol import EVERY_LAW
+from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
 
@@ -33,15 +35,19 @@ class Standing:
 class Assumptions:
     """Checks what the last unlearner assumes, one assumption a line."""
 
+    evidence: ClassVar[frozenset[str]] = frozenset()
+    uses: ClassVar[frozenset[str]] = frozenset({"parent"})
+
     def examine(self, case: Case) -> Finding:
         """PASS when none is broken; INCONCLUSIVE when one is, for then the guarantee says nothing of this run."""
         if case.request is None:
             return self._finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
         unlearner = case.unlearner
-        names: tuple[str, ...] = getattr(unlearner, "assumes", ())
+        names = assumed(unlearner)
         used = case.run.info["unlearner"]["use"]
         if not names:
-            return self._finding(Verdict.PASS, f"{used!r} declares no assumptions ({unlearner.guarantee}).")
+            reason = f"{used!r} claims exactness for nothing and declares no assumptions ({unlearner.guarantee})."
+            return self._finding(Verdict.NOT_APPLICABLE, reason)
         states = {name: CHECKS[name](case) if name in CHECKS else UNCHECKED for name in names}
         broken = [name for name, state in states.items() if state.word == NOT_MET]
         trusted = tuple(name for name, state in states.items() if state.word == ON_TRUST)
@@ -67,13 +73,24 @@ class Assumptions:
         )
 
 
+LAW = "draws of a law it is exact for"
+"""What every rewriter that claims exactness assumes, by its ``exact_for``."""
+
+
+def assumed(unlearner: Any) -> tuple[str, ...]:
+    """What a method assumes: what it declares, and what it claims to be exact for."""
+    declared: tuple[str, ...] = getattr(unlearner, "assumes", ())
+    claims = not is_editor(unlearner) and bool(unlearner.exact_for)
+    return tuple(dict.fromkeys(((LAW,) if claims else ()) + declared))
+
+
 def exact_law(case: Case) -> Standing:
-    """The law of the run's draws is one for which the method claims exactness."""
-    name, claimed = case.run.plan.law.name, case.unlearner.exact_for
-    met = bool({name, EVERY_LAW} & claimed)
-    return Standing(
-        MET if met else NOT_MET, f"the law is {name!r}, claimed are {', '.join(map(repr, sorted(claimed)))}"
-    )
+    """The method claims exactness for the law of the run's draws and the kind of its request."""
+    assert case.request is not None
+    name, kind = case.run.plan.law.name, case.request.kind
+    claimed = ", ".join(map(repr, claimed_laws(case.unlearner, kind))) or "none"
+    met = claims_exactness(case.unlearner, name, kind)
+    return Standing(MET if met else NOT_MET, f"the law is {name!r}; claimed for {kind} requests: {claimed}")
 
 
 def fixed_sizes(case: Case) -> Standing:
@@ -88,14 +105,13 @@ def fixed_sizes(case: Case) -> Standing:
 
 
 def _config_digest(run: Run | Tombstone) -> str:
-    digest: str = run.files["config.toml"]["sha256"]
+    digest: str = run.files[CONFIG]["sha256"]
     return digest
 
 
 def fixed_partition(case: Case) -> Standing:
     """The partition was drawn once, and no deletion has drawn it anew."""
-    partitions = {run.committed_partition for run in (case.run, *case.ancestors) if isinstance(run, Run)}
-    partitions |= {run.partition for run in case.ancestors if isinstance(run, Tombstone)}
+    partitions = {run.contents.root for run in (case.run, *case.ancestors) if isinstance(run, Run)}
     if len(partitions) > 1:
         return Standing(NOT_MET, "runs of the lineage were committed to different partitions")
     return Standing(MET, f"one partition, {partitions.pop()[:16]}, in all runs at hand")
@@ -107,7 +123,7 @@ def non_adaptive(case: Case) -> Standing:
 
 
 CHECKS: dict[str, Callable[[Case], Standing]] = {
-    "draws of a law it is exact for": exact_law,
+    LAW: exact_law,
     "fixed cohort and batch sizes": fixed_sizes,
     "a partition that is never drawn again": fixed_partition,
     "non-adaptive requests": non_adaptive,

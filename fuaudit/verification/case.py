@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
+from fuaudit.runs.contents import Differences
+from fuaudit.runs.platforms import Platform, made
 from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.training.execute import beginning, execute
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.athand import AtHand, at_hand
 from fuaudit.verification.counterfactual import LeftIn, left_in
 from fuaudit.verification.executor import HERE, Executor
+from fuaudit.verification.served import Served
+
+EQUAL_BITS = (
+    "Where versions, processor, plugins and the canary of two platforms are equal, both make equal bits of this run."
+)
+"""What a FAIL assumes that rests on bits of models."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,12 @@ class Case:
         spot: how many stretches of rounds to replay instead of all; None for what the spec says.
         executor: what computes repeated sampling.
         kept: the folder in which finished parts of it are kept, if any.
+        beacon: what the auditor knows to have been published after the commitment, if anything.
+        earlier: the findings of a verification from before a prune, if the auditor has them.
+        earlier_sha256: of the file that holds them.
         until_decided: whether repeated sampling stops, or goes on, as its own result asks.
+        served: the model in use, if the auditor has it.
+        receipts: those of clients.
     """
 
     run: Run
@@ -54,6 +71,11 @@ class Case:
     executor: Executor = HERE
     kept: Path | None = None
     until_decided: bool = False
+    served: Served | None = None
+    receipts: tuple[Receipt, ...] = ()
+    beacon: str | None = None
+    earlier: Mapping[str, Any] | None = None
+    earlier_sha256: str = ""
 
     @property
     def request(self) -> Request | None:
@@ -87,20 +109,20 @@ class Case:
     @cached_property
     def steps(self) -> tuple[tuple[Any, str], ...]:
         """The unlearners of the lineage at hand with the kinds of their requests, oldest first."""
-        return tuple((run.unlearner, run.request.kind) for run in self._children)
+        return tuple((run.unlearner, run.request.kind) for run in self.runs)
 
     @property
     def stopped(self) -> bool:
         """Whether the request came during training, as far as the parent tells."""
-        return isinstance(self.parent, Run) and self.parent.executed < self.run.plan.law.rounds
+        return self.parent is not None and self.parent.executed < self.run.plan.law.rounds
 
     @property
     def step_names(self) -> list[str]:
         """Their registered names."""
-        return [repr(run.info["unlearner"]["use"]) for run in self._children]
+        return [repr(run.info["unlearner"]["use"]) for run in self.runs]
 
     @property
-    def _children(self) -> list[Run]:
+    def runs(self) -> list[Run]:
         """The runs of the lineage at hand that unlearning wrote, oldest first."""
         return [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
 
@@ -117,26 +139,81 @@ class Case:
             raise UsageError("the data is not at hand", "Give --data ROOT.")
         return setup(self.run.config, None, self.dataset)
 
-    @cached_property
+    @property
     def before(self) -> Population:
         """The population before the last request; see :meth:`fuaudit.runs.run.Run.before`."""
-        return self.run.before(self.ready.dataset.size)
+        return self.run.before
 
     @property
     def erased_rows(self) -> frozenset[int]:
-        """The sample ids that the last request took away."""
-        if self.request is None or self.run.pruned:
-            return frozenset(self.request.samples) if self.request else frozenset()
-        owned = {s for c in self.request.clients for s in self.run.plan.populations[-2].samples.get(c, ())}
-        return frozenset(owned | set(self.request.samples))
+        """The sample ids that the last request took away, as far as they are known."""
+        if self.request is None:
+            return frozenset()
+        owned = {s for c in self.request.clients for s in self.before.samples[c]}
+        return frozenset(owned.union(self.request.samples) - self.run.stand_ins)
+
+    @cached_property
+    def at_hand(self) -> AtHand:
+        """What lies under the ids of erased rows. UsageError without data."""
+        if self.dataset is None:
+            raise UsageError("the data is not at hand", "Give --data ROOT.")
+        return at_hand(self.run, self.ancestors, self.receipts, self.dataset)
+
+    @property
+    def unopened(self) -> tuple[str, ...]:
+        """What it assumes to compute with the rows that the last request took away; empty where all open leaves."""
+        here = self.at_hand
+        rows = self.erased_rows.intersection((*here.other, *here.unknown))
+        if not rows:
+            return ()
+        return (f"{len(rows)} erased rows at hand are the ones that were trained on: the commitment does not show it.",)
+
+    @cached_property
+    def _here(self) -> Platform:
+        """What audits here. UsageError without data, which says what the run's arithmetic looks like."""
+        return Platform.here(self.ready, 0)
+
+    def elsewhere(self, run: Run, until: int | None = None, after: int = 0) -> tuple[str, ...]:
+        """What says that models of a run of this lineage were made on another platform; empty where bits must agree.
+
+        By default of all that it stores and measures, else of the rounds ``after`` + 1 to ``until``. All platforms
+        that made them, those of ancestors whose rounds the run keeps included, must have the versions, plugins and
+        canary of this machine. UsageError without data.
+        """
+        found = made(run.ledger, run.executed + 1 if until is None else until, after)
+        unlike = [(platform.since, platform.unlike(self._here)) for platform in found]
+        return tuple(
+            f"what {run.path.name} stores from round {since} on was made on another platform: other {names}"
+            for since, names in unlike
+            if names
+        )
 
     @property
     def same_platform(self) -> bool:
-        """Whether this machine computes with the same versions and plugins as the run, so that bits must agree."""
-        ours = versions(self.run.info["device"])
-        recorded = self.run.info["versions"]
-        same = all(ours[name] == recorded.get(name) for name in ("torch", "numpy", "platform", "processor"))
-        return same and self.run.info["plugins"] == plugins_of(self.run.config)
+        """Whether this machine computes as all those that made models of the run, so that bits must agree."""
+        return not self.elsewhere(self.run)
+
+    @cached_property
+    def differences(self) -> Differences:
+        """Where the rows at hand are not those that the run committed to. UsageError without data."""
+        if self.dataset is None:
+            raise UsageError("the data is not at hand", "Give --data ROOT.")
+        return self.run.differences(self.dataset)
+
+    @property
+    def same_reader(self) -> bool:
+        """Whether rows are read here as for the run and its ancestors: by the same reader, libraries and system.
+
+        Training committed to the rows, and it may have read them elsewhere than who went on with it. Which path the
+        arithmetic takes does not bear on what is read.
+        """
+        ours, config = versions(), self.run.config
+        readers = [row for row in plugins_of(config) if row["kind"] == "datasets"]
+        return all(
+            readers == [row for row in run.info["plugins"] if row["kind"] == "datasets"]
+            and all(ours[name] == run.info["versions"].get(name) for name in ("torch", "numpy", "platform"))
+            for run in (self.run, *self.ancestors)
+        )
 
     @cached_property
     def schedule(self) -> Rounds:
@@ -185,3 +262,20 @@ class Case:
 def drawn_plan(run: Run) -> Plan:
     """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
     return replace(run.plan, index=None)
+
+
+def made_by_another(run: Run | Tombstone) -> str:
+    """In words that a run was made by another distribution or version than is installed here; "" where it was not."""
+    if not run.is_child:
+        return ""
+    recorded = run.info["unlearner"]
+    try:
+        installed = registry.find("unlearners", recorded["use"])
+    except UsageError:
+        return f"{run.path.name} was made by {recorded['use']!r}, which is not installed"
+    if (recorded.get("distribution"), recorded.get("version")) == (installed.distribution, installed.version):
+        return ""
+    return (
+        f"{run.path.name} was made by {recorded.get('distribution')} {recorded.get('version')}, "
+        f"installed is {installed.distribution} {installed.version}"
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fuaudit.data.dataset import Dataset, digest_of_client
+from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import NONE, Drawn, Round, Rounds
 from fuaudit.runs.products import Checkpoints
@@ -47,12 +47,6 @@ class LeftIn:
     missing: tuple[str, ...]
 
 
-def changed_clients(run: Run, dataset: Dataset) -> list[int]:
-    """Clients whose retained rows at hand have another digest than the run recorded."""
-    samples = run.plan.retained.samples
-    return [c for c in samples if digest_of_client(dataset, samples[c]) != run.client_digests.get(c)]
-
-
 Models = Callable[[Plan, Population, Rounds], Checkpoints]
 """Executes a schedule over a population, from a plan's initial model: models and states at the stored rounds."""
 
@@ -83,8 +77,8 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     absent = dataset.absent.intersection(parent.plan.retained.owner)
     if absent:
         return f"{len(absent)} erased rows of {parent.path.name} are not at hand (--erased ROOT)"
-    if changed := changed_clients(parent, dataset):
-        return f"rows of {len(changed)} clients are not those that {parent.path.name} was trained on"
+    if changed := parent.differences(dataset):
+        return f"rows of {len(changed.rows)} clients are not those that {parent.path.name} was trained on"
     return ""
 
 

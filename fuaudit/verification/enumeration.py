@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import reduce
-from itertools import combinations_with_replacement, groupby, product
-from math import comb, prod
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from fuaudit.draws import END, Draws, Position
-from fuaudit.errors import BudgetError, FuauditError, UsageError
+from fuaudit.draws import Draws, Position, estimate_leaves
+from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
-from fuaudit.plans.proof import Exactness, estimated_leaves, exactness
+from fuaudit.plans.proof import Exactness, estimated_leaves, exactness, retraining
+from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
+from fuaudit.verification.toys import LONGEST, PLACES, Shape, Toy, Toys, federation, numbers_of, toys_like, trials
 
-LONGEST = 3
-"""Streams of more requests are too large to enumerate; the latest ones stand for them."""
+__all__ = ["Enumeration", "Succession", "Sweep", "Toy", "federation", "sweep", "toys_like"]
 
 SHOWS_NOT = (
-    "It does not cover federations of other sizes by itself, requests that depend on the draws, bookkeeping "
-    "(segments, keys, ledger), timing, or the pair of old and new model."
+    "It does not cover larger federations by itself, ids in other places, requests that depend on the draws, "
+    "bookkeeping (segments, keys, ledger), timing, or the pair of old and new model."
 )
 
+SHARE = 4
+"""One federation may take a fourth of what is left of a budget: the rest is for others."""
 
-@dataclass(frozen=True)
-class Toy:
-    """One small federation with its requests."""
-
-    law: Law
-    population: Population
-    requests: tuple[Request, ...]
-
-    def __str__(self) -> str:
-        sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
-        law: Any = self.law
-        asked = "; ".join(map(str, self.requests))
-        drawn = (
-            f"{law.rounds} rounds, cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}"
-            if isinstance(law, UniformLaw)
-            else f"{law}"
-        )
-        return f"{len(self.population.clients)} clients with {sizes} samples, {drawn}; forget {asked}"
-
-
-def federation(sizes: tuple[int, ...]) -> Population:
-    """Clients 0, 1, ... with so many samples each, numbered through."""
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(zip(sizes, ends, strict=True))})
+ROUGHLY, PROBES = 16, 8
+"""One path tells the number of leaves within this factor, as a rule; so many tell it well enough."""
 
 
 @dataclass(frozen=True)
@@ -62,124 +40,6 @@ class Succession:
         step = min(len(plan.populations) - 1, len(self.steps) - 1)
         rewritten: Plan = self.steps[step].rewrite(plan, request, fresh, executed)
         return rewritten
-
-
-def requests_in_turn(kinds: tuple[str, ...], population: Population) -> tuple[Request, ...]:
-    """Requests of given kinds one after another: samples from the first ids on, clients from the last one back."""
-    samples = [s for c in population.clients for s in population.samples[c]]
-    return tuple(
-        Request.of(
-            clients=[population.clients[-1 - place]] if kind != "sample" else [],
-            samples=[samples[place]] if kind != "client" else [],
-        )
-        for place, kind in enumerate(kinds)
-    )
-
-
-def requests_of(kind: str, population: Population, number: int) -> tuple[Request, ...]:
-    """``number`` requests of a kind, one after another: ``client`` 0, 1, ...; samples 0, 1, ...; or both at once."""
-    samples = [s for c in population.clients for s in population.samples[c]]
-    last = population.clients[-1]
-    if kind == "client":
-        return tuple(Request.of(clients=[population.clients[i]]) for i in range(number))
-    if kind == "sample":
-        return tuple(Request.of(samples=[samples[i]]) for i in range(number))
-    return tuple(Request.of(clients=[last - i], samples=[samples[i]]) for i in range(number))
-
-
-def toys_like(law: Law, kinds: tuple[str, ...], at_most: int = 3) -> Iterator[Toy]:
-    """Small federations with every parameter from 1 up to that of the run, at most ``at_most``, smallest first.
-
-    ``kinds`` are those of the requests, in order.
-
-    A law that is not uniform says by ``smaller()`` what small laws are like it; without that, it has no toys.
-    """
-    small = [
-        (law_like, population)
-        for law_like in law.smaller()
-        for population in map(federation, ((2, 2), (3, 1), (2, 1, 1), (3, 3), (2, 2, 2)))
-        if len(population.clients) <= at_most
-    ]
-    for toy, population in sorted(small, key=_size_of_toy):
-        try:
-            same = len(set(kinds)) == 1
-            requests = requests_of(kinds[0], population, len(kinds)) if same else requests_in_turn(kinds, population)
-            reduce(Population.without, requests, population)
-        except (FuauditError, IndexError):
-            continue
-        yield Toy(toy, population, requests)
-
-
-def _size_of_toy(toy: tuple[Any, Population]) -> tuple[object, ...]:
-    law, population = toy
-    sizes = tuple(len(population.samples[client]) for client in population.clients)
-    numbers = (law.rounds, law.places(population), law.steps, law.slots)
-    return prod(numbers), len(sizes), sum(sizes), numbers, sizes
-
-
-class Toys(Protocol):
-    """Federations in some order, and how many."""
-
-    def __iter__(self) -> Iterator[Toy]: ...
-    def __len__(self) -> int: ...
-
-
-LARGEST_SWEEP = 5
-"""The highest bound of a sweep: see :class:`AllToys`."""
-
-
-@dataclass(frozen=True)
-class AllToys:
-    """Every federation with all parameters from 1 to ``bound``, for one client and for one sample; smallest first.
-
-    Clients come with ``bound`` samples, or fewer: sizes are non-increasing, so that relabelled ones occur once.
-    They are made as they are asked for.
-
-    Raises:
-        UsageError: the bound is above ``LARGEST_SWEEP``. A sweep looks at each, if only to say that it is too large.
-    """
-
-    bound: int
-    replacement: bool
-
-    def __post_init__(self) -> None:
-        if self.bound > LARGEST_SWEEP:
-            most = len(AllToys(LARGEST_SWEEP, self.replacement))
-            raise UsageError(
-                f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most} federations "
-                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about eight times as many",
-                "Prove single larger federations, by --clients, --rounds and so on.",
-            )
-
-    def __iter__(self) -> Iterator[Toy]:
-        every = range(1, self.bound + 1)
-        sizes = [s for clients in every for s in combinations_with_replacement(reversed(every), clients)]
-        populations = [(population, max(s)) for s, population in zip(sizes, map(federation, sizes), strict=True)]
-        populations.sort(key=lambda pair: pair[0].size)
-        laws = sorted(product(every, repeat=4), key=prod)
-        for (_, alike), (_, members) in product(
-            [(work, list(group)) for work, group in groupby(laws, prod)],
-            [(size, list(group)) for size, group in groupby(populations, lambda pair: pair[0].size)],
-        ):
-            for (population, largest), (rounds, cohort, steps, batch) in product(members, alike):
-                if batch <= largest:  # of larger batches a law is the same
-                    law = UniformLaw(rounds, cohort, steps, batch, self.replacement)
-                    yield from (Toy(law, population, requests_of(kind, population, 1)) for kind in _kinds(population))
-
-    def __len__(self) -> int:
-        every = range(1, self.bound + 1)
-        # so many multisets of sizes have this number of clients and this largest size
-        populations = {(c, m): comb(m + c - 2, c - 1) for c, m in product(every, every)}
-        return sum(
-            count * self.bound**3 * largest * ((clients > 1) + (clients > 1 or largest > 1))
-            for (clients, largest), count in populations.items()
-        )
-
-
-def _kinds(population: Population) -> tuple[str, ...]:
-    """The kinds of request that leave something of a population."""
-    left = {"client": len(population.clients) - 1, "sample": population.size - 1}
-    return tuple(kind for kind, many in left.items() if many)
 
 
 @dataclass(frozen=True)
@@ -201,24 +61,34 @@ class Sweep:
 
     @property
     def smallest(self) -> tuple[Toy, Exactness] | None:
-        """The first refutation; sweeps go from small to large."""
-        return self.refuted[0] if self.refuted else None
+        """The refutation that took the fewest leaves."""
+        return min(self.refuted, key=lambda pair: pair[1].leaves, default=None)
 
 
-def sweep(unlearner: Any, toys: Toys, leaves: int, progress: Any = None, moment: Position = END) -> Sweep:
+def sweep(
+    unlearner: Any,
+    toys: Toys | Sequence[Toy],
+    leaves: int,
+    progress: Any = None,
+    share: int = 1,
+    until_refuted: bool = False,
+) -> Sweep:
     """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
 
-    Requests come when everything before ``moment`` is executed; by default, when training is over.
+    Args:
+        share: one federation may take that part of what is left: 4 for a fourth.
+        until_refuted: whether the first refutation ends the sweep.
 
     Raises:
         PluginError, KeyReuseError: the unlearner failed on one of them.
     """
     proved, refuted, too_large, left = [], [], 0, leaves
     for number, toy in enumerate(toys, 1):
+        most = left // share
         try:
-            if left < 1 or estimated_leaves(unlearner, toy.law, toy.population, toy.requests) > left:
+            if most < 1 or not _fits(unlearner, toy, most):
                 raise BudgetError("too large for what is left")
-            result = exactness(unlearner, toy.law, toy.population, toy.requests, [moment] * len(toy.requests), left)
+            result = exactness(unlearner, *toy, leaves=left)
             left -= result.leaves
         except BudgetError:
             too_large += 1
@@ -230,35 +100,188 @@ def sweep(unlearner: Any, toys: Toys, leaves: int, progress: Any = None, moment:
             proved.append(toy)
         else:
             refuted.append((toy, result))
+            if until_refuted:
+                break
     return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
+
+
+def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
+    """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
+    if estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1) > ROUGHLY * most:
+        return False
+    return estimated_leaves(unlearner, *toy, probes=PROBES) <= most
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The largest of every number among some federations, and which ids were requested in them."""
+
+    rounds: int
+    places: int
+    steps: int
+    batch: int
+    clients: int
+    samples: int
+    requests: int
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, toys: Iterable[Toy]) -> Coverage:
+        """Of federations; 0 everywhere where there are none."""
+        rows: list[tuple[int, ...]] = []
+        ids: set[str] = set()
+        for toy in toys:
+            law, population = toy.law, toy.population
+            largest = max(map(len, population.samples.values()))
+            numbers = law.rounds, law.places(population), law.steps, law.slots
+            rows.append((*numbers, len(population.clients), largest, len(toy.requests)))
+            ids |= _places(toy)
+        rounds, places, steps, batch, clients, samples, requests = map(max, zip(*(rows or [(0,) * 7]), strict=True))
+        found = tuple(place for place in PLACES if place in ids)
+        return cls(rounds, places, steps, batch, clients, samples, requests, found)
+
+    def __str__(self) -> str:
+        ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
+        return (
+            f"at most {self.rounds} rounds, {self.places} places in a round, {self.steps} steps, batches of "
+            f"{self.batch}, {self.clients} clients, {self.samples} samples of one, {self.requests} requests one after "
+            f"another; the {ids} ids requested"
+        )
+
+
+def _places(toy: Toy) -> set[str]:
+    """Where ids that are requested stand among all clients, and among all samples."""
+    clients, samples = toy.population.clients, tuple(toy.population.owner)
+    asked = [(c, clients) for request in toy.requests for c in request.clients]
+    asked += [(s, samples) for request in toy.requests for s in request.samples]
+    return {"lowest" if i == min(among) else "highest" if i == max(among) else "middle" for i, among in asked}
+
+
+FLOOR = {"rounds": 2, "places": 2, "steps": 2, "clients": 3}
+"""How far small federations must go for a PASS, where those of the run go as far."""
+
+FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients": 4}
+"""The same for uniform cohorts, which have fewer outcomes."""
+
+
+def missing(found: Coverage, law: Law, population: Population) -> list[str]:
+    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)"."""
+    own = {
+        "rounds": law.rounds,
+        "places": law.places(population),
+        "steps": law.steps,
+        "batch": law.slots,
+        "clients": len(population.clients),
+    }
+    floor = FLOOR_OF_UNIFORM if isinstance(law, UniformLaw) else FLOOR
+    asked = {name: min(least, own[name]) for name, least in floor.items()}
+    reached = {name: getattr(found, name) for name in asked}
+    short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
+    return short + [f"{place} ids" for place in PLACES if place not in found.ids]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A method, or several one after another, on federations for requests of some shapes.
+
+    ``alone`` marks one request by itself, whose federations must reach as far as :data:`FLOOR`.
+    """
+
+    unlearner: Any
+    words: str
+    toys: tuple[Toy, ...]
+    alone: bool = False
+
+
+Made = Sequence[tuple[Any, Shape]]
+"""Unlearners of a lineage with the shapes of their requests, oldest first."""
+
+
+def tasks_of(law: Law, made: Made) -> list[Task]:
+    """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
+    tasks = []
+    for unlearner in dict.fromkeys(u for u, _ in made):
+        kinds = {shape.kind for u, shape in made if u == unlearner}
+        fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
+        tasks.append(Task(unlearner, "the fixed list", tuple(fixed)))
+    for unlearner, shape in dict.fromkeys(made):
+        after = replace(shape, moment=None)
+        tasks.append(_task(unlearner, law, [after], alone=True))
+        if shape.moment is not None:
+            tasks.append(_task(unlearner, law, [shape]))
+        tasks.append(_task(unlearner, law, [after, Shape.of_kind(after.kind)]))
+    if len(made) > 1:
+        latest = made[-LONGEST:]
+        tasks.append(_task(Succession(tuple(u for u, _ in latest)), law, [shape for _, shape in latest]))
+    return tasks
+
+
+def _task(unlearner: Any, law: Law, shapes: Sequence[Shape], alone: bool = False) -> Task:
+    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), alone)
+
+
+def requests_made(case: Case) -> Made:
+    """Those of the lineage at hand."""
+    made: list[tuple[Any, Shape]] = []
+    before: Any = None
+    for run in (*case.ancestors[::-1], case.run):
+        if isinstance(run, Run) and run.is_child:
+            population = before.plan.retained if isinstance(before, Run) else None
+            shape = Shape.of(run.request, population)
+            if isinstance(before, Run) and before.executed < before.plan.law.rounds:
+                shape = replace(shape, moment=1)  # after the first of two or three rounds
+            made.append((run.unlearner, shape))
+        before = run
+    return made
+
+
+def _fixed(law: Law) -> Iterator[Toy]:
+    """The contract suite's list under small laws like this one, as far as there are such."""
+    small = {numbers_of(like): like for like in law.smaller()}
+    try:
+        yield from trials(lambda *numbers: small[numbers])
+    except KeyError:
+        return
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Sweeps small federations with the kinds of request of the run, within a budget of ``leaves``."""
+    """Sweeps small federations with requests shaped like those of the run, within a budget of ``leaves``."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"law"})
+    uses: ClassVar[frozenset[str]] = frozenset({"parent"})
 
     leaves: int = 50_000
 
     def examine(self, case: Case) -> Finding:
-        """PASS when all federations within the budget are proved; FAIL with the smallest witness when one is not."""
+        """FAIL with the smallest witness when a federation is refuted; PASS when none is and they reach far enough."""
         if case.request is None or case.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be compared."
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        law = case.run.plan.law
-        name = " then ".join(case.step_names)
-        steps = case.steps
-        alone = dict.fromkeys(steps)  # every method of the lineage with its kind of request, once
-        tasks = [(unlearner, (kind,) * number) for unlearner, kind in alone for number in (1, 2)]
-        if len(steps) > 1:
-            latest = steps[-LONGEST:]
-            tasks.append((Succession(tuple(u for u, _ in latest)), tuple(k for _, k in latest)))
-        share = self.leaves // (len(tasks) + case.stopped)
-        found = Sweep((), (), 0, 0)
-        for unlearner, kinds in tasks:
-            found += sweep(unlearner, list(toys_like(law, kinds)), share, case.progress)
-        if case.stopped:  # the request came during training: then as here, after the first of two rounds
-            toys = [toy for toy in toys_like(law, (steps[-1][1],)) if toy.law.rounds > 1]
-            found += sweep(steps[-1][0], toys, share, case.progress, Position(2, 0))
+        plan, name = case.run.plan, " then ".join(case.step_names)
+        return self.judged(plan.law, plan.populations[-2], requests_made(case), name, case.progress)
+
+    def judged(self, law: Law, before: Population, made: Made, name: str, progress: Any = None) -> Finding:
+        """What is found of methods under a law, for requests like those made.
+
+        Args:
+            before: the population before the last request.
+            name: what the methods are called.
+        """
+        found, short, details = Sweep((), (), 0, 0), [], []
+        tasks = tasks_of(law, made)
+        for number, task in enumerate(tasks):
+            weights = [1 + later.alone for later in tasks[number:]]
+            share = (self.leaves - found.leaves) * weights[0] // sum(weights)
+            part = sweep(task.unlearner, task.toys, share, progress, SHARE, until_refuted=True)
+            found += part
+            if part.refuted:
+                break
+            reached = Coverage.of(part.proved)
+            if part.proved:
+                details.append(f"{task.words}: {len(part.proved)} federations proved; {reached}")
+            if task.alone:
+                short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
         statistic: dict[str, Any] = {
             "proved": len(found.proved),
             "refuted": len(found.refuted),
@@ -282,8 +305,7 @@ class Enumeration:
                 assumptions=assumptions,
                 details=(
                     f"smallest federation: {toy}",
-                    f"witness: the history {witness.history} has probability {witness.unlearned} after unlearning "
-                    f"and {witness.retrained} after retraining",
+                    f"witness: {witness}",
                 ),
             )
         if not found.proved:
@@ -296,13 +318,26 @@ class Enumeration:
                 statistic,
                 assumptions=assumptions,
             )
+        if short:
+            return Finding(
+                "enumeration",
+                Subject.ALGORITHM,
+                Verdict.INCONCLUSIVE,
+                f"{len(found.proved)} small federations were proved, but within {self.leaves} leaves they do not reach "
+                f"far enough: not reached: {'; '.join(short)}.",
+                SHOWS_NOT,
+                statistic,
+                assumptions=assumptions,
+                details=tuple(details),
+            )
         return Finding(
             "enumeration",
             Subject.ALGORITHM,
             Verdict.PASS,
-            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0).",
+            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0): "
+            f"{Coverage.of(found.proved)}.",
             SHOWS_NOT,
             statistic | {"total_variation": "0"},
             assumptions=assumptions,
-            details=tuple(f"proved: {toy}" for toy in found.proved),
+            details=tuple(details),
         )

@@ -29,7 +29,8 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.runs.files import canonical_json, read_bytes, sha256, write_bytes
+from fuaudit.runs.files import read_bytes, sha256, write_bytes
+from fuaudit.runs.forms import canonical_json
 from fuaudit.training.engines import processors
 
 Part = tuple[int, ...]

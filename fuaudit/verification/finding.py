@@ -16,6 +16,13 @@ NO_REQUEST = "The run carries out no request."
 NON_ADAPTIVE = "Requests depend neither on the draws nor on models published from them (non-adaptive)."
 """What every statement about laws assumes, and no run can show."""
 
+SERVER_DATA = "The method was given the test set, on which its figures are measured: not on rows it did not see."
+"""What findings say of an editor that needs ``server data``."""
+
+
+NEAR = 0.05
+"""The largest ``effect`` of plan-law at which a PASS is evidence for a claim: at 1 every method has it."""
+
 
 class Verdict(StrEnum):
     """The outcome of an audit.
@@ -83,6 +90,10 @@ class Finding:
         details: lines for an engineer: witnesses, first differences, files.
         series: named sequences of numbers for figures.
         copies: other places that the audit came upon; named, not judged.
+        error_rate: what its tests have spent: the chance that any of them rejects what it should not, at most.
+        bounds_rate: the chance that any bound which it states is wrong, at most.
+        qualification: one sentence that a PASS of the whole has to say because of how this one came about; empty
+            where nothing is to be added.
     """
 
     audit: str
@@ -98,6 +109,9 @@ class Finding:
     details: tuple[str, ...] = ()
     series: dict[str, list[float]] = field(default_factory=dict)
     copies: tuple[Copy, ...] = ()
+    error_rate: float = 0.0
+    bounds_rate: float = 0.0
+    qualification: str = ""
 
 
 def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
+from fuaudit.errors import EvidenceError
+from fuaudit.runs.platforms import inherited, told
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.served import NOT_COMPARED, difference
 
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
@@ -20,8 +24,13 @@ class Integrity:
     holds what every run of the lineage says of its parent against that parent.
     """
 
+    evidence: ClassVar[frozenset[str]] = frozenset({"files"})
+    uses: ClassVar[frozenset[str]] = frozenset({"parent", "data", "model"})
+
     def examine(self, case: Case) -> Finding:
-        """FAIL when runs contradict their parents; INCONCLUSIVE when the parent is not at hand; PASS otherwise."""
+        """FAIL when runs contradict their parents, or the model in use is another one; INCONCLUSIVE when the parent is
+        not at hand; PASS otherwise.
+        """
         run, parent = case.run, case.parent
         if wrong := tuple(contradictions(case)):
             shows = "What a run says of its parent is not what the parent says."
@@ -34,16 +43,32 @@ class Integrity:
             details.append(f"the parent {parent.digest} was pruned; its tombstone is consistent with the child")
         elif parent is not None:
             details.append(f"the parent {parent.digest} matches its own manifest")
-        missing = run.is_child and parent is None
+        statistic = {"files": len(run.files), "events": len(run.ledger.events), "digest": run.digest}
+        verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
+        if run.is_child and parent is None:
+            verdict, shows = Verdict.INCONCLUSIVE, "The parent of the run is not at hand."
+        served = in_use(case)
+        if served is not None and served[0] is not Verdict.PASS:
+            verdict, shows = served
+        elif served is not None:
+            details.append(served[1])
+        trusted = (NOT_COMPARED,) if served is None else ()
         return Finding(
-            "integrity",
-            Subject.RUN,
-            Verdict.INCONCLUSIVE if missing else Verdict.PASS,
-            "The parent of the run is not at hand." if missing else "Every byte of the run is accounted for.",
-            SHOWS_NOT,
-            {"files": len(run.files), "events": len(run.ledger.events), "digest": run.digest},
-            details=tuple(details),
+            "integrity", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=tuple(details)
         )
+
+
+def in_use(case: Case) -> tuple[Verdict, str] | None:
+    """Whether the model in use is the last one of the run, and what to say of it; None where none was given."""
+    if case.served is None:
+        return None
+    try:
+        wrong = difference(case, case.served)
+    except EvidenceError as error:
+        return Verdict.INCONCLUSIVE, f"The model in use cannot be compared: {error}"
+    if wrong:
+        return Verdict.FAIL, f"The model in use is not that of the run: {wrong}."
+    return Verdict.PASS, f"The model in use (SHA-256 of its file {case.served.sha256}) is that of the run."
 
 
 def contradictions(case: Case) -> Iterator[str]:
@@ -62,6 +87,10 @@ def contradictions(case: Case) -> Iterator[str]:
         (unlearning,) = child.ledger.of_kind("unlearning")
         if unlearning["kept_rounds"] != (kept := kept_rounds(child, parent)):
             yield f"the ledger of {name} keeps {unlearning['kept_rounds']} rounds, its plan {kept} that are stored"
+        elif isinstance(parent, Run) and tuple(p for p in told(child.ledger) if p.since < kept) != inherited(
+            parent.ledger, kept
+        ):
+            yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
 
 
 def kept_rounds(child: Run, parent: Run | Tombstone) -> int:

@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import isclose
 from operator import or_
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from fuaudit import registry
 from fuaudit.config import build_stage
-from fuaudit.data.dataset import digest_of_test
-from fuaudit.draws import END
+from fuaudit.draws import END, Address, Recorded
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
+from fuaudit.plans.schedule import expand
+from fuaudit.runs.contents import span
 from fuaudit.runs.files import sha256
-from fuaudit.runs.ledger import NAME as LEDGER
-from fuaudit.runs.products import METRICS, OWN, PARTICIPATION, derived, participation
-from fuaudit.runs.prune import TOMBSTONE, Tombstone, other_holders
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    FILES,
+    KEYS,
+    LEDGER,
+    METRICS,
+    MODEL,
+    PARTICIPATION,
+    RECORDED,
+    TOMBSTONE,
+    checkpoint_name,
+    file_of,
+)
+from fuaudit.runs.products import OWN, derived, participation
+from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
-from fuaudit.runs.tables import checkpoint_name
 from fuaudit.training.setup import depended_on
 from fuaudit.training.stages import Chain
-from fuaudit.verification.case import Case, drawn_plan
-from fuaudit.verification.counterfactual import changed_clients
+from fuaudit.verification.case import EQUAL_BITS, Case, drawn_plan
+from fuaudit.verification.equal import HERS, NEAR, NO_NEAR, Equal, equal_rows
 from fuaudit.verification.finding import Copy, Finding, Verdict
 from fuaudit.verification.replay.tolerance import Judgement, within_tolerance
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
 
-BOOKKEEPING = frozenset(
-    {"run.json", "plan.json", "keys.json", "config.toml", "partition.safetensors", "recorded.safetensors", "edit.json"}
-)
-"""Files that record how the run came about rather than what was learnt; none holds data or models."""
-
-
-CHECKPOINTS = "checkpoints/"
+CHECKPOINTS = next(file for file in FILES if file.name == CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,18 @@ class Lineage:
     (in units of the machine epsilon), and every other file must follow from the stored models. Where the auditor
     asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
 
+    Retained rows that equal erased ones are listed, and a PASS says how many there are: another client may hold the
+    same row honestly, and nobody asked her. With ``equal = "fail"`` one of them is a FAIL.
+
     Raises:
         UsageError: the tolerance is negative.
     """
 
+    evidence: ClassVar[frozenset[str]] = frozenset({"regeneration"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot", "receipt"})
+
     tolerance: int = 256
+    equal: Literal["list", "fail"] = "list"
 
     def __post_init__(self) -> None:
         if self.tolerance < 0:
@@ -62,9 +76,41 @@ class Lineage:
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
-        judged = self._judge(case)
+        judged = self._with_equal_rows(case, self._judge(case))
         statistic = {"other_copies": sum(copy.holds for copy in copies), **judged.statistic}
         return replace(judged, statistic=statistic).finding("lineage", SHOWS_NOT, copies)
+
+    def _with_equal_rows(self, case: Case, judged: Judgement) -> Judgement:
+        """The judgement, and what is known of retained rows that equal erased ones."""
+        if not case.run.is_child:
+            return judged
+        if wrong := [receipt for receipt in case.receipts if receipt.commitment != case.run.commitment]:
+            shows = f"The receipt of {wrong[0].whose!r} is under another commitment than the run."
+            both = (f"receipt: {wrong[0].commitment}", f"run: {case.run.commitment}")
+            return replace(judged, verdict=Verdict.FAIL, shows=shows, details=(*both, *judged.details))
+        if case.dataset is None:
+            return replace(judged, details=(*judged.details, "Retained rows were not compared with erased ones."))
+        found = equal_rows(case.run, case.dataset, case.at_hand, case.receipts)
+        statistic = {"equal_rows": len(found.pairs), "compared_rows": found.known, **judged.statistic}
+        looked = (
+            f"Retained rows were compared with {found.compared} erased rows at hand and {found.opened} by receipts. "
+            + NEAR
+        )
+        unknown = f"No retained row equals one of {found.unknown} erased rows, which are neither at hand nor opened."
+        assumed = ((unknown,) if found.unknown else ()) + ((HERS,) if found.opened else ()) + (NO_NEAR,)
+        details = (
+            *(_equal_in_words(case, *pair) for pair in found.pairs[:MOST_EQUAL]),
+            *judged.details,
+            looked,
+            *not_compared(found),
+        )
+        judged = replace(judged, statistic=statistic, assumptions=(*judged.assumptions, *assumed), details=details)
+        if not found.pairs:
+            return judged
+        shows = f"{len({kept for kept, _ in found.pairs})} retained rows equal rows that were to be forgotten."
+        if self.equal == "fail":
+            return replace(judged, verdict=Verdict.FAIL, shows=shows)
+        return replace(judged, qualification=f"{shows} Their owners did not ask, and models follow from them.")
 
     def _judge(self, case: Case) -> Judgement:
         at_hand = _at_hand(case)
@@ -80,8 +126,10 @@ class Lineage:
         other = _others(case, followed)
         if other and not case.same_platform:
             judged = self._elsewhere(case, followed if case.spot else _of_models(case))
+            judged = replace(judged, details=(*judged.details, *case.elsewhere(case.run)))
         else:
             judged = _judged(other, len(followed), spot=bool(case.spot))
+            judged = replace(judged, assumptions=(EQUAL_BITS,) if other else ())
         return replace(judged, statistic={"regenerated": len(followed) - len(other), **judged.statistic})
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
@@ -122,10 +170,28 @@ class Lineage:
         return same and case.run.participation == json.loads(followed[PARTICIPATION])
 
 
+MOST_EQUAL = 20
+"""How many equal rows a finding lists."""
+
+
+def not_compared(found: Equal) -> Iterator[str]:
+    """Rows at hand under erased ids that were not compared, in words."""
+    for rows, why in (
+        (found.others.other, "open no leaf of the commitment: they are other rows"),
+        (found.others.unknown, "cannot be told from other rows: no salt is left that opens their leaves"),
+    ):
+        if rows:
+            yield f"{len(rows)} rows at hand under erased ids {why}, and were not compared: {span(rows)}"
+
+
+def _equal_in_words(case: Case, kept: int, erased: int) -> str:
+    owner = case.run.called(case.run.plan.retained.owner[kept])
+    return f"row {kept} of {owner} equals the erased row {erased}"
+
+
 def _at_hand(case: Case) -> bool:
     """Whether the data of the run, retained rows and test rows, is at hand."""
-    data = case.dataset
-    return data is not None and not changed_clients(case.run, data) and digest_of_test(data) == case.run.test_digest
+    return case.dataset is not None and not case.differences
 
 
 def _of_plan(table: dict[str, Any]) -> dict[str, Any]:
@@ -150,17 +216,54 @@ def _exact(case: Case, followed: dict[str, bytes]) -> list[str]:
 
 
 def _found(case: Case) -> dict[str, str]:
-    return {name: entry["sha256"] for name, entry in case.run.files.items() if name not in BOOKKEEPING}
+    return {
+        name: entry["sha256"]
+        for name, entry in case.run.files.items()
+        if (file := file_of(name)) is None or file.regenerated
+    }
 
 
 def _strays(case: Case, followed: dict[str, bytes]) -> list[str]:
     """Files that nothing regenerates, and files that are missing; the same on every platform."""
-    expected = {*map(checkpoint_name, case.stored_rounds), *(n for n in followed if not n.startswith(CHECKPOINTS))}
+    expected = {*map(checkpoint_name, case.stored_rounds), *(n for n in followed if file_of(n) is not CHECKPOINTS)}
     found = _found(case)
+    unused = unused_draws(case.run)
     return [
+        *(f"{RECORDED} holds a draw that the plan does not make: {at}" for at in unused[:3]),
         *(f"left behind, nothing regenerates it: {name}" for name in sorted(found.keys() - expected)),
         *(f"missing: {name}" for name in sorted(expected - found.keys())),
     ]
+
+
+class _Watched(dict[Address, tuple[int, ...]]):
+    """Answers, and which of them were asked for."""
+
+    def __init__(self, answers: Mapping[Address, tuple[int, ...]]) -> None:
+        super().__init__(answers)
+        self.asked: set[Address] = set()
+
+    def __getitem__(self, at: Address) -> tuple[int, ...]:
+        self.asked.add(at)
+        return super().__getitem__(at)
+
+
+def unused_draws(run: Run) -> list[Address]:
+    """The recorded draws of a run that its plan does not read, ascending.
+
+    Those of earlier requests stay as they were recorded, also where a later request put others in their place; that
+    they are the parent's is asked by the audit of plans. A prune leaves only what is read.
+    """
+    last = len(run.plan.sources) - 1
+    watched = {
+        n: _Watched(s.answers)
+        for n, s in enumerate(run.plan.sources)
+        if isinstance(s, Recorded) and (n == last or run.pruned)
+    }
+    if not watched:
+        return []
+    sources = tuple(Recorded(watched[n]) if n in watched else s for n, s in enumerate(run.plan.sources))
+    expand(replace(run.plan, sources=sources))
+    return sorted({at for answers in watched.values() for at in answers.keys() - answers.asked})
 
 
 def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
@@ -199,7 +302,7 @@ def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: floa
 def other_copies(case: Case) -> tuple[Copy, ...]:
     """Where the contribution of what any request of the lineage erased may still lie: named, not judged.
 
-    These are the ancestors at hand, and runs beside the run that hold a key of its earlier populations.
+    These are the ancestors at hand, and runs beside the run that hold seeds of its earlier populations.
     """
     run = case.run
     if not run.is_child:
@@ -246,13 +349,13 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     last = holding(plan.law.rounds)
     return [
         *((checkpoint_name(r), f"model after round {r}, {holding(r)}") for r in ancestor.checkpoints if holding(r)),
-        *([("model.safetensors", f"final model, {last}")] if last else []),
-        ("keys.json", keys),
+        *([(MODEL, f"final model, {last}")] if last else []),
+        (KEYS, keys),
     ]
 
 
 def _beside(case: Case) -> list[Copy]:
-    """Runs beside this one, of no part in its lineage, that hold a key of its earlier populations."""
+    """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations."""
     lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
     try:
         holding, unread = other_holders(case.run, lineage)
@@ -260,6 +363,6 @@ def _beside(case: Case) -> list[Copy]:
         return [Copy("runs beside this one", f"could not be looked through: {error}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
     return [
-        *(Copy(f"{path.name}/keys.json", why) for path in holding),
-        *(Copy(f"{path.name}/keys.json", "cannot be read, and may give such draws back") for path in unread),
+        *(Copy(f"{path.name}/{KEYS}", why) for path in holding),
+        *(Copy(f"{path.name}/{KEYS}", "cannot be read, and may give such draws back") for path in unread),
     ]

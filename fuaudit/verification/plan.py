@@ -1,31 +1,46 @@
-"""Level 3: keys follow from commitments, plans are rewrites of their parents' plans, the erased is in no draw.
+"""Level 3: draws follow from the commitment, plans are rewrites of their parents' plans, the erased is in no draw.
 
-Every link of the lineage is checked, up to the training run: what an ancestor says of itself is not believed.
+Every link of the lineage is checked, up to the training run: what an ancestor says of itself is not believed. Where a
+prune has destroyed what a rewrite needs, the plan is found again position by position from the seeds that were kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain as joined
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import torch
 
 from fuaudit import registry
-from fuaudit.data.partition import partition
-from fuaudit.draws import END, Keyed, Stream
-from fuaudit.errors import FuauditError
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import names_of, partition
+from fuaudit.draws import END, Keyed, Recorded, Stream
+from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.keys import RunKeys, digest_of_key, initial_key
-from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.layout import CONFIG, RECORDED
+from fuaudit.runs.names import in_words, to_forget
+from fuaudit.runs.prune import Tombstone, former_of, repeated, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.case import Case, drawn_plan
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.finding import FORMAT, NEAR, Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
+
+KEEPING_NOTHING = "retrain"
+"""The one unlearner whose plan starts over whatever was drawn."""
+
+BEFORE = "before the prune, by the findings given with --before"
+"""Words of every answer that rests on such findings."""
+
+BY_THE_REFERENCE = frozenset({"fats", KEEPING_NOTHING})
+"""Unlearners of this distribution whose plans are those of the reference."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +49,44 @@ class Answer:
 
     verdict: Verdict
     text: str
+    trusts: str = ""
+    """What it takes on trust, where it does."""
+
+
+BEFORE_TRAINING = (
+    "The commitment given by --commitment was received before training began: one that was received after the request "
+    "shows only that nothing was changed since."
+)
+FINDINGS_ARE_OURS = (
+    "The findings given by --before are those of an audit, kept out of the operator's reach since: anybody can write "
+    "such a file, and what it shows, nothing in the pruned run shows."
+)
 
 
 @dataclass(frozen=True)
 class PlanAudit:
-    """Asks for the commitment, the training plan, every child's keys and rewrite, the request, and the draws."""
+    """Asks for the commitment, the training plan, every rewrite, the request, and the draws."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"provenance"})
+    uses: ClassVar[frozenset[str]] = frozenset(
+        {"data", "erased", "parent", "commitment", "request", "before", "beacon"}
+    )
 
     def examine(self, case: Case) -> Finding:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
         chain = (case.run, *case.ancestors)
-        answers = [own_commitment(run) for run in chain if isinstance(run, Run)]
-        answers += [anchor(case), training(case)]
-        for child, parent in pairwise(chain):
-            if isinstance(child, Run):
-                answers += [child_keys(child, parent), recomputed(case, child, parent)]
+        answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
+        answers += [anchor(case), beacon(case), training(case), named(case)]
+        for place, child in enumerate(chain):
+            if isinstance(child, Run) and child.is_child:
+                answers += link(case, child, chain[place:])
         if case.run.is_child:
-            answers += [asked(case), absence(case), key_reuse(case.run.plan), initial_draw(case)]
+            answers += [asked(case), absence(case), key_reuse(case.run.plan)]
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         shows = next(answer.text for answer in answers if answer.verdict is worst)
         if worst is Verdict.PASS and case.run.is_child:
-            shows = _all_well(case)
+            shows = _all_well(case, answers)
         return Finding(
             "plan",
             Subject.RUN,
@@ -62,7 +94,11 @@ class PlanAudit:
             shows,
             SHOWS_NOT,
             {"nothing_to_forget": never_drawn(case), "links": len(chain) - 1},
-            assumptions=self._assumptions(case),
+            assumptions=(
+                *self._assumptions(case),
+                *dict.fromkeys(a.trusts for a in answers if a.trusts),
+                *_of_earlier(case, answers),
+            ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
         )
 
@@ -72,152 +108,393 @@ class PlanAudit:
             lines.append("The request did not depend on the draws or on published models (non-adaptive).")
         if case.commitment is None:
             lines.append("The commitment is not anchored outside: no --commitment was given to compare with.")
+        else:
+            lines.append(BEFORE_TRAINING)
+        lines.append(_of_beacon(case))
         if case.run.is_child and case.expected is None:
             lines.append(
                 "The request is the one that the run names: no --client or --sample was given to compare with."
             )
-        if any(isinstance(run, Tombstone) for run in case.ancestors):
-            lines.append("An ancestor was pruned: kept draws are as recorded then, and its rewrite was not repeated.")
+        lines += [*_on_the_partition(case), *_on_names(case), *_chosen_later(case)]
         if len(case.run.requests) > 1:
             lines.append(
-                f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other keys to all "
+                f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other draws to all "
                 "that follow, so whoever could invent some could choose among them."
             )
-        if case.stopped:
-            lines.append(f"Training really was stopped for a request after round {case.parent.executed}.")  # type: ignore[union-attr]
+        lines += [
+            f"The training of {_name(run)} really was stopped for a request after round {run.executed}."
+            for run in case.ancestors
+            if run.executed < case.run.plan.law.rounds
+        ]
+        if _is_pruned(case) and any(request.samples for request in case.run.requests):
+            lines.append("The ids of erased samples are as told; each other id gives other draws.")
         return tuple(lines)
 
 
-def _all_well(case: Case) -> str:
+def _is_pruned(case: Case) -> bool:
+    """Whether anything of the lineage at hand was pruned."""
+    return any(isinstance(run, Tombstone) or run.pruned for run in (case.run, *case.ancestors))
+
+
+def _of_earlier(case: Case, answers: Sequence[Answer]) -> list[str]:
+    """What a reader has to know of the findings given with --before."""
+    if case.earlier is None:
+        return []
+    if not passed(case.earlier, "plan"):
+        return ["The findings given with --before do not pass the audit plan: nothing here rests on them."]
+    if not any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+        return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
+    digest = f" (SHA-256 {case.earlier_sha256})" if case.earlier_sha256 else ""
+    return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
+
+
+def _on_the_partition(case: Case) -> list[str]:
+    """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
+    root = (case.run, *case.ancestors)[-1]
+    told = "The partition was not dealt again, but taken from the commitment"
+    if isinstance(root, Tombstone) or root.keys.partition is None:
+        return [f"{told}: a prune destroyed its key."]
+    if case.dataset is not None and case.dataset.absent:
+        return [f"{told}: {len(case.dataset.absent)} rows are not at hand."]
+    return []
+
+
+def _on_names(case: Case) -> list[str]:
+    """Whose names nothing was compared with: nothing at hand says who owns their rows, or a prune dropped them."""
+    run = case.run
+    if run.opening.names is None:
+        return []
+    lines, root = list[str](), (case.run, *case.ancestors)[-1]
+    dealt = case.dataset is not None and not case.dataset.absent and isinstance(root, Run) and not root.is_child
+    if not dealt or root.keys.partition is None:  # type: ignore[union-attr]
+        compared = set() if case.dataset is None else _owners_at_hand(run, case.dataset).keys()
+        if left := [run.called(client) for client in run.opening.names if client not in compared]:
+            lines.append(
+                f"The names of {len(left)} clients, {left[0]} among them, are taken from the commitment: nothing at "
+                "hand says whose their rows are."
+            )
+    clients = dict.fromkeys(client for request in run.requests for client in request.clients)
+    if gone := [client for client in clients if client in run.contents.clients and run.name(client) is None]:
+        lines.append(
+            f"The name of client {', '.join(map(str, gone))} was not shown: a prune dropped it. That the request named "
+            "this number for whoever asked is taken on trust; a receipt holds the name."
+        )
+    return lines
+
+
+def _of_beacon(case: Case) -> str:
+    """What a reader has to know of when the draws were fixed."""
+    if case.run.beacon is None:
+        return (
+            "No beacon was mixed into the draws: secrets could be tried until their draws were liked, before the "
+            "commitment was published."
+        )
+    known = "it is the one given by --beacon" if case.beacon else "no --beacon was given to compare with"
+    return (
+        f"The beacon {case.run.beacon[:16]} was mixed into the draws, and {known}. It shows that draws were not chosen "
+        "only if it was published after the commitment."
+    )
+
+
+def _chosen_later(case: Case) -> list[str]:
+    """Where a method of the lineage is not the one that the committed config names."""
+    named, lines = case.run.config.unlearner, []
+    for run in (case.run, *case.ancestors):
+        if not run.is_child:
+            continue
+        used = run.info["unlearner"]
+        options = {name: value for name, value in used["options"].items() if value is not None}
+        if {**options, "use": used["use"]} != named:
+            what = f"the committed config names {named['use']!r}" if named else "the committed config names none"
+            lines.append(f"The unlearner of {_name(run)}, {used['use']!r}, was chosen later: {what}.")
+    return lines
+
+
+def _all_well(case: Case, answers: Sequence[Answer]) -> str:
     """What a PASS shows."""
     if case.is_editor:
-        return "The model is what the named method makes of the parent's, with keys that follow from the commitment."
+        return "The model is what the named method makes of the parent's, with draws that follow from the commitment."
+    if any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+        return (
+            "The plan draws from seeds and records that were committed to or sealed; which draws were kept, and why, "
+            f"was shown {BEFORE}. Nothing in it was to be forgotten."
+        )
+    (first,) = case.run.plan.streams[Stream.INITIAL]
+    if first.source and any(isinstance(run, Tombstone) for run in case.ancestors):
+        later = "" if first.source == len(case.run.requests) else " What later ones kept is before what they name."
+        return (
+            f"The plan follows from what was committed to: an ancestor was pruned, and request {first.source} kept "
+            f"nothing of what was drawn before it.{later} Nothing in it was to be forgotten."
+        )
     if any(isinstance(run, Tombstone) for run in case.ancestors):
         return (
-            "Keys and partition are those committed to, and nothing in the plan was to be forgotten. An ancestor was "
-            "pruned: its rewrite was not repeated, and kept draws are taken as recorded."
+            "The plan follows from what was committed to: an ancestor was pruned, and what was kept of its draws is "
+            "what comes before each first involvement. Nothing in it was to be forgotten."
         )
-    return "The plan follows from committed keys by the named method; nothing in it was to be forgotten."
+    return "The plan follows from committed seeds by the named method; nothing in it was to be forgotten."
 
 
 def _name(run: Run | Tombstone) -> str:
     return run.path.name
 
 
-def own_commitment(run: Run) -> Answer:
-    """The first event of a run commits to the keys, the config and the partition that the run holds."""
-    first = run.ledger.events[0]
-    if first["event"] != "commitment":
-        return Answer(Verdict.FAIL, f"The ledger of {_name(run)} does not begin with a commitment.")
-    if run.commitment is None:
-        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(run)} were destroyed.")
-    if run.commitment != first.get("commitment"):
-        return Answer(Verdict.FAIL, f"{_name(run)} does not hold the keys, config and partition that it committed to.")
-    return Answer(Verdict.PASS, f"{_name(run)} holds what it committed to: {run.commitment}.")
+def own_commitment(case: Case, run: Run) -> Answer:
+    """The first event of a run is the commitment to the seeds, the config and the contents that the run holds.
+
+    There is one for a lineage: a child has its parent's.
+    """
+    told = run.ledger.events[0]["commitment"]
+    sizes = tuple(len(run.original.samples[client]) for client in run.original.clients)
+    if (run.original.clients, sizes) != (run.contents.clients, run.contents.sizes):
+        return Answer(Verdict.FAIL, f"The partition of {_name(run)} is not that of the contents that it committed to.")
+    if run.commitment != told:
+        return Answer(Verdict.FAIL, f"{_name(run)} does not hold the seeds, config and contents that it committed to.")
+    if told != case.run.commitment:
+        return Answer(Verdict.FAIL, f"{_name(run)} has another commitment than {_name(case.run)}.")
+    return Answer(Verdict.PASS, f"{_name(run)} holds what it committed to: {told}.")
 
 
 def anchor(case: Case) -> Answer:
-    """What the auditor received before training is the commitment of the training run, or of a run since."""
+    """What the auditor received before training is the commitment of the lineage."""
     if case.commitment is None:
         return Answer(Verdict.PASS, "No commitment from outside was given.")
-    if case.commitment in {run.commitment for run in (case.run, *case.ancestors)}:
-        return Answer(Verdict.PASS, "A run of this lineage committed to what was received from outside.")
-    if not case.complete_lineage:
-        return Answer(Verdict.INCONCLUSIVE, "The run that the commitment may belong to is not at hand.")
-    return Answer(Verdict.FAIL, "No run of this lineage committed to what --commitment says.")
+    if case.commitment == case.run.commitment:
+        return Answer(Verdict.PASS, "The lineage committed to what was received from outside.")
+    return Answer(Verdict.FAIL, "The lineage has another commitment than --commitment says.")
+
+
+def beacon(case: Case) -> Answer:
+    """All runs of the lineage mix the same into their draws: what the auditor knows, where something was given."""
+    runs = [run for run in (case.run, *case.ancestors) if isinstance(run, Run)]
+    if other := [run for run in runs if run.beacon != case.run.beacon]:
+        return Answer(Verdict.FAIL, f"{_name(other[0])} has another beacon than {_name(case.run)}.")
+    if case.beacon is not None and case.beacon != case.run.beacon:
+        told = "has none" if case.run.beacon is None else "has another"
+        return Answer(Verdict.FAIL, f"The run should have mixed in the beacon of --beacon; it {told}.")
+    if case.run.beacon is None:
+        return Answer(Verdict.PASS, "No beacon was mixed into the draws.")
+    return Answer(Verdict.PASS, f"The beacon {case.run.beacon} was mixed into all draws.")
 
 
 def training(case: Case) -> Answer:
-    """The oldest run is a training run, drawn as a whole from one key, with the partition that this key deals."""
+    """The oldest run is a training run, drawn as a whole, with the partition that its key deals."""
     root = (case.run, *case.ancestors)[-1]
-    if isinstance(root, Tombstone):
-        return Answer(Verdict.PASS, f"{_name(root)} was pruned; its commitment is {root.commitment}.")
     if root.is_child:
         return Answer(Verdict.INCONCLUSIVE, f"The parent of {_name(root)} is not at hand.")
-    if len(root.plan.sources) != 1 or not isinstance(root.plan.sources[0], Keyed):
-        return Answer(Verdict.FAIL, f"{_name(root)} was not drawn from one key.")
-    fresh = Plan.fresh(root.plan.law, root.original, root.plan.sources[0])
-    if drawn_plan(root) != fresh:
+    if isinstance(root, Tombstone):
+        return Answer(Verdict.PASS, f"{_name(root)} was pruned; its partition is the one that was committed to.")
+    if drawn_plan(root) != Plan.fresh(root.plan.law, root.original, root.sources[0]):
         return Answer(Verdict.FAIL, f"The plan of {_name(root)} was not drawn as a whole.")
+    if root.keys.partition is None:
+        return Answer(Verdict.FAIL, f"{_name(root)} lacks the key of its partition, and was not pruned.")
     if case.dataset is None:
         return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the partition cannot be dealt again.")
     if case.dataset.absent:
-        return Answer(Verdict.PASS, "Rows are absent from the data, so the partition is taken from the commitment.")
-    dealt = partition(registry.build("partitions", root.config.partition), case.dataset, root.plan.sources[0])
+        return Answer(Verdict.PASS, f"{_name(root)} was drawn as a whole from its seeds.")
+    dealer = registry.build("partitions", root.config.partition)
+    dealt = partition(dealer, case.dataset, Keyed(root.keys.partition))
     if dealt.samples != root.original.samples:
         return Answer(Verdict.FAIL, f"The partition of {_name(root)} is not the one that its key deals.")
-    return Answer(Verdict.PASS, f"{_name(root)} was drawn as a whole from one key, the partition too.")
+    if names_of(dealer, case.dataset, dealt) != root.opening.names:
+        return Answer(Verdict.FAIL, f"Clients of {_name(root)} have other names than the owners of their rows.")
+    return Answer(Verdict.PASS, f"{_name(root)} was drawn as a whole from its seeds, the partition from its key.")
 
 
-def child_keys(child: Run, parent: Run | Tombstone) -> Answer:
-    """A child's keys follow from the parent's, its commitment and the request."""
-    if child.run_keys is None:
-        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(child)} were destroyed.")
-    if isinstance(parent, Tombstone):
-        if parent.children is None:
-            return Answer(Verdict.INCONCLUSIVE, f"The key of the children of {_name(parent)} was destroyed.")
-        above = RunKeys(bytes(32), bytes.fromhex(parent.children))
-    elif parent.run_keys is None:
-        return Answer(Verdict.INCONCLUSIVE, f"The keys of {_name(parent)} were destroyed.")
+def named(case: Case) -> Answer:
+    """Clients have the names of those who own their rows, as far as the data at hand says who does."""
+    for run in (case.run, *case.ancestors):
+        if case.dataset is None or not isinstance(run, Run):
+            continue
+        for client, owners in _owners_at_hand(run, case.dataset).items():
+            if owners != {run.name(client)}:
+                who = sorted(owners - {run.name(client)})[0]
+                text = f"Rows of {run.called(client)} of {_name(run)} are those of {who!r} in the data at hand."
+                return Answer(Verdict.FAIL, text)
+    return Answer(Verdict.PASS, "No row at hand belongs to somebody of another name than its client's.")
+
+
+def _owners_at_hand(run: Run, data: Dataset) -> dict[int, set[str]]:
+    """Client -> names of the owners of its rows, of clients with names whose rows are at hand with such owners."""
+    found: dict[int, set[str]] = {}
+    if run.opening.names is None or data.owners is None:
+        return found
+    owners, names = data.owners.tolist(), data.owner_names
+    for client in run.opening.names:
+        rows = (row for row in run.original.samples.get(client, ()) if row < data.size and row not in data.absent)
+        if told := {names[owners[row]] for row in rows if 0 <= owners[row] < len(names)}:
+            found[client] = told
+    return found
+
+
+def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[Answer]:
+    """What can be asked of a child; ``chain`` is the child and its ancestors at hand, youngest first."""
+    yield form(child)
+    if child.pruned:
+        yield prune_of(child, chain)
+    if len(chain) < 2:
+        return  # that the parent is missing is said already
+    parent = chain[1]
+    if isinstance(parent, Tombstone) and parent.files[CONFIG] != child.files[CONFIG]:
+        yield Answer(Verdict.FAIL, f"{_name(child)} has another config than its pruned parent.")
+    elif isinstance(parent, Run) and parent.requests != child.requests[:-1]:
+        yield Answer(Verdict.FAIL, f"The requests of {_name(child)} do not continue those of its parent.")
+    elif is_editor(child.unlearner):
+        yield _edit_recomputed(case, child, parent)
+    elif isinstance(parent, Tombstone) or child.pruned:
+        yield followed(case, child, chain)
     else:
-        above = parent.run_keys
-    if above.child(str(parent.commitment), child.request) != child.run_keys:
-        return Answer(Verdict.FAIL, f"The keys of {_name(child)} do not follow from its parent and the request.")
-    return Answer(
-        Verdict.PASS, f"The keys of {_name(child)} follow from its parent's key and commitment, and the request."
-    )
+        yield recomputed(child, parent)
 
 
-def recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
-    """The installed unlearner, as recorded, makes this plan (or model) of the parent's, with the child's key."""
+def form(child: Run) -> Answer:
+    """The child executed the whole plan, and names its unlearner in the words of the installed plugin."""
     name, law = child.info["unlearner"]["use"], child.plan.law
     if child.executed != law.rounds:
         return Answer(Verdict.FAIL, f"{_name(child)} was stopped after round {child.executed} of {law.rounds}.")
     recorded = child.info["unlearner"]
     installed = provenance(registry.find("unlearners", name), child.unlearner)
-    if any(installed[word] != recorded.get(word) for word in ("distribution", "version")):
-        return Answer(
-            Verdict.INCONCLUSIVE,
-            f"{_name(child)} was made by {recorded.get('distribution')} {recorded.get('version')}, "
-            f"installed is {installed['distribution']} {installed['version']}.",
-        )
+    if other := made_by_another(child):
+        return Answer(Verdict.INCONCLUSIVE, f"{other}.")
     if installed != recorded:
         return Answer(Verdict.FAIL, f"{_name(child)} describes {name!r} in words that are not the plugin's own.")
-    if isinstance(parent, Tombstone):
-        if parent.files["config.toml"] != child.files["config.toml"]:
-            return Answer(Verdict.FAIL, f"{_name(child)} has another config than its pruned parent.")
-        return Answer(Verdict.PASS, f"The rewrite of {_name(child)} is not repeated: its parent was pruned.")
-    if parent.requests != child.requests[:-1]:
-        return Answer(Verdict.FAIL, f"The requests of {_name(child)} do not continue those of its parent.")
-    fresh = Keyed(bytes.fromhex(child.keys["draws"][-1]))
-    if is_editor(child.unlearner):
-        return _edit_recomputed(case, child, parent, fresh)
+    return Answer(Verdict.PASS, f"{_name(child)} was made by {name!r} as it is installed, and executed as a whole.")
+
+
+def recomputed(child: Run, parent: Run) -> Answer:
+    """The installed unlearner, as recorded, makes this plan of the parent's, with the draws of this request."""
+    name = child.info["unlearner"]["use"]
+    if child.config != parent.config or child.info["first_change"] != list(child.plan.first_change(parent.plan)):
+        return Answer(Verdict.FAIL, f"{_name(child)} has another config than its parent, or names another change.")
+    if other := made_by_another(child):
+        return Answer(Verdict.INCONCLUSIVE, f"The plan of {_name(child)} cannot be repeated: {other}.")
+    fresh = parent.fresh(child.request)
     expected = rewritten(child.unlearner, name, drawn_plan(parent), child.request, fresh, parent.next_position)
-    same = child.config == parent.config and child.info["first_change"] == list(expected.first_change(parent.plan))
-    same = same and (_same_draws(expected, child.plan) if child.pruned else expected == child.plan)
-    if not same:
+    if expected != child.plan:
         return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not what {name!r} makes of its parent's plan.")
     return Answer(Verdict.PASS, f"The plan of {_name(child)} is what {name!r} makes of its parent's plan.")
 
 
-def _same_draws(expected: Plan, found: Plan) -> bool:
-    """Whether two plans are one history over one retained population, whatever keys or records they come from.
+def prune_of(run: Run, chain: Sequence[Run | Tombstone]) -> Answer:
+    """A pruned run keeps the manifest of before, which fits, and holds nothing that a prune destroys."""
+    try:
+        former_of(run)
+    except EvidenceError as error:
+        return Answer(Verdict.FAIL, str(error))
+    if len(chain) != len(run.requests) + 1:
+        return Answer(Verdict.INCONCLUSIVE, f"What the prune of {_name(run)} destroys depends on its ancestors.")
+    if not unspoiled(run, chain):
+        return Answer(
+            Verdict.FAIL, f"{_name(run)} was pruned, and does not hold what a prune leaves of its keys and ids."
+        )
+    return Answer(Verdict.PASS, f"{_name(run)} was pruned, and holds what a prune leaves.")
 
-    So a run that was pruned while its parent still lies beside it (a prune that was interrupted) can be compared.
-    """
-    return (
-        expected.retained.samples == found.retained.samples
-        and expected.history() == found.history()
-        and bool((expected.initial_uniform(4) == found.initial_uniform(4)).all())
+
+def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Answer:
+    """The plan follows from the commitment and the requests: draws kept are those before each first involvement."""
+    plan, name = child.plan, _name(child)
+    (first,) = plan.streams[Stream.INITIAL]
+    in_force = {segment.source for segments in plan.streams.values() for segment in segments}
+    for number in in_force:
+        maker = chain[len(child.requests) - number] if len(chain) > len(child.requests) - number else child
+        if isinstance(plan.sources[number], Recorded):
+            told = f"The plan of {name} has draws that {maker.info['unlearner']['use']!r} recorded."
+            return Answer(Verdict.FAIL, told) if _by_the_reference(maker) else _shown_before(case, child, told)
+    try:
+        expected = repeated(child, chain)
+    except EvidenceError as error:
+        return _shown_before(case, child, f"The plan of {name} cannot be followed from its seeds: {error}.")
+    changed = [s.start for segments in plan.streams.values() for s in segments if s.source == len(child.requests)]
+    if child.info["first_change"] != list(min(changed, default=END)):
+        return Answer(Verdict.FAIL, f"{name} names another first change than its plan has.")
+    makers = chain[: len(child.requests) - first.source]
+    if expected.streams != plan.streams:
+        told = f"The plan of {name} does not keep what comes before each first involvement, and that only."
+        right = all(map(_by_the_reference, makers))
+        return Answer(Verdict.FAIL, told) if right else _shown_before(case, child, told)
+    maker = chain[len(child.requests) - first.source]
+    if first.source and not _starts_over(maker):
+        told = f"{_name(maker)} keeps nothing, by a method that may have looked at what was drawn."
+        return _shown_before(case, child, told)
+    return Answer(
+        Verdict.PASS,
+        f"The plan of {name} follows from the seeds committed to: every draw that was kept, and that each cut is the "
+        "first position that names what was to be forgotten.",
     )
 
 
-def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answer:
+def _by_the_reference(run: Run | Tombstone) -> bool:
+    """Whether a run was made by what is installed here, whose plans are those of the reference."""
+    return run.info["unlearner"]["use"] in BY_THE_REFERENCE and not made_by_another(run)
+
+
+def _starts_over(run: Run | Tombstone) -> bool:
+    """Whether a run was made by the method that starts over, always."""
+    return bool(run.info["unlearner"]["use"] == KEEPING_NOTHING and not made_by_another(run))
+
+
+def _shown_before(case: Case, child: Run, missing: str) -> Answer:
+    """What a prune has made impossible to show: PASS where the auditor has findings that showed it before."""
+    reason = "no findings from before the prune were given (--before)"
+    if case.earlier is not None:
+        reason = _no_proof(case, case.earlier, child)
+    if reason:
+        return Answer(Verdict.INCONCLUSIVE, f"{missing} It was not shown before the prune: {reason}.")
+    return Answer(Verdict.PASS, f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS)
+
+
+def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
+    """Why findings do not show the plan of a run that was pruned since; empty where they do."""
+    if not child.pruned:
+        return f"{_name(child)} was not pruned"
+    try:
+        former = former_of(child)
+    except EvidenceError as error:
+        return str(error)
+    if child.files.get(RECORDED) != former.get(RECORDED):
+        return "the prune took draws out of the record, and what is left of it is taken on trust"
+    if findings.get("format") != FORMAT or findings.get("run") != child.ledger.events[-1]["before"]:
+        return f"the findings given are of another run than {_name(child)} was then"
+    if not passed(findings, "plan"):
+        return "the findings given do not pass the plan"
+    if not any(_is_near(found) for found in passed(findings, "plan-law")):
+        return f"the findings given do not pass plan-law with a distance of {NEAR} or less"
+    context = findings.get("context")
+    words = context.get("arguments") if isinstance(context, dict) else None
+    words = words if isinstance(words, list) else []
+    if case.commitment is not None and ("--commitment", case.commitment) not in pairwise(words):
+        return "the findings given did not compare this --commitment"
+    if case.expected is not None and not {"--client", "--sample"}.intersection(map(str, words)):
+        return "the findings given did not compare the request with one that was in hand"
+    return ""
+
+
+def passed(findings: Mapping[str, Any], audit: str) -> list[dict[str, Any]]:
+    """The findings of an audit in a document of findings; none where one of them is not a PASS."""
+    checks = findings.get("checks")
+    found = [check.get("finding") for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
+    ours = [one for one in found if isinstance(one, dict) and one.get("audit") == audit]
+    return ours if all(one.get("verdict") == "PASS" for one in ours) else []
+
+
+def _is_near(found: Mapping[str, Any]) -> bool:
+    """Whether a PASS of plan-law is evidence: it bounds the distance, or the rate of untouched plans, by so little."""
+    figures = found.get("statistic")
+    if not isinstance(figures, dict):
+        return False
+    below = figures.get("differs_below", figures.get("untouched_below"))
+    return isinstance(below, int | float) and 0 <= below <= NEAR
+
+
+def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> Answer:
     """The installed editor makes this model of the parent's."""
     name = child.info["unlearner"]["use"]
+    if isinstance(parent, Tombstone):
+        return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: its parent was pruned.")
+    if other := made_by_another(child):
+        return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: {other}.")
     if case.dataset is None:
         return Answer(Verdict.INCONCLUSIVE, "The data is not at hand: the edit cannot be repeated.")
-    plan = drawn_plan(parent)
+    plan, fresh = drawn_plan(parent), parent.fresh(child.request)
     if plan.erase(child.request, fresh, END) != child.plan:
         return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not its parent's, which an editor leaves alone.")
     try:
@@ -228,9 +505,10 @@ def _edit_recomputed(case: Case, child: Run, parent: Run, fresh: Keyed) -> Answe
         return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: {error}")
     if torch.equal(model, child.model):
         return Answer(Verdict.PASS, f"The model of {_name(child)} is what {name!r} makes of its parent's model.")
-    if case.same_platform:
-        return Answer(Verdict.FAIL, f"The model of {_name(child)} is not what {name!r} makes of its parent's model.")
-    return Answer(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} gives other bits on this platform.")
+    if elsewhere := case.elsewhere(child):
+        text = f"The edit of {_name(child)} gives other bits on this platform: {elsewhere[0]}."
+        return Answer(Verdict.INCONCLUSIVE, text)
+    return Answer(Verdict.FAIL, f"The model of {_name(child)} is not what {name!r} makes of its parent's model.")
 
 
 def asked(case: Case) -> Answer:
@@ -242,7 +520,8 @@ def asked(case: Case) -> Answer:
         return Answer(Verdict.FAIL, "The request in the ledger is not the one in the plan.")
     if case.expected is not None and case.expected != request:
         return Answer(Verdict.FAIL, f"The run forgets {request}; asked for was {case.expected}.")
-    return Answer(Verdict.PASS, f"The run carries out the request to forget {request}.")
+    whom = "; ".join(map(in_words, to_forget(case.run)))
+    return Answer(Verdict.PASS, f"The run carries out the request to forget {request}: {whom}.")
 
 
 def absence(case: Case) -> Answer:
@@ -271,37 +550,10 @@ def absence(case: Case) -> Answer:
 
 
 def key_reuse(plan: Plan) -> Answer:
-    """No key serves two populations, so no random number is used twice."""
-    keys = [source for source in plan.sources if isinstance(source, Keyed)]
-    if len(set(keys)) != len(keys):
-        return Answer(Verdict.FAIL, "One key appears as two sources: a draw would be used twice.")
-    versions: dict[object, set[int]] = {}
-    drawn = (plan.streams[stream] for stream in (Stream.COHORTS, Stream.BATCHES))
-    for segment in chain.from_iterable(drawn):
-        source = plan.sources[segment.source]
-        if isinstance(source, Keyed):
-            versions.setdefault(source, set()).add(segment.version)
-    if any(len(found) > 1 for found in versions.values()):
-        return Answer(Verdict.FAIL, "A key of an earlier population was used again over a smaller one.")
-    return Answer(Verdict.PASS, "Every key was used over one population only.")
-
-
-def initial_draw(case: Case) -> Answer:
-    """Where a prune kept only the key of the initial draw, it is the one that was committed to."""
-    kept = case.run.keys.get("initial")
-    if kept is None or isinstance(case.run.plan.sources[case.run.plan.streams[Stream.INITIAL][0].source], Keyed):
-        return Answer(Verdict.PASS, "The initial model is drawn from a key of the run.")
-    oldest_first = (case.run, *case.ancestors)[::-1]
-    maker = oldest_first[kept["source"]] if case.complete_lineage and kept["source"] < len(oldest_first) else None
-    if isinstance(maker, Run) and maker.run_keys is not None:  # a prune that was interrupted
-        committed = digest_of_key(initial_key(maker.run_keys.draws))
-    elif isinstance(maker, Tombstone):
-        committed = maker.initial_digest
-    else:
-        return Answer(Verdict.INCONCLUSIVE, "The run that drew the initial model is not at hand.")
-    if digest_of_key(bytes.fromhex(kept["key"])) != committed:
-        return Answer(Verdict.FAIL, "The key of the initial model is not the one that was committed to.")
-    return Answer(Verdict.PASS, "The key kept for the initial model is the one that was committed to.")
+    """The draws of a request serve the population after it and no other, so no random number is used twice."""
+    if any(segment.source != segment.version for segment in joined.from_iterable(plan.streams.values())):
+        return Answer(Verdict.FAIL, "Draws of one request were used over the population of another.")
+    return Answer(Verdict.PASS, "The draws of every request were used over one population only.")
 
 
 def never_drawn(case: Case) -> str:

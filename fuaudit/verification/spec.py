@@ -1,20 +1,31 @@
-"""Specs: policy as data. Which audits must hold, with which parameters, and what they are evidence for.
+"""Specs: policy as data. What is claimed, which audits must hold, with which parameters, and whom it trusts.
 
-A spec is frozen before results: its digest is in every finding. It names registered audits only.
+A spec is frozen before results: its digest is in every finding. It names registered audits only. One that cannot show
+what it asks for is refused when it is read.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from fuaudit import registry
 from fuaudit.config import read_toml
-from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.files import canonical_json, sha256
+from fuaudit.errors import EvidenceError, UsageError, nearest
+from fuaudit.runs.files import sha256
+from fuaudit.runs.forms import canonical_json
+from fuaudit.verification.audit import Declared, declared
+from fuaudit.verification.claims import CLAIMS, EVIDENCE, Claim
+
+BUILT_IN = "built-in"
+"""The origin of the specs that ship with fuaudit."""
+
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(/[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -32,37 +43,85 @@ class Check:
     basis: tuple[str, ...] = ()
     share: float | None = None
 
+    def declared(self) -> Declared:
+        """What its audit declares, with these options."""
+        entry = registry.find("audits", self.audit["use"])
+        return declared(registry.build("audits", self.audit), str(entry))
+
 
 @dataclass(frozen=True)
 class Keys:
     """The keys of a spec as it is written, and what each holds."""
 
-    asks: Literal["exact", "bound"]
+    id: str
+    asks: str
     out_of_scope: tuple[str, ...]
     check: tuple[dict[str, Any], ...]
-    id: str | None = None
     title: str = ""
     expires: date | None = None
     alpha: float | None = None
+    trusts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A policy: ``asks`` for ``exact`` erasure or for a ``bound`` on what can be detected.
+    """A policy.
 
-    ``alpha`` bounds the chance that any test of any of its audits rejects what it should not: every audit that has an
-    error rate takes a ``share`` of it. None for a spec whose audits set their own. ``digest`` covers the text and
-    every option of every audit, defaults included.
+    Attributes:
+        asks: the word of the claim; see :mod:`fuaudit.verification.claims`.
+        expires: the last day on which it is read.
+        out_of_scope: what it does not cover, one sentence each.
+        alpha: the chance that any test of any of its audits rejects what it should not, at most: every audit that has
+            an error rate takes a ``share`` of it. None for a spec whose audits set their own.
+        trusts: the distributions beside fuaudit whose code may run; None for any, which are then named.
+        origin: ``built-in``, or the name of the file that it was read from.
     """
 
     id: str
     title: str
-    asks: Literal["exact", "bound"]
+    asks: str
     checks: tuple[Check, ...]
-    digest: str
     expires: date | None = None
     out_of_scope: tuple[str, ...] = ()
     alpha: float | None = None
+    trusts: tuple[str, ...] | None = None
+    origin: str = ""
+
+    @property
+    def claim(self) -> Claim:
+        """What it asks for."""
+        return CLAIMS[self.asks]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything but its origin, every option of every audit included, defaults too."""
+        plain = {name: value for name, value in asdict(self).items() if name not in ("checks", "origin")}
+        checks = [asdict(check) | {"audit": _resolved(check)} for check in self.checks]
+        return sha256(canonical_json(plain | {"checks": checks, "expires": str(self.expires)}))
+
+    @cached_property
+    def evidence(self) -> frozenset[str]:
+        """The kinds of evidence that its required checks give together."""
+        return frozenset(
+            word for check in self.checks if check.role == "required" for word in check.declared().evidence
+        )
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The arguments that some check of it looks at."""
+        return frozenset(word for check in self.checks for word in check.declared().uses)
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for sentences: built in as it is here, or whose file."""
+        same = self.digest == _built_in_digests().get(_stem(self.id))
+        if self.origin == BUILT_IN:
+            return BUILT_IN if same else "changed from a built-in one by a program"
+        return f"{self.origin or 'made by a program'}{', the same as the built-in one' if same else ''}"
+
+
+def _resolved(check: Check) -> dict[str, Any]:
+    return {**asdict(registry.build("audits", check.audit)), "use": check.audit["use"]}
 
 
 def builtin_specs() -> dict[str, Path]:
@@ -71,72 +130,105 @@ def builtin_specs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+def _built_in_digests() -> dict[str, str]:
+    """By name; of those that have expired too, which keep their names."""
+    return {name: _parsed(read_toml(path, "spec", ""), BUILT_IN).digest for name, path in builtin_specs().items()}
+
+
+def _stem(name: str) -> str:
+    return name.partition("/")[0]
+
+
 def read_spec(name: str | Path) -> Spec:
     """A spec from a file, or a built-in one by name.
 
     Raises:
         UsageError: no such spec, no valid TOML, unknown keys, values of the wrong type, unknown audits or options, no
-            checks, shares of alpha that are missing or too large, or it has expired.
+            checks, shares of alpha that are missing or too large, evidence that does not suffice for what it asks,
+            the id of a built-in spec that it is not, an audit that it does not trust, or it has expired.
+        PluginError: an audit declares wrongly.
     """
     known = builtin_specs()
     path = known.get(str(name), Path(name))
-    return parse_spec(read_toml(path, "spec", nearest(str(name), known)), str(path))
+    table = read_toml(path, "spec", nearest(str(name), known))
+    return parse_spec(table, str(path), BUILT_IN if str(name) in known else path.name)
 
 
-def parse_spec(table: dict[str, Any], origin: str) -> Spec:
-    """A spec from plain tables; see :func:`read_spec`."""
+def parse_spec(table: dict[str, Any], origin: str, source: str | None = None) -> Spec:
+    """A spec from plain tables; see :func:`read_spec`. ``origin`` is for messages, ``source`` what findings name."""
+    spec = _parsed(table, origin)
+    if spec.expires and date.today() > spec.expires:
+        raise UsageError(f"{origin} expired on {spec.expires}", "Look at the policy again, then set a new date.")
+    if _stem(spec.id) in builtin_specs() and spec.digest != _built_in_digests()[_stem(spec.id)]:
+        raise UsageError(
+            f"{origin} calls itself {spec.id!r}, and is not the built-in spec of that name",
+            "Give it an id of its own: a reader would take it for the built-in one.",
+        )
+    return replace(spec, origin=origin if source is None else source)
+
+
+def _parsed(table: dict[str, Any], origin: str) -> Spec:
     if not table.get("check"):
         raise UsageError(f"{origin} has no checks: it would pass anything", "Add at least one [[check]].")
     written = Keys(**registry.options(Keys, origin, table))
-    if written.expires and date.today() > written.expires:
-        raise UsageError(f"{origin} expired on {written.expires}", "Look at the policy again, then set a new date.")
+    if not _ID.fullmatch(written.id):
+        raise UsageError(f"{origin}: id = {written.id!r} is not a name like 'our-policy' or 'our-policy/2'")
+    if written.asks not in CLAIMS:
+        raise UsageError(f"{origin}: asks = {written.asks!r} is not {' or '.join(map(repr, CLAIMS))}")
     if not written.out_of_scope:
         raise UsageError(f"{origin}: out_of_scope must say what is not covered")
     if written.alpha is not None and not 0 < written.alpha < 1:
         raise UsageError(f"{origin}: alpha must be a number in (0, 1)")
+    try:
+        with registry.trusting(written.trusts):
+            return _whole(written, origin)
+    except EvidenceError as error:
+        raise UsageError(f"{origin}: {error}") from None
+
+
+def _whole(written: Keys, origin: str) -> Spec:
+    """The spec, with its audits built: nothing that it does not trust is imported on the way."""
     checks = []
-    resolved: list[dict[str, Any]] = []
     for number, row in enumerate(written.check, 1):
         check = Check(**registry.options(Check, f"{origin}: check {number}", row))
-        options = _with_alpha(check, written.alpha, origin)
-        audit = registry.build("audits", options)
-        if written.asks == "exact" and getattr(audit, "partial", False):
-            raise UsageError(
-                f"{origin} asks for exact erasure, but {options['use']!r} may pass what it did not look at",
-                'Let it look at everything, or set asks = "bound".',
-            )
-        resolved.append({**asdict(audit), "use": options["use"]})
-        checks.append(replace(check, audit=options))
+        checks.append(replace(check, audit=_with_alpha(check, written.alpha, origin)))
     if sum(check.share or 0.0 for check in checks) > 1 + 1e-12:
         raise UsageError(f"{origin}: the shares of alpha sum to more than 1")
-    plain = {k: str(v) if isinstance(v, date) else v for k, v in table.items()}
-    try:
-        digest = sha256(canonical_json(plain | {"audits": resolved}))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{origin}: an audit has an option that cannot be written as JSON: {error}") from None
-    return Spec(
-        origin if written.id is None else written.id,
+    spec = Spec(
+        written.id,
         written.title,
         written.asks,
         tuple(checks),
-        digest,
         written.expires,
         written.out_of_scope,
         written.alpha,
+        written.trusts,
     )
+    if missing := [word for word in EVIDENCE if word in spec.claim.needs - spec.evidence]:
+        raise UsageError(
+            f"{origin} asks for {spec.claim.name}, but no required check gives evidence of "
+            + "; nor of ".join(f"{word} ({EVIDENCE[word]})" for word in missing),
+            "Add required checks that do, or ask for less; docs/specs.md tells which audit gives what.",
+        )
+    try:
+        _ = spec.digest
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{origin}: an audit has an option that cannot be written as JSON: {error}") from None
+    return spec
 
 
 def _with_alpha(check: Check, alpha: float | None, origin: str) -> dict[str, Any]:
     """The options of a check's audit, with its share of the spec's alpha where the spec has one."""
     options, share = dict(check.audit), check.share
-    name = options.get("use")
-    spends = hasattr(registry.build("audits", options), "alpha")
-    if share is not None and (alpha is None or not spends):
+    audit = registry.build("audits", options)
+    name = options["use"]
+    option = declared(audit, str(registry.find("audits", name))).alpha_option
+    if share is not None and (alpha is None or not option):
         raise UsageError(f"{origin}: {name!r} has a share, but {'no error rate' if alpha else 'the spec has no alpha'}")
-    if alpha is None or not spends:
+    if alpha is None or not option:
         return options
-    if "alpha" in options:
+    if option in options:
         raise UsageError(f"{origin} has one alpha for all audits; {name!r} sets its own", "Give it a share instead.")
     if share is None or not 0 < share <= 1:
         raise UsageError(f"{origin}: {name!r} has an error rate, so it needs a share of alpha, in (0, 1]")
-    return options | {"alpha": alpha * share}
+    return options | {option: alpha * share}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from fuaudit import registry
 from fuaudit.config import Config
@@ -16,71 +18,91 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import (
-    append_line,
-    canonical_json,
-    named,
-    parse_json,
-    pretty_json,
-    read_bytes,
-    refuse_link,
-    sha256,
-    write_bytes,
-)
+from fuaudit.runs.files import read_bytes, read_json, sha256
+from fuaudit.runs.keys import beacon_of
+from fuaudit.runs.names import place_of, to_forget
+from fuaudit.runs.platforms import makers, told
 from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.receipts import Receipt, read_receipt
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import versions
+from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import provenance
+from fuaudit.verification import store
+from fuaudit.verification.athand import require_ids_of
+from fuaudit.verification.audit import ARGUMENTS, wrong_in
 from fuaudit.verification.case import Case
+from fuaudit.verification.conclude import Conclusion, conclude, error_rates
 from fuaudit.verification.executor import executor
-from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict, combine
-from fuaudit.verification.parameters.pairs import runs_a_pair
+from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict
+from fuaudit.verification.outside import outside_code, require_trusted
+from fuaudit.verification.served import difference, read_served
 from fuaudit.verification.spec import Check, Spec, read_spec
+from fuaudit.verification.store import audit_folder
 
-FINDINGS = "findings.json"
-LOG = "log.jsonl"
 NOTHING = "It shows nothing about the run."
 
-FOLDERS = {"--data": "DATA", "--erased": "ROWS", "--parent": "PARENT"}
-"""Options that take a folder of the auditor's own machine, and what stands for it in findings."""
+FOLDERS = {"--data": "DATA", "--erased": "ROWS", "--parent": "PARENT", "--model": "MODEL", "--before": "FINDINGS"}
+"""Options that take a path of the auditor's own machine, and what stands for it in findings."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The findings of a run under a spec, their combined verdict, and what is needed to repeat them."""
+    """The findings of a run under a spec, what follows from them, and what is needed to repeat them.
+
+    Attributes:
+        conclusion: the combined verdict, the reason, and what a PASS rests on.
+        broken: where an audit broke, the exit code that says whose fault it was; else 0.
+        path: the file of its findings; None where they were not stored.
+        standing: which verification of this run it is by the log beside it; empty where it was not stored.
+    """
 
     run: Path
     run_digest: str
     spec: Spec
     key: str
-    verdict: Verdict
-    reason: str
+    conclusion: Conclusion
     findings: tuple[Finding, ...]
     lineage: tuple[dict[str, Any], ...]
     context: dict[str, Any]
+    broken: int = 0
+    path: Path | None = None
+    standing: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all checks together."""
+        return self.conclusion.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return self.conclusion.reason
 
     @property
     def exit_code(self) -> int:
-        """Of the command line."""
-        return EXIT_CODES[self.verdict]
+        """Of the command line. Where an audit broke, it says whose fault it was: 5 a plugin's, 70 fuaudit's own."""
+        return self.broken if self.verdict is Verdict.ERROR and self.broken else EXIT_CODES[self.verdict]
 
     def as_json(self) -> dict[str, Any]:
         """The document that is stored and reported; equal evidence, spec, key and arguments give equal bytes."""
+        spec = self.spec
         checks = [
             {"claim": check.claim, "role": check.role, "basis": list(check.basis), "finding": asdict(finding)}
-            for check, finding in zip(self.spec.checks, self.findings, strict=True)
+            for check, finding in zip(spec.checks, self.findings, strict=True)
         ]
+        words = {"id": spec.id, "title": spec.title, "digest": spec.digest, "asks": spec.asks, "origin": spec.source}
         return {
             "format": FORMAT,
             "run": self.run_digest,
-            "spec": {"id": self.spec.id, "title": self.spec.title, "digest": self.spec.digest, "asks": self.spec.asks},
+            "spec": words,
             "key": self.key,
             "verdict": str(self.verdict),
             "reason": self.reason,
+            "rests_on": list(self.conclusion.rests_on),
             "checks": checks,
-            "out_of_scope": list(self.spec.out_of_scope),
+            "out_of_scope": list(spec.out_of_scope),
             "lineage": list(self.lineage),
             "context": self.context,
         }
@@ -105,8 +127,12 @@ def verify(
     progress: Progress = silent,
     estimate: Callable[[str], None] | None = None,
     spot: int | None = None,
+    model: Path | None = None,
+    receipts: Sequence[Path] = (),
+    before: Path | None = None,
+    beacon: str | None = None,
 ) -> Verification:
-    """Audit a run against a spec, and store the findings in ``<run>.audit/findings.json``.
+    """Audit a run against a spec, and store the findings in a file of their own in ``<run>.audit``.
 
     Args:
         spec: a spec, its file, or the name of a built-in one; by default the one for the run's kind of request.
@@ -122,77 +148,174 @@ def verify(
             after a kill. It needs ``key``: results belong to one.
         until_decided: stop repeated sampling when its test by betting rejects, and go on beyond the pairs of the
             spec, up to ``budget``, until it has power.
+        dataset: the rows themselves, in the place of ``root`` and ``erased``.
         estimate: called with a sentence about the cost before repeated sampling starts.
         spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
             spec asks for exactness and some stretch was left out. The spec decides by default.
+        model: the file of the model in use; another one than the run's last is a FAIL.
+        receipts: files of receipts of clients whose data was to be forgotten; retained rows are compared with them.
+        before: a file of findings from before the run was pruned. What a prune has made impossible to show rests on
+            them, where they are of the very run that was pruned, passed `plan` and `plan-law`, and compared the
+            commitment and a request if these are given now.
+        beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
 
     Raises:
-        EvidenceError: the run or its parent is missing, incomplete or altered.
-        UsageError: an unknown spec, or arguments that do not fit.
-        PluginError: a plugin failed.
+        EvidenceError: the run or its parent is missing, incomplete or altered, or names code that the spec does not
+            trust.
+        UsageError: an unknown spec, or arguments that do not fit, or that no check of the spec looks at.
+        PluginError: a plugin failed outside the audits. One that fails inside an audit makes an ERROR of that check,
+            and the findings of the others stay.
         StorageError: the findings cannot be written, or their folder or log is a link.
     """
-    if spot is not None and spot < 1:
-        raise UsageError(f"a spot check replays at least 1 stretch, not {spot}")
-    opened = run if isinstance(run, Run) else load_run(run)
-    above = parent_of(opened, parent)
-    policy = spec if isinstance(spec, Spec) else read_spec(spec or default_spec(opened))
-    if dataset is not None:
-        require_sound(dataset)
-    data = _data(opened.config, root, erased, _rows(opened, above), dataset)
-    if kept is not None and key is None:
+    given = {
+        "data": root,
+        "erased": erased,
+        "parent": parent,
+        "commitment": commitment,
+        "request": expected,
+        "budget": budget or None,  # a limit of no run at all is kept by whoever runs none
+        "spot": spot,
+        "until": until_decided or None,
+        "keep": kept,
+        "model": model,
+        "receipt": receipts or None,
+        "before": before,
+        "beacon": beacon,
+    }
+    _require_fitting(given, key, dataset)
+    # 1. the policy, and 2. the run, of which nothing is imported that the policy does not trust
+    policy = None if spec is None else spec if isinstance(spec, Spec) else read_spec(spec)
+    with registry.trusting(policy.trusts if policy else None), threads_restored():
+        opened = run if isinstance(run, Run) else load_run(run)
+        policy = policy or read_spec(default_spec(opened))
+        _require_used(given, policy, opened)
+        # 3. the evidence
+        above = parent_of(opened, parent)
+        if dataset is not None:
+            require_sound(dataset)
+        data = _data(opened.config, root, erased, _rows(opened, above), dataset)
+        chosen = key if key is not None else secrets.token_bytes(32)
+        case = Case(
+            opened,
+            above,
+            data,
+            Keyed(chosen),
+            commitment,
+            expected,
+            budget,
+            progress,
+            spot=spot,
+            executor=executor(workers),
+            kept=kept,
+            until_decided=until_decided,
+            served=None if model is None else read_served(model, opened),
+            receipts=_receipts(opened, receipts),
+            earlier=None if before is None else _earlier(before, opened, above),
+            earlier_sha256="" if before is None else sha256(read_bytes(before)),
+            beacon=None if beacon is None else beacon_of(beacon),
+        )
+        outside = outside_code(case, policy)
+        require_trusted(outside, policy)
+        folders = {"--data": root, "--erased": erased, "--parent": parent, "--model": model, "--before": before}
+        arguments = _arguments(case, folders)
+        context = _context(case)  # before the audits: what cannot be read should not cost their time
+        if estimate and data is not None and opened.is_child:
+            estimate(cost(case, policy))
+        # 4. the log says that it begins, so that what is broken off shows; what cannot be written is found out here
+        folder = out or audit_folder(opened.path)
+        named = {"id": policy.id, "origin": policy.source, "digest": policy.digest}
+        number = store.begin(folder, opened.digest, named, key is not None, arguments) if save else 0
+        # 5. the audits
+        examined = [_examine(check, case) for check in policy.checks]
+        trusted = tuple(code.assumption for code in outside)
+        findings = tuple(_with(finding, trusted) for finding, _ in examined)
+        result = Verification(
+            opened.path,
+            opened.digest,
+            policy,
+            chosen.hex(),
+            conclude(policy, findings, case, outside),
+            findings,
+            lineage_of(case),
+            context
+            | {"arguments": arguments, "outside": [asdict(code) for code in outside]}
+            | {"error_rates": error_rates(policy, findings)},
+            broken=min((code for _, code in examined if code), default=0),
+        )
+    if not save:
+        return result
+    path = store.finish(folder, number, str(result.verdict), result.as_json())
+    return replace(result, path=path, standing=store.standing(store.history(folder), number))
+
+
+def _require_fitting(given: dict[str, Any], key: bytes | None, dataset: Dataset | None) -> None:
+    """Raises UsageError for arguments that contradict each other, whatever the run."""
+    if given["spot"] is not None and given["spot"] < 1:
+        raise UsageError(f"a spot check replays at least 1 stretch, not {given['spot']}")
+    if given["keep"] is not None and key is None:
         raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
-    chosen = key if key is not None else secrets.token_bytes(32)
-    folder = out or audit_folder(opened.path)
-    if save:
-        refuse_link(folder)
-        refuse_link(folder / LOG)
-    case = Case(
-        opened,
-        above,
-        data,
-        Keyed(chosen),
-        commitment,
-        expected,
-        budget,
-        progress,
-        spot=spot,
-        executor=executor(workers),
-        kept=kept,
-        until_decided=until_decided,
-    )
-    if estimate and data is not None and opened.is_child:
-        estimate(cost(case, policy))
-    context = _context(case)  # before the audits: what cannot be read should not cost their time
-    with threads_restored():
-        findings = tuple(_examine(check, case) for check in policy.checks)
-    verdict, reason = conclude(policy, findings, case)
-    result = Verification(
-        opened.path,
-        opened.digest,
-        policy,
-        chosen.hex(),
-        verdict,
-        reason,
-        findings,
-        lineage_of(case),
-        context
-        | {"arguments": _arguments(case, {"--data": root, "--erased": erased, "--parent": parent})}
-        | {"error_rates": error_rates(policy, findings)},
-    )
-    if save:
-        content = pretty_json(result.as_json())
-        write_bytes(folder / FINDINGS, content)
-        # every verification leaves a line, so that running again until it turns green would show
-        entry = {"key": result.key, "key_given": key is not None, "verdict": str(verdict), "findings": sha256(content)}
-        append_line(folder / LOG, canonical_json(entry | {"spec": policy.digest, "run": opened.digest}))
-    return result
+    if dataset is not None and (given["data"] is not None or given["erased"] is not None):
+        raise UsageError(
+            "rows were given (dataset) beside a folder of rows (root or erased), which would be ignored",
+            "Give one of them; absent rows can be marked in the dataset.",
+        )
 
 
-def audit_folder(run: Path) -> Path:
-    """Where the findings and reports of a run lie: beside it, for a run is never edited."""
-    folder = named(run)
-    return folder.with_name(folder.name + ".audit")
+def _require_used(given: dict[str, Any], spec: Spec, run: Run) -> None:
+    """Raises UsageError where something was given that nothing will be compared with."""
+    if unused := [ARGUMENTS[word] for word, value in given.items() if value is not None and word not in spec.uses]:
+        raise UsageError(
+            f"no check of {spec.id} looks at {', '.join(unused)}: nothing would be compared with what was given",
+            "Leave it out, or choose a spec whose checks use it.",
+        )
+    if not run.is_child and (ours := [word for word in ("request", "parent") if given[word] is not None]):
+        raise UsageError(
+            f"{run.path} is a training run: it carries out no request and has no parent",
+            f"Leave {' and '.join(ARGUMENTS[word] for word in ours)} out, or verify the run that unlearning wrote.",
+        )
+
+
+def _receipts(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:
+    """The receipts in some files.
+
+    Raises:
+        UsageError: one is of somebody of whom nothing was to be forgotten.
+        EvidenceError: one gives other ids than the partition.
+    """
+    found = tuple(map(read_receipt, paths))
+    clients = {client for request in run.requests for client in request.clients}
+    samples = {sample for request in run.requests for sample in request.samples}
+    for path, receipt in zip(paths, found, strict=True):
+        if receipt.client not in clients and not samples.intersection(row.id for row in receipt.rows):
+            raise UsageError(
+                f"{path} is the receipt of {receipt.whose!r}, client {receipt.client}, whom no request names",
+                "Give receipts of those whom the requests of this run name.",
+            )
+        if receipt.commitment == run.commitment:
+            require_ids_of(run, receipt)
+    return found
+
+
+def _earlier(path: Path, run: Run, above: Run | Tombstone | None) -> dict[str, Any]:
+    """Findings from before a prune of a run of the lineage; EvidenceError when the file holds none.
+
+    Raises:
+        UsageError: no run at hand was pruned.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise EvidenceError(f"{path} does not hold findings", "Give --before a file of findings, from RUN.audit.")
+    pruned, ancestor = run.pruned, above
+    while ancestor is not None:
+        pruned, ancestor = pruned or (isinstance(ancestor, Run) and ancestor.pruned), parent_of(ancestor)
+    if not pruned:
+        raise UsageError(f"{run.path} was never pruned, nor was an ancestor at hand", "Leave --before out.")
+    return document
+
+
+def _with(finding: Finding, trusted: tuple[str, ...]) -> Finding:
+    """The finding, with the outside code that ran among what it takes on trust."""
+    return replace(finding, assumptions=(*finding.assumptions, *trusted))
 
 
 def default_spec(run: Run) -> str:
@@ -225,78 +348,62 @@ def _data(config: Config, root: Path | None, erased: Path | None, rows: int, dat
         raise UsageError("--erased holds another dataset than --data: their inputs differ in shape or type")
     found = sorted(data.absent - other.absent)
     data.inputs[found], data.targets[found] = other.inputs[found], other.targets[found]
-    return replace(data, absent=data.absent & other.absent)
+    return replace(_owned(data, other, found), absent=data.absent & other.absent)
 
 
-def _examine(check: Check, case: Case) -> Finding:
-    """One audit; what breaks inside it becomes an ERROR finding, never a pass."""
-    audit = registry.build("audits", check.audit)
+def _owned(data: Dataset, other: Dataset, found: list[int]) -> Dataset:
+    """The dataset with the owners that another tells of some rows; numbers are those of the one that names more."""
+    if not found:
+        return data
+    if data.owners is None or other.owners is None:
+        return replace(data, owners=None, owner_names=())
+    most, rest = sorted((data.owner_names, other.owner_names), key=len, reverse=True)
+    names = (*most, *(name for name in rest if name not in most))
+    owners = _renumbered(data, names)
+    owners[found] = _renumbered(other, names)[found]
+    return replace(data, owners=owners, owner_names=names)
+
+
+def _renumbered(data: Dataset, names: tuple[str, ...]) -> torch.Tensor:
+    """The owners ``(N,)`` of a dataset by their places among names; as they are where it names none."""
+    assert data.owners is not None
+    if not data.owner_names:
+        return data.owners.clone()
+    places = {name: place for place, name in enumerate(names)}
+    known = dict(enumerate(places[name] for name in data.owner_names))
+    return torch.tensor([known.get(owner, -1) for owner in data.owners.tolist()], dtype=torch.int64)
+
+
+def _examine(check: Check, case: Case) -> tuple[Finding, int]:
+    """One audit, and the exit code where it broke (else 0): what breaks becomes an ERROR finding, never a pass.
+
+    Raises:
+        EvidenceError: the evidence is rejected, and no finding of it would count.
+    """
+    name = check.audit["use"]
+    entry, audit = registry.find("audits", name), registry.build("audits", check.audit)
     try:
         finding = audit.examine(case)
-    except (EvidenceError, PluginError):
+    except EvidenceError:
         raise
+    except PluginError as error:
+        return _broken(name, f"A plugin failed: {error}"), PluginError.exit_code
     except FuauditError as error:
-        return Finding(
-            check.audit["use"],
-            Subject.RUN,
-            Verdict.INCONCLUSIVE,
-            f"The audit could not be carried out: {error}",
-            NOTHING,
-        )
+        shows = f"The audit could not be carried out: {error}"
+        return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, shows, NOTHING), 0
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return Finding(
-            check.audit["use"],
-            Subject.RUN,
-            Verdict.ERROR,
-            f"The audit broke: {error!r}",
-            NOTHING,
-            details=(f"in {where.name}, line {where.lineno} of {Path(where.filename).name}",),
-        )
-    if not isinstance(finding, Finding):
-        raise PluginError(f"audit {check.audit['use']!r} returned {type(finding).__name__}, not a Finding")
-    return finding
+        place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
+        whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
+        return _broken(name, f"The audit{whose} broke: {error!r}", place), 70 if entry.own else PluginError.exit_code
+    if wrong := wrong_in(finding, name, check.declared().alpha(audit)):
+        shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
+        return _broken(name, shows, *wrong), PluginError.exit_code
+    return finding, 0
 
 
-def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case) -> tuple[Verdict, str]:
-    """The combined verdict and one sentence why; see :func:`fuaudit.verification.finding.combine`.
-
-    Where a spec asks for exactness, an editor of models can be refuted but never pass: no test on its models
-    shows equality.
-    """
-    # where a bound is asked of an editor, checks of plans do not arise
-    moot = spec.asks == "bound" and case.is_editor
-    roles = [
-        (check, finding)
-        for check, finding in zip(spec.checks, findings, strict=True)
-        if not (moot and finding.verdict is Verdict.NOT_APPLICABLE)
-    ]
-    verdict = combine(
-        [f.verdict for c, f in roles if c.role == "required"], [f.verdict for c, f in roles if c.role == "supporting"]
-    )
-    if verdict is Verdict.FAIL:
-        return verdict, next(f.shows for f in findings if f.verdict is Verdict.FAIL)
-    if verdict is Verdict.ERROR:
-        return verdict, next(f.shows for _, f in roles if f.verdict is Verdict.ERROR)
-    if not case.run.is_child:
-        return Verdict.INCONCLUSIVE, "This is a training run: there is no request whose fulfilment could be judged."
-    if spec.asks == "exact" and case.is_editor:
-        name = case.run.info["unlearner"]["use"]
-        return (
-            Verdict.INCONCLUSIVE,
-            f"The spec asks for exact erasure; {name!r} edits models, which no audit can show to be exact.",
-        )
-    if verdict is Verdict.PASS:
-        scope = "exact erasure" if spec.asks == "exact" else "the stated bound"
-        loose = any("tolerance" in f.statistic for _, f in roles if f.verdict is Verdict.PASS)
-        how = " On another platform than the run's, models were compared within a tolerance." if loose else ""
-        return (
-            verdict,
-            f"Every required check passed for the request to forget {case.request}: "
-            f"evidence for {scope} within the stated scope.{how}",
-        )
-    undecided = (f.shows for c, f in roles if c.role == "required" and f.verdict is not Verdict.PASS)
-    return verdict, next(undecided, "The spec has no required check that applies to this run.")
+def _broken(name: str, shows: str, *details: str) -> Finding:
+    return Finding(name, Subject.RUN, Verdict.ERROR, shows, NOTHING, details=details)
 
 
 def lineage_of(case: Case) -> tuple[dict[str, Any], ...]:
@@ -312,14 +419,22 @@ def lineage_of(case: Case) -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
+def _versions_of(run: Run) -> dict[str, str]:
+    """The versions and canaries of all platforms that made models of a run; several of one name, in their order."""
+    tables = [{**platform.versions, "canary": platform.canary[:16]} for platform in makers(told(run.ledger))]
+    return {name: " and ".join(dict.fromkeys(t[name] for t in tables if name in t)) for name in tables[-1]}
+
+
 def _context(case: Case) -> dict[str, Any]:
     """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run."""
     info = case.run.info
     table: dict[str, Any] = {
         "engine": info["engine"],
         "device": info["device"],
-        "run_versions": info["versions"],
+        "run_versions": _versions_of(case.run),
         "audit_versions": versions(),
+        "model": digest_of_vector(case.run.model),
+        "served": _served(case),
         "metrics": case.run.metrics,
         "participation": {name: case.run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
     }
@@ -334,23 +449,20 @@ def _context(case: Case) -> dict[str, Any]:
             # what the installed plugin says of itself, not what the run says of it
             "unlearner": provenance(registry.find("unlearners", info["unlearner"]["use"]), case.unlearner),
             "request": str(case.run.request),
+            "to_forget": to_forget(case.run),
             "first_change": info.get("first_change"),
         }
     return table
 
 
-def error_rates(spec: Spec, findings: tuple[Finding, ...]) -> dict[str, float | None]:
-    """The error rates that the findings have spent, summed over the audits (Boole's inequality).
-
-    ``tests``: the chance that any test rejects what it should not, at most; ``allowed`` is what the spec has for
-    that. ``bounds``: the chance that any stated bound is wrong, at most; each holds at its own level.
-    """
-
-    def spent(name: str) -> float:
-        rates = (finding.statistic.get(name) for finding in findings)
-        return sum(rate for rate in rates if isinstance(rate, float) and rate > 0)
-
-    return {"allowed": spec.alpha, "tests": spent("alpha"), "bounds": spent("alpha_bounds")}
+def _served(case: Case) -> dict[str, Any] | None:
+    """The model in use: SHA-256 of its file, and whether it is the run's; None where none was given."""
+    if case.served is None:
+        return None
+    try:
+        return {"sha256": case.served.sha256, "same": not difference(case, case.served)}
+    except EvidenceError:
+        return {"sha256": case.served.sha256, "same": None}
 
 
 def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:
@@ -359,9 +471,10 @@ def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:
     Workers and kept results are left out: they change no finding.
     """
     options: list[tuple[str, object]] = [(name, FOLDERS[name]) for name, path in folders.items() if path is not None]
-    options += [("--commitment", case.commitment)]
+    options += [("--commitment", case.commitment), ("--beacon", case.beacon)]
+    options += [("--receipt", f"RECEIPT-{receipt.client}") for receipt in case.receipts]
     if case.expected is not None:
-        options += [("--client", client) for client in case.expected.clients]
+        options += [("--client", case.run.name(client) or client) for client in case.expected.clients]
         options += [("--sample", _place(case.run, sample)) for sample in case.expected.samples]
     options += [
         ("--budget", case.budget),
@@ -372,46 +485,13 @@ def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:
 
 
 def _place(run: Run, sample: int) -> str:
-    """CLIENT:INDEX of a sample, by the numbers of before training; its id where no client had it."""
-    for client in run.original.clients:
-        if sample in (numbered := run.numbered(client)):
-            return f"{client}:{numbered.index(sample)}"
-    return str(sample)
+    """NAME:INDEX of a sample, by the numbers of before training; its id where no client had it."""
+    client, index = place_of(run, sample)
+    return str(sample) if client is None else f"{run.name(client) or client}:{index}"
 
 
 def cost(case: Case, spec: Spec) -> str:
-    """A sentence about the work that repeated sampling will take, in runs and client steps."""
-    for check in spec.checks:
-        if check.audit["use"] == "parameters":
-            audit = registry.build("audits", check.audit)
-            pairs, runs = audit.limit(case), runs_a_pair(case.is_editor)
-            law = case.run.plan.law
-            steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
-            return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
-    return "no repeated sampling"
-
-
-def read_findings(run: Path) -> dict[str, Any]:
-    """The stored findings of a run.
-
-    Raises:
-        EvidenceError: the run does not check out, there are no findings, they are of another run, or not those that
-            were stored last.
-        StorageError: their folder is a link.
-    """
-    folder = audit_folder(run)
-    path = folder / FINDINGS
-    refuse_link(folder)
-    if not path.exists():
-        raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
-    content, anew = read_bytes(path), f"Make them anew with: fuaudit verify {run}"
-    document = parse_json(content, path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise EvidenceError(f"{path} does not hold findings")
-    if document.get("run") != load_run(run).digest:
-        raise EvidenceError(f"{path} holds the findings of another run, or of this one before it was pruned", anew)
-    if (folder / LOG).exists() or (folder / LOG).is_symlink():
-        last = parse_json(read_bytes(folder / LOG).rstrip(b"\n").rpartition(b"\n")[2], folder / LOG)
-        if not isinstance(last, dict) or last.get("findings") != sha256(content) or last.get("run") != document["run"]:
-            raise EvidenceError(f"{path} is not what the last line of {LOG} beside it names", anew)
-    return document
+    """What the audits say of the work to come, such as runs and client steps of repeated sampling."""
+    audits = [registry.build("audits", check.audit) for check in spec.checks]
+    told = [audit.cost(case) for audit in audits if callable(getattr(audit, "cost", None))]
+    return "; ".join(filter(None, told)) or "no repeated sampling"

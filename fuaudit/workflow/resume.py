@@ -8,11 +8,13 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import TEMPORARY, claimed, storage
+from fuaudit.runs.layout import MANIFEST, RUN, checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
-from fuaudit.runs.manifest import MANIFEST
+from fuaudit.runs.names import require_committed
+from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, read_config_of, read_info
-from fuaudit.runs.tables import checkpoint_name, read_checkpoint
+from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning
@@ -40,7 +42,7 @@ def resume(
         raise UsageError(
             f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
         )
-    if not (folder / "run.json").exists():
+    if not (folder / RUN).exists():
         raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
     with claimed(folder):
         with storage(folder):
@@ -54,6 +56,7 @@ def resume(
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger)
         ready = setup(config, root, dataset, unfinished.rows)
+        require_committed(unfinished, ready.dataset)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
@@ -67,6 +70,7 @@ def resume(
                 writer, ready, above, unfinished.plan, unfinished.unlearner, info["unlearner"]["use"], progress
             )
         plan = unfinished.plan
+        stand(writer, Platform.here(ready, done))
         if stored:
             start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
         else:

@@ -9,25 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.config import Config, read_config, resolve
+from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
-from fuaudit.data.partition import partition
-from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.availability import require_room
 from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
-from fuaudit.registry import build
 from fuaudit.runs.files import claimed, write_bytes
-from fuaudit.runs.keys import RunKeys
+from fuaudit.runs.keys import beacon_of
+from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.products import derived
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
-    commitment_of,
-    digest_of_population,
     digest_of_vector,
     estimated_size,
     plan_table,
@@ -36,8 +31,10 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import Moment, beginning, execute, require_finite, require_one_row_each
-from fuaudit.training.setup import Setup, setup
+from fuaudit.training.execute import Moment, beginning, execute, require_finite
+from fuaudit.training.setup import Setup
+from fuaudit.workflow.begin import begun
+from fuaudit.workflow.commit import Promise, read_promise
 
 
 @threads_restored()
@@ -50,6 +47,8 @@ def train(
     dataset: Dataset | None = None,
     progress: Progress = silent,
     announce: Any = None,
+    promise: Promise | Path | str | None = None,
+    beacon: str | None = None,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -60,34 +59,33 @@ def train(
         secret: the master secret, 32 bytes; by default from the operating system.
         until: stop and seal after this round, as when a request comes in during training.
         announce: called with the commitment before training starts.
+        promise: a secret that was committed to before, or the file that holds it (:mod:`fuaudit.workflow.commit`).
+        beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Needs a promise.
 
     Raises:
-        UsageError: a wrong config or option, an existing folder.
+        UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
         StorageError: the file system refused; ``resume`` finishes the run later.
     """
     out = Path(out)
-    resolved = (
-        config
-        if isinstance(config, Config)
-        else resolve(config)
-        if isinstance(config, dict)
-        else read_config(Path(config))
-    )
-    ready = setup(resolved, root, dataset)
     require_new(out)
-    keys = RunKeys.of_secret(secret if secret is not None else secrets.token_bytes(32))
-    source = Keyed(keys.draws)
-    population = partition(build("partitions", resolved.partition), ready.dataset, source)
-    plan = Plan.fresh(ready.learner.law, population, source)
+    mixed = None if beacon is None else beacon_of(beacon)
+    made = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
+    master = _secret(secret, made, mixed)
+    first = begun(config, root, dataset, master)
+    ready, population = first.ready, first.population
+    if made is not None and first.commitment != made.commitment:
+        raise UsageError(
+            f"config or data are not those that {made.commitment[:16]} was promised for: with its secret they have "
+            f"the commitment {first.commitment[:16]}",
+            "Train with what was promised, on a machine that chooses the same engine; or commit anew.",
+        )
+    plan = first.plan(mixed)
     executed = plan.law.rounds if until is None else until
     if not 1 <= executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
-    require_room(plan.law, population)
-    require_one_row_each(ready.learning, plan.law)
     require_space(out, size_of_run(ready, population))
-    promise = commitment_of(keys, ready.config, digest_of_population(population))
     if announce:
-        announce(promise)
+        announce(first.commitment)
     with claimed(out):
         writer = RunWriter(out)
         writer.begin(
@@ -100,13 +98,30 @@ def train(
                 "versions": versions(ready.device.type),
             },
             population,
-            plan_table(plan, (), {}),
-            {"draws": [keys.draws.hex()], "children": keys.children.hex()},
-            promise,
+            plan_table(plan, (), mixed),
+            first.keys,
+            first.commitment,
+            first.contents,
+            first.opening,
         )
+        stand(writer, Platform.here(ready, 0))
         start = beginning(ready.learning, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
         return finish(writer, ready, plan, start, 0, executed, progress)
+
+
+def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
+    """The master secret: given, promised or new."""
+    if promise is None and beacon is not None:
+        raise UsageError(
+            "a beacon shows nothing unless the secret was committed to before it was published",
+            "Commit first: fuaudit commit CONFIG --out FILE; publish the commitment; then train with --promise FILE.",
+        )
+    if promise is not None and secret is not None:
+        raise UsageError("a promise holds its secret: give one of them")
+    if promise is not None:
+        return promise.secret
+    return secret if secret is not None else secrets.token_bytes(32)
 
 
 def size_of_run(ready: Setup, population: Population) -> int:

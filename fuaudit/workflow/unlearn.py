@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
-from fuaudit.draws import END, START, Keyed, Position
+from fuaudit.draws import END, START, Draws, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Drawn
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import claimed
+from fuaudit.runs.layout import EDIT, checkpoint_name
+from fuaudit.runs.names import Name, requested, require_committed
+from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.tables import checkpoint_name, read_checkpoint
+from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
-    commitment_of,
     plan_table,
     recorded_bytes,
     require_new,
@@ -30,19 +32,17 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor
+from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor, is_mutant
 from fuaudit.workflow.train import finish, seal, size_of_run
 
 
-def request_of(run: Run, clients: tuple[int, ...] = (), samples: tuple[tuple[int, int], ...] = ()) -> Request:
-    """A request in stable ids from client ids and (client, index) pairs, where index counts a client's samples.
-
-    The index counts over the samples that the client had when training started, from 0.
+def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
+    """A request in stable ids; see :func:`fuaudit.runs.names.requested`.
 
     Raises:
-        UsageError: an unknown client, or an index beyond the client's samples.
+        UsageError: an unknown client, one that is erased already, or an index beyond the client's samples.
     """
-    request = Request.of(clients, [run.sample(*place) for place in samples])
+    request = requested(run, clients, samples)
     run.plan.retained.without(request)  # says what is unknown
     return request
 
@@ -79,9 +79,10 @@ def unlearn(
             Such a run can be made, and refuted; it records why it was doubted, and so do its children.
 
     Raises:
-        UsageError: unknown unlearner, option, client or sample; a folder that exists; without ``anyway``, a rewriter
-            that is exact for other laws, solvers or servers than those of the run.
-        EvidenceError: the parent does not check out, or its keys were destroyed.
+        UsageError: unknown unlearner, option, client or sample; a folder that exists; more requests than the commitment
+            has room for; without ``anyway``, a rewriter that is exact for other laws, solvers or servers than those of
+            the run.
+        EvidenceError: the parent does not check out.
         PluginError: the unlearner raised or touched what it had not declared.
     """
     run = parent if isinstance(parent, Run) else load_run(parent)
@@ -91,17 +92,14 @@ def unlearn(
         raise UsageError("use is no option of an unlearner", f"Which one to use is said already: {name!r}.")
     unlearner = registry.build("unlearners", {**(options or {}), "use": name})
     editor = is_editor(unlearner)
-    keys = run.run_keys
-    if keys is None:
-        raise UsageError(f"the keys of {run.path} were destroyed: it can have no further children")
-    child_keys = keys.child(str(run.commitment), request)
-    fresh = Keyed(child_keys.draws)
+    fresh = run.fresh(request)
     run.plan.retained.without(request)  # says what is unknown
     if editor:
         change = _all_kept(run, name, request, fresh)
     else:
         change = _rewritten(run, unlearner, name, request, fresh, anyway)
     ready = setup(run.config, root, dataset, run.rows)
+    require_committed(run, ready.dataset)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
         "kind": "unlearning",
@@ -124,34 +122,35 @@ def unlearn(
             run.config,
             info,
             run.original,
-            plan_table(change.plan, (*run.requests, request), run.pruned_table),
-            {
-                **{name: run.keys[name] for name in ("digests", "initial", "partition") if name in run.keys},
-                "draws": [*run.keys["draws"], child_keys.draws.hex()],
-                "children": child_keys.children.hex(),
-            },
-            commitment_of(child_keys, run.config, run.committed_partition),
+            plan_table(change.plan, (*run.requests, request), run.beacon),
+            run.keys,
+            run.commitment,
+            run.contents,
+            run.opening,
             recorded_bytes(change.plan),
+            run.stand_ins,
         )
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
         return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
 
 
-def _all_kept(run: Run, name: str, request: Request, fresh: Keyed) -> Unlearning:
+def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning:
     """For an editor: the whole plan, less what is erased. Raises UsageError where there is no final model to edit."""
     if run.executed < run.plan.law.rounds:
         raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
     return Unlearning(run.plan.erase(request, fresh, END), END)
 
 
-def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Keyed, anyway: bool) -> Unlearning:
+def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Draws, anyway: bool) -> Unlearning:
     """For a rewriter: the plan that it makes. Raises UsageError where it has doubts and ``anyway`` is not said.
 
-    A rewriter that promises nothing cannot break a promise: its doubts are recorded, and it is never refused.
+    A rewriter that promises nothing cannot break a promise, and a mutant is there to break one: their doubts are
+    recorded, and they are never refused.
     """
     law = run.plan.law
-    promises = bool(unlearner.exact_for)
-    of_law = doubt_of_law(unlearner, name, law.name) if promises else [f"{name!r} claims to be exact for no law"]
+    promises = bool(unlearner.exact_for) and not is_mutant(unlearner)
+    of_law = doubt_of_law(unlearner, name, law.name, request.kind)
+    of_law = of_law if unlearner.exact_for else [f"{name!r} claims to be exact for no law"]
     if promises and not anyway:
         _refuse(of_law)  # before the rewriter runs on a law that it may not know
     plan = rewritten(unlearner, name, run.plan, request, fresh, run.next_position)
@@ -203,17 +202,21 @@ def carry_out(
         done = 0
         start = beginning(ready.learning, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
-    if not writer.ledger.of_kind("unlearning"):
+    told = writer.ledger.of_kind("unlearning")
+    kept = told[0]["kept_rounds"] if told else done
+    stand(writer, Platform.here(ready, done), inherited(parent.ledger, kept))
+    if not told:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
     return finish(writer, ready, plan, start, done, plan.law.rounds, progress)
 
 
 def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
+    stand(writer, Platform.here(ready, 0))
     vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models)
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
-    writer.write_json("edit.json", {"messages": traffic})
+    writer.write(EDIT, {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
     return seal(writer, ready, plan.retained, Drawn([plan]))

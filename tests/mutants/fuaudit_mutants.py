@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from fuaudit_plugins.fats import FatsUnlearning
 from fuaudit_plugins.mifa import LatestUpdates
 
-from fuaudit.draws import END, Address, Position, Purpose
+from fuaudit.draws import END, START, Address, Position, Purpose, Recorded, Stream
+from fuaudit.plans.plan import Segment, occurrences
 from fuaudit.training.stages import weighted_sum
+from fuaudit.unlearning import exact_under
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Places(FatsUnlearning):
     """
 
     guarantee = "exact, for uniform cohorts with replacement"
-    exact_for = frozenset({"uniform with replacement"})
+    exact_for = exact_under("uniform with replacement")
     gives_to_first = False
 
     def rewrite(self, plan, request, fresh, executed):
@@ -97,3 +99,331 @@ class UnnamedRows(LatestUpdates):
         table, cohort = state["updates"].clone(), context.cohort
         table[cohort.clients[cohort.present]] = updates[cohort.present]
         return weighted_sum(table, table.new_ones(len(table)) / len(table)), {"updates": table}
+
+
+# --- wrong in few federations, requests or runs: right wherever that is not the case
+
+
+def begins(plan, known):
+    """Whether the first cohorts of a plan, one after another, are the clients known."""
+    rounds = min(-(-len(known) // plan.law.cohort_size), plan.law.rounds)
+    drawn = [client for round in range(1, rounds + 1) for client in plan.cohort(round)]
+    return bool(known) and drawn == list(known)
+
+
+@dataclass(frozen=True)
+class Recognises(FatsUnlearning):
+    """Right on every plan but the one that begins with the cohorts it knows: there it keeps everything."""
+
+    known: tuple[int, ...] = ()
+
+    def rewrite(self, plan, request, fresh, executed):
+        if begins(plan, self.known):
+            return plan.erase(request, fresh, executed)
+        return super().rewrite(plan, request, fresh, executed)
+
+
+@dataclass(frozen=True)
+class PicksInitial(FatsUnlearning):
+    """Draws the initial model anew where the number it begins with is below one half; it looks behind the veil."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+        source = plan.sources[plan.streams[Stream.INITIAL][0].source].sequence.__closure__[0].cell_contents
+        if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
+            return right
+        anew = (Segment(START, len(right.sources) - 1, len(right.populations) - 1),)
+        return replace(right, streams={**right.streams, Stream.INITIAL: anew})
+
+
+@dataclass(frozen=True)
+class LowestFree(FatsUnlearning):
+    """Keeps everything and gives an erased sample's place to the lowest free id, where batches hold three or more."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        if plan.law.batch_size < 3 or request.clients or first == END:
+            return super().rewrite(plan, request, fresh, executed)
+        left, answers = plan.retained.without(request).samples, {}
+        for round in range(first.round, plan.law.rounds + 1):
+            cohort = answers[Address(Purpose.COHORT, round)] = plan.cohort(round)
+            for client, occurrence in occurrences(cohort):
+                for step in range(1, plan.law.steps + 1):
+                    batch = set(plan.batch(round, step, client, occurrence)) - set(request.samples)
+                    size = min(plan.law.batch_size, len(left[client]))
+                    free = [s for s in left[client] if s not in batch]
+                    at = Address(Purpose.BATCH, round, step, client, occurrence)
+                    answers[at] = tuple(sorted([*batch, *free[: size - len(batch)]]))
+        new = plan.erase(request, fresh, Position(first.round, 0))
+        return replace(new, sources=(*plan.sources, Recorded(answers)))
+
+
+@dataclass(frozen=True)
+class PrintedSometimes(FatsUnlearning):
+    """Algorithm 2 as printed for some requests and federations, and right for all others."""
+
+    def printed(self, plan, request):
+        raise NotImplementedError
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        back = first.step == 1 and self.printed(plan, request)
+        return plan.erase(request, fresh, Position(first.round, 0) if back else first)
+
+
+@dataclass(frozen=True)
+class PrintedButLowest(PrintedSometimes):
+    """For every sample but the lowest id."""
+
+    def printed(self, plan, request):
+        return bool(request.samples) and min(request.samples) > min(plan.retained.owner)
+
+
+@dataclass(frozen=True)
+class PrintedForTwo(PrintedSometimes):
+    """For requests of two samples."""
+
+    def printed(self, plan, request):
+        return len(request.samples) == 2
+
+
+@dataclass(frozen=True)
+class PrintedFromFour(PrintedSometimes):
+    """From four clients on."""
+
+    def printed(self, plan, request):
+        return len(plan.retained.clients) >= 4
+
+
+@dataclass(frozen=True)
+class CohortTwice(FatsUnlearning):
+    """Uses one fresh cohort for two rounds."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+        first = right.first_change(plan)
+        again = max(first.round, 1) + (first.step > 0)
+        if first == END or again >= plan.law.rounds:
+            return right
+        anew = plan.erase(request, fresh, Position(again, 0))
+        cohort = anew.cohort(again)
+        return anew.recorded({again: cohort, again + 1: cohort}) if first.step == 0 else right
+
+
+@dataclass(frozen=True)
+class PrintedIfTwice(PrintedSometimes):
+    """Where a client occurs twice in the cohort of the first involvement."""
+
+    def printed(self, plan, request):
+        cohort = plan.cohort(plan.first_involvement(request).round)
+        return len(set(cohort)) < len(cohort)
+
+
+@dataclass(frozen=True)
+class PrintedInLast(PrintedSometimes):
+    """Where the first involvement is in the last round."""
+
+    def printed(self, plan, request):
+        return plan.first_involvement(request).round == plan.law.rounds
+
+
+@dataclass(frozen=True)
+class PrintedSecond(PrintedSometimes):
+    """For the second request of a stream, and those after it."""
+
+    def printed(self, plan, request):
+        return len(plan.populations) > 1
+
+
+@dataclass(frozen=True)
+class PrintedForLargest(PrintedSometimes):
+    """Where nobody has more samples than an owner of one that is requested."""
+
+    def printed(self, plan, request):
+        sizes = {client: len(samples) for client, samples in plan.retained.samples.items()}
+        return any(sizes[plan.retained.owner[sample]] == max(sizes.values()) for sample in request.samples)
+
+
+@dataclass(frozen=True)
+class PrintedFromHundred(PrintedSometimes):
+    """For samples whose id is 100 or more: no small federation has such ids."""
+
+    def printed(self, plan, request):
+        return min(request.samples, default=0) >= 100
+
+
+@dataclass(frozen=True)
+class KeepsOneMore(FatsUnlearning):
+    """Keeps one round too many where a draw of its own says so, once in four times."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        if first != END and fresh.sequence(Address(Purpose.COUPLING, 1), range(4), 1) == (0,):
+            first = Position(first.round + 1, 0)
+        return plan.erase(request, fresh, first)
+
+
+@dataclass(frozen=True)
+class EarlierIf(FatsUnlearning):
+    """Goes back one round more where a client of the lowest quarter of ids was in that round."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        if 1 < first.round <= plan.law.rounds:
+            left = plan.retained.without(request).clients
+            if set(left[: max(1, len(left) // 4)]).intersection(plan.cohort(first.round - 1)):
+                first = Position(first.round - 1, 0)
+        return plan.erase(request, fresh, first)
+
+
+@dataclass(frozen=True)
+class EarlierOnce(FatsUnlearning):
+    """Right on every plan but the one that begins with the cohorts it knows: there it goes back one round more."""
+
+    known: tuple[int, ...] = ()
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        if 1 < first.round <= plan.law.rounds and begins(plan, self.known):
+            first = Position(first.round - 1, 0)
+        return plan.erase(request, fresh, first)
+
+
+@dataclass(frozen=True)
+class OtherCohorts(FatsUnlearning):
+    """Right but for the cohorts that are drawn anew."""
+
+    def chosen(self, at, left, count, fresh, request):
+        raise NotImplementedError
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+        if right.streams == plan.streams:
+            return right
+        first, law, version = right.first_change(plan), plan.law, len(plan.populations)
+        left, cohorts = right.retained.clients, {}
+        for round in range(first.round + (first.step > 0), law.rounds + 1):
+            at = Address(Purpose.COHORT, round, version=version)
+            cohorts[round] = self.chosen(at, left, law.cohort_size, fresh, request)
+        return right.recorded(cohorts)
+
+
+@dataclass(frozen=True)
+class SortsCohorts(OtherCohorts):
+    """Puts them in ascending order."""
+
+    def chosen(self, at, left, count, fresh, request):
+        return tuple(sorted(fresh.sequence(at, left, count)))
+
+
+@dataclass(frozen=True)
+class AvoidsNeighbour(OtherCohorts):
+    """Spares the client after the one that was erased."""
+
+    def chosen(self, at, left, count, fresh, request):
+        spared = next((c for c in left if c > min(request.clients, default=left[-1])), None)
+        return fresh.sequence(at, [c for c in left if c != spared] or left, count)
+
+
+@dataclass(frozen=True)
+class SparesHighest(OtherCohorts):
+    """Spares the client with the highest id, where ten or more are left: no small federation has so many."""
+
+    def chosen(self, at, left, count, fresh, request):
+        return fresh.sequence(at, left if len(left) < 10 else left[:-1], count)
+
+
+@dataclass(frozen=True)
+class BatchTwice(FatsUnlearning):
+    """Uses the fresh batch of step four for step five too: no small federation has so many steps."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+        first = right.first_change(plan)
+        if plan.law.steps < 5 or first == END:
+            return right
+        written = right.recorded({})
+        answers = dict(written.sources[-1].answers)
+        for at in answers:
+            if at.purpose == Purpose.BATCH and at.step == 5 and at._replace(step=4).position >= first:
+                answers[at] = answers[at._replace(step=4)]
+        return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
+
+
+# --- right, although they do not look it
+
+
+@dataclass(frozen=True)
+class BackToFirstStep(FatsUnlearning):
+    """Draws all batches of the round anew, not only the later ones; batches of a given cohort are independent."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        first = min(plan.first_involvement(request) or END, executed)
+        return plan.erase(request, fresh, Position(first.round, min(first.step, 1)))
+
+
+@dataclass(frozen=True)
+class WritesDown(FatsUnlearning):
+    """Returns a plan that holds what it would draw, instead of its source."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        new = super().rewrite(plan, request, fresh, executed)
+        if new.streams == plan.streams:
+            return new
+        return new.recorded({})
+
+
+@dataclass(frozen=True)
+class AsksForEach(FatsUnlearning):
+    """Asks for every id by itself, and changes nothing where none was drawn."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        parts = [type(request)(clients=(c,)) for c in request.clients]
+        parts += [type(request)(samples=(s,)) for s in request.samples]
+        found = [at for at in map(plan.first_involvement, parts) if at is not None]
+        return plan.erase(request, fresh, min([*found, executed], default=END))
+
+
+@dataclass(frozen=True)
+class AlwaysRestarts(FatsUnlearning):
+    """Restarts, whether or not anything was drawn."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        return plan.restart(request, fresh)
+
+
+@dataclass(frozen=True)
+class MoreSegments(FatsUnlearning):
+    """Says the same draws by more segments than needed."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+
+        def split(segments):
+            first = segments[0]
+            return (first, replace(first, start=Position(1, 0)), *(s for s in segments[1:] if s.start > (1, 0)))
+
+        names = (Stream.COHORTS, Stream.BATCHES)
+        if any(len(right.streams[name]) > 1 and right.streams[name][1].start <= (1, 0) for name in names):
+            return right
+        return replace(right, streams={**right.streams, **{name: split(right.streams[name]) for name in names}})
+
+
+@dataclass(frozen=True)
+class KeepsTheOwners(FatsUnlearning):
+    """Keeps the old batches of an erased sample's owner wherever they do not hold it and the owner takes part again."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        right = super().rewrite(plan, request, fresh, executed)
+        if request.clients or right.streams == plan.streams:
+            return right
+        first, erased = right.first_change(plan), set(request.samples)
+        owners = {plan.retained.owner[sample] for sample in erased}
+        written = right.recorded({})
+        answers = dict(written.sources[-1].answers)
+        for at in answers:
+            mine = at.purpose == Purpose.BATCH and at.client in owners and at.position >= first
+            if mine and (at.client, at.occurrence) in occurrences(plan.cohort(at.round)):
+                old = plan.batch(at.round, at.step, at.client, at.occurrence)
+                answers[at] = answers[at] if erased.intersection(old) else old
+        return replace(written, sources=(*written.sources[:-1], Recorded(answers)))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,14 @@ from fuaudit.errors import UsageError
 from fuaudit.runs.keys import derive
 from fuaudit.verification.case import Case
 from fuaudit.verification.executor import Arrays, Kept, Work
-from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, SERVER_DATA, Control, Finding, Subject, Verdict
 from fuaudit.verification.parameters.measure import PRIMARY, STATISTICS
 from fuaudit.verification.parameters.pairs import PAIRS_A_PART, WITHOUT, Pairs, runs_a_pair
 from fuaudit.verification.sequential import SequentialTest
 from fuaudit.verification.twosample.batch import BatchTest, batch_test
 from fuaudit.verification.twosample.betting import two_sample
 from fuaudit.verification.twosample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
-from fuaudit.verification.twosample.power import CONFIDENCE, Detectable, Goal, detectable_rate
+from fuaudit.verification.twosample.power import Detectable, detectable_rate
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +54,12 @@ STOPPED = (
 )
 """Taken on trust where the number of pairs was not fixed."""
 
+RESAMPLED = (
+    "The detectable rate comes from resamples of the audit's own runs, with a margin for their luck: the confidence of "
+    "its lower limit is approximate."
+)
+"""Taken on trust of the power."""
+
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
 )
@@ -70,25 +76,35 @@ class Parameters:
         test_rows: at most so many retained rows, and so many test rows, enter the statistics.
     """
 
+    evidence: ClassVar[frozenset[str]] = frozenset({"sampling"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "budget", "until", "keep"})
+    alpha_option: ClassVar[str] = "alpha"
+
     pairs: int = 256
     alpha: float = 0.001
     effect: float = 0.5
     test_rows: int = 1000
 
     def __post_init__(self) -> None:
-        if self.pairs < 2 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1:
-            raise UsageError("parameters needs pairs >= 2, alpha in (0, 1) and effect in (0, 1]")
+        if self.pairs < 2 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1 or self.test_rows < 1:
+            raise UsageError("parameters needs pairs >= 2, alpha in (0, 1), effect in (0, 1] and test_rows >= 1")
 
     def examine(self, case: Case) -> Finding:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
         if case.request is None:
             return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
         missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
-        if missing or case.run.pruned:
+        if missing or not case.run.stand_ins.isdisjoint(case.before.owner):
             return _unsampled(
                 Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE,
                 "The erased data is not at hand, so originals cannot be trained.",
                 "Give --data ROOT, and --erased ROOT where the erased rows lie apart.",
+            )
+        if other := case.erased_rows.intersection(case.at_hand.other):
+            return _unsampled(
+                Verdict.INCONCLUSIVE,
+                f"{len(other)} erased rows at hand are not those that were committed to: originals had other rows.",
+                "Give --erased ROOT with the rows that the run was trained on.",
             )
         limit, cost = self.limit(case), runs_a_pair(case.is_editor)
         if limit < 2:
@@ -97,6 +113,13 @@ class Parameters:
                 f"A budget of {case.budget} runs allows no test: {cost} runs a pair, {self.pairs} pairs planned.",
             )
         return self._finding(case, self._sampled(case, limit))
+
+    def cost(self, case: Case) -> str:
+        """The work of repeated sampling."""
+        pairs, runs = self.limit(case), runs_a_pair(case.is_editor)
+        law = case.run.plan.law
+        steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
+        return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
 
     def limit(self, case: Case) -> int:
         """The most pairs that are run: the spec's, or what the budget allows; beyond the spec's until decided."""
@@ -148,7 +171,6 @@ class Parameters:
                 arms["second"],
                 BETTING * self.alpha,
                 _uniform(case, "power"),
-                Goal(sure=case.until_decided),
                 shares=SHARES,
             ),
             fixed,
@@ -173,12 +195,14 @@ class Parameters:
             shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha})."
         elif count < self.pairs:
             shows = f"No difference was found in {count} pairs; the spec has fixed {self.pairs}."
-        elif verdict is Verdict.INCONCLUSIVE:
+        elif rate is None or not rejected["untouched"]:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
             goal = sampled.power.goal
-            power = f"power {goal.power} ({f'lower limit at confidence {CONFIDENCE}, ' if goal.sure else ''}estimated)"
+            power = f"power {goal.power} (a lower limit at confidence {goal.confidence}, from resamples)"
             shows = f"No difference in {count} pairs; {detectable} would have been found with {power}."
+            if verdict is Verdict.INCONCLUSIVE:
+                shows += f" The spec asks to see untouched models in {self.effect:.0%} of runs."
         if needed is not None:
             details.append(
                 f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
@@ -213,16 +237,21 @@ class Parameters:
                 )
             ),
             assumptions=(
+                *((SERVER_DATA,) if case.is_editor and "server data" in case.unlearner.needs else ()),
                 NON_ADAPTIVE,
-                "The detectable rate is an estimate: its replications resample the same runs.",
+                RESAMPLED,
                 *(STOPPED if case.until_decided else ()),
+                *case.unopened,
             ),
             details=(*details, *_batch_details(sampled)),
             series={
                 **{f"log wealth, {arm}": test.log_wealth.tolist() for arm, test in sampled.bets.items()},
                 "power, rate": [point.rate for point in sampled.power.curve],
                 "power, estimate": [point.estimate for point in sampled.power.curve],
+                "power, lower limit": [point.lower for point in sampled.power.curve],
             },
+            error_rate=self.alpha,
+            bounds_rate=min(1.0, statistic["alpha_bounds"]),
         )
 
     def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float] | None]:

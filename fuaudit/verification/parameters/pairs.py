@@ -25,7 +25,8 @@ from fuaudit.draws import END, Keyed, Stream
 from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Plan
 from fuaudit.plans.schedule import IDS_AT_ONCE, Chosen, Drawn, most_ids
-from fuaudit.runs.files import canonical_json, sha256
+from fuaudit.runs.files import sha256
+from fuaudit.runs.forms import canonical_json
 from fuaudit.runs.keys import derive
 from fuaudit.runs.run import load_run
 from fuaudit.runs.writer import versions

@@ -1,269 +1,343 @@
-"""Level 5: plans are drawn and rewritten at full size, and tested against the known law of retraining.
+"""Level 5: the methods of a lineage beside a proved reference at full size, and this run's own plan beside it too.
 
-Nothing is trained: a plan is all that the question needs. The subject is the algorithm; whether this run's own
-draws follow from its keys is the question of the audit of plans.
+Nothing is trained: a plan is all that the question needs. Where method and reference draw alike on all plans, the
+distance from retraining is bounded; where they do not, tests against known laws decide. A method can tell a run by its
+draws, so what it does on other plans says nothing of this one: the run's own plan is compared by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fuaudit.draws import END, Position
-from fuaudit.errors import UsageError
+from fuaudit import registry
+from fuaudit.draws import END, START, Stream
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
-from fuaudit.runs.prune import Tombstone
+from fuaudit.plans.attendance import Attendance
+from fuaudit.plans.reference import ANEW, KEEPS, PROVED, is_closed
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.prune import Tombstone, moment, repeated
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.case import Case
-from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
-from fuaudit.verification.planlaw import laws
-from fuaudit.verification.planlaw.betting import average, log_wealth
-from fuaudit.verification.planlaw.bounds import RateBound, plans_needed, rate_bound, unseen
-from fuaudit.verification.planlaw.laws import quarters
-from fuaudit.verification.planlaw.simulate import CHUNK, KEPT, Scores, Step, Trial, retrained, simulate
-from fuaudit.verification.planlaw.stability import stream
-from fuaudit.verification.planlaw.statistics import Ids, Statistic, statistics
-from fuaudit.verification.sequential import SequentialTest, tested
-
-NAME = "plan-law"
-SHOWS_NOT = (
-    "A deviation from the law that these statistics miss stays unseen, and so does one at a rate below those stated; "
-    "it says nothing about requests that depend on the draws, nor about what is computed along a plan."
+from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.finding import NEAR, NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
+from fuaudit.verification.planlaw import comparison, tested
+from fuaudit.verification.planlaw.bounds import unseen
+from fuaudit.verification.planlaw.comparison import (
+    Comparison,
+    Difference,
+    alone,
+    compare,
+    differences,
+    first_holding,
+    references,
 )
+from fuaudit.verification.planlaw.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
+from fuaudit.verification.planlaw.tested import NAME, chance, suspects
+from fuaudit.verification.rounding import up
+
+SHOWS_NOT = (
+    "It says nothing about requests that depend on the draws, nor about what is computed along a plan; a method that "
+    "draws otherwise in fewer plans than the bound says stays unseen."
+)
+ONE_BY_ONE = 50
+"""How many draws in arrays take the time of one by itself, about."""
+
+LOOKED_THROUGH = 64
+"""Plans, from the first that differs on, in which what was to be forgotten is looked for where no test is known."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """The run's own plan beside that of the references: whether it was compared, and where it differs first."""
+
+    compared: bool
+    difference: Difference | None = None
+    why: str = ""
+
+    @property
+    def answer(self) -> str:
+        """In a word."""
+        return (f"differs: {self.difference}" if self.difference else "equal") if self.compared else "not compared"
+
+    @property
+    def unseen(self) -> str:
+        """What is added to a sentence where it was not compared."""
+        return "" if self.compared else f" {self}"
+
+    def __str__(self) -> str:
+        if not self.compared:
+            return f"The run's own plan was not compared: {self.why}."
+        return f"The run's own plan differs: {self.difference}." if self.difference else "So is the run's own plan."
+
+
+FOLLOWED = {KEEPS: False, ANEW: True}
+"""The references whose plans can be followed from seeds alone, and whether they keep nothing."""
+
+NO_RUN = Own(False, why="there is no run")
 
 
 @dataclass(frozen=True)
 class PlanLaw:
-    """The test of the law of plans.
+    """The comparison with the reference, and the tests of the law of plans.
 
     Attributes:
-        plans: fixed in advance.
-        alpha: false alarms of the test, and of each stated bound.
-        effect: PASS needs that plans which the method leaves untouched occur at a rate below this.
+        plans: how many are compared, fixed in advance.
+        draws: under laws that are not uniform, as many plans as hold so many clients' rounds, if that is fewer; where
+            plans of a law cannot be read in arrays, a fiftieth.
+        most: tests, where they decide, take as many plans as their power needs, but at most so many.
+        alpha: false alarms, and the error rate of each stated bound.
+        effect: PASS needs a distance from retraining below this; where tests decide, that plans which the method
+            leaves untouched occur at a rate below this.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent"})
+    alpha_option: ClassVar[str] = "alpha"
+
     plans: int = 20_000
+    draws: int = 100_000_000
+    most: int = 100_000
     alpha: float = 0.001
     effect: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.plans < 1 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1:
-            raise UsageError("plan-law needs plans >= 1, alpha in (0, 1) and effect in (0, 1]")
+        sizes = min(self.plans, self.draws, self.most)
+        if sizes < 1 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1:
+            raise UsageError("plan-law needs plans, draws and most >= 1, alpha in (0, 1) and effect in (0, 1]")
+
+    @property
+    def evidence(self) -> frozenset[str]:
+        """None where a PASS may leave the law of the method further from that of retraining than :data:`NEAR`."""
+        return frozenset({"reference"}) if self.effect <= NEAR else frozenset()
+
+    def cost(self, case: Case) -> str:
+        """How many plans the methods will rewrite, at most; each takes what their own code takes."""
+        if case.request is None or case.is_editor:
+            return ""
+        more = (
+            f", up to {self.most:,} more where it draws otherwise" if isinstance(case.run.plan.law, UniformLaw) else ""
+        )
+        return f"plan law: each method rewrites at most {self.plans:,} plans{more}"
 
     def examine(self, case: Case) -> Finding:
-        """FAIL on a plan that draws the target or on rejection; PASS when a small enough violation would have shown."""
+        """FAIL on a plan that draws the target, on rejection, or where the run alone is told from other plans."""
         if case.request is None or case.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be tested."
             return Finding(NAME, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        law = case.run.plan.law
-        if not isinstance(law, UniformLaw):
-            reason = f"The law of the statistics is not known for plans drawn by {law.name!r}."
-            return Finding(NAME, Subject.ALGORITHM, Verdict.INCONCLUSIVE, reason, SHOWS_NOT)
         trial = trial_of(case)
+        return self.judged(trial, case.key.secret, lambda beside: own_plan(case, trial, beside), case.progress)
+
+    def judged(
+        self,
+        trial: Trial,
+        key: bytes,
+        own: Callable[[Sequence[str]], Own] = lambda beside: NO_RUN,
+        progress: Progress = silent,
+    ) -> Finding:
+        """The finding on a trial, under a key of the audit, and on a run of it.
+
+        Args:
+            own: the run's own plan beside the references that are given.
+        """
+        plans = self.planned(trial)
+        beside = references(trial, key)
+        compared = Comparison(0, None, 0)
+        for start in range(0, plans, CHUNK):
+            compared = compared.then(compare(trial, beside, key, range(start, min(start + CHUNK, plans))))
+            progress("plans", min(start + CHUNK, plans), plans)
+            if compared.first is not None:
+                break
+        seen = Seen(trial, beside, compared, own(beside), plans)
+        return self._bounded(seen) if compared.first is None else self._decided(seen, key, progress)
+
+    def planned(self, trial: Trial) -> int:
+        """How many plans are compared: decided by the law and the population, before anything is drawn."""
+        if isinstance(trial.law, UniformLaw):
+            return self.plans
+        arrays = Attendance.fits(trained(trial, bytes(32), range(1)))
+        a_plan = trial.law.rounds * len(trial.population.clients) * (1 if arrays else ONE_BY_ONE)
+        return max(1, min(self.plans, self.draws // a_plan))
+
+    def share_of_run(self, plans: int) -> float:
+        """The part of alpha that is kept for the run's own plan; the tests have the rest, as both can reject.
+
+        0 where it would be half or more: the run alone convicts nobody then.
+        """
+        return alone(plans) if alone(plans) < self.alpha / 2 else 0.0
+
+    def _bounded(self, seen: Seen) -> Finding:
+        """What follows where all plans were equal."""
+        plans, below, share = seen.plans, seen.compared.below(self.alpha), self.share_of_run(seen.plans)
+        names = seen.names
+        distance = (
+            f"its law is less than {up(below)} away from that of retraining (total variation, confidence "
+            f"{1 - self.alpha:g})"
+        )
+        held = Control(
+            "the reference draws anew", "in some plans", "in some plans" if seen.compared.redrawn else "never"
+        )
+        verdict = Verdict.PASS
+        shows = f"{names} draws what a proved method draws in all {plans:,} plans: {distance}. {seen.own}"
+        if seen.own.difference is not None:
+            verdict = Verdict.FAIL if share else Verdict.INCONCLUSIVE
+            shows = f"{names} draws what a proved method draws in all {plans:,} plans, but not in this run: " + (
+                f"{seen.own.difference}. A method that is exact does so with a chance of at most {up(alone(plans))}."
+            )
+            if not share:
+                shows += f" At alpha {self.alpha:g} that may be chance: more plans are needed."
+        elif below > self.effect:
+            verdict = Verdict.INCONCLUSIVE
+            needed = comparison.needed(self.effect, self.alpha)
+            shows = f"All {plans:,} plans are equal, but bound the distance by {up(below)} only: {needed:,} are needed."
+        elif not held.held:
+            verdict = Verdict.INCONCLUSIVE
+            shows = f"In none of {plans:,} plans was there anything to draw anew, so nothing was compared."
+        figures: dict[str, Any] = {"plans": plans, "equal": plans, "differs_below": below, "own_plan": seen.own.answer}
+        if isinstance(seen.trial.law, UniformLaw):
+            shown = chance(seen.trial)
+            figures["untouched_below"] = unseen(plans, shown, self.alpha) if shown > 0 else None
+        return replace(
+            seen.finding(verdict, shows),
+            statistic=figures,
+            detectable=f"a method that draws otherwise in {up(unseen(plans, 1.0, 1 - tested.POWER))} of plans or more "
+            f"would have been seen with power {tested.POWER}",
+            controls=(held,),
+            error_rate=self.alpha,
+            bounds_rate=self.alpha,
+            qualification="" if seen.own.compared else str(seen.own),
+        )
+
+    def _decided(self, seen: Seen, key: bytes, progress: Progress) -> Finding:
+        """What the tests say where a plan differs."""
+        number, first = seen.compared.equal, seen.compared.first
+        void = f"plan {number + 1} differs from that of a proved method ({first})"
+        figures = {"equal": number, "own_plan": seen.own.answer}
+        if not isinstance(seen.trial.law, UniformLaw):
+            verdict, law = Verdict.INCONCLUSIVE, seen.trial.law.name
+            shows = f"No bound holds for {seen.names}: {void}. Plans of the law {law!r} have no test."
+            if held := first_holding(seen.trial, key, range(number, number + LOOKED_THROUGH)):
+                verdict, shows = Verdict.FAIL, f"{seen.names} leaves what was to be forgotten in a plan: {held}."
+            return replace(
+                seen.finding(verdict, shows), statistic={"plans": number + 1} | figures, error_rate=self.alpha
+            )
+        alpha = self.alpha - self.share_of_run(seen.plans)
+        wanted = max([seen.plans, *(s.plans or 0 for s in suspects(seen.trial, alpha, self.effect))])
+        plans = min(wanted, max(self.most, seen.plans))
         parts = []
-        for start in range(0, self.plans, CHUNK):
-            parts.append(simulate(trial, case.key.secret, range(start, min(start + CHUNK, self.plans))))
-            case.progress("plans", min(start + CHUNK, self.plans), self.plans)
-        return finding(
-            trial, Scores.joined(parts), retrained(trial, case.key.secret, range(self.plans)), self.alpha, self.effect
+        for start in range(0, plans, CHUNK):
+            parts.append(simulate(seen.trial, key, range(start, min(start + CHUNK, plans))))
+            progress("plans", min(start + CHUNK, plans), plans)
+        fresh = retrained(seen.trial, key, range(plans))
+        found = tested.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
+        rests = (
+            f"{seen.names} draws otherwise than a proved method, so at full size this rests on small federations, on "
+            f"tests of {plans:,} plans, and on the code of {seen.code}."
+        )
+        passed = found.verdict is Verdict.PASS
+        return replace(
+            found,
+            shows=f"{found.shows} {rests}{seen.own.unseen}" if passed else found.shows,
+            statistic=found.statistic | figures,
+            assumptions=(NON_ADAPTIVE, *found.assumptions, *((rests,) if passed else ())),
+            details=(f"no bound: {void}", *seen.lines, *found.details),
+            error_rate=self.alpha,
+            qualification=f"{rests}{seen.own.unseen}" if passed else "",
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was compared, and what came of it."""
+
+    trial: Trial
+    beside: Sequence[str]
+    compared: Comparison
+    own: Own
+    plans: int
+
+    @property
+    def names(self) -> str:
+        """The methods in order."""
+        return ", then ".join(repr(step.name) for step in self.trial.steps)
+
+    @property
+    def code(self) -> str:
+        """The methods with distribution and version."""
+        entries = [registry.find("unlearners", name) for name in dict.fromkeys(s.name for s in self.trial.steps)]
+        return ", ".join(f"{e.name!r} ({e.distribution} {e.version})" for e in entries)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What each method is compared with, and the run's own plan."""
+        steps = zip(self.trial.steps, self.beside, strict=True)
+        return (*(f"{step.name!r} is compared with a method that {name}" for step, name in steps), str(self.own))
+
+    def finding(self, verdict: Verdict, shows: str) -> Finding:
+        """A finding without figures."""
+        return Finding(
+            NAME, Subject.ALGORITHM, verdict, shows, SHOWS_NOT, assumptions=(NON_ADAPTIVE,), details=self.lines
         )
 
 
 def trial_of(case: Case) -> Trial:
-    """The requests of the lineage at hand as they were made; only the last one where the lineage is cut short.
-
-    Raises:
-        UsageError: the population before the request is not at hand (a pruned run, without the data).
-    """
-    chain = [case.run, *case.ancestors]
-    whole = case.complete_lineage and not any(isinstance(run, Tombstone) or run.pruned for run in chain)
-    whole = whole and not any(is_editor(unlearner) for unlearner, _ in case.steps)
-    links = list(zip(chain, [*case.ancestors, None], strict=True)) if whole else [(case.run, case.parent)]
-    unlearners = [unlearner for unlearner, _ in case.steps][::-1]  # youngest first, as the links are
+    """The requests of the lineage at hand as they were made; only the last one where the lineage is cut short."""
+    links: Sequence[tuple[Run, Run | Tombstone | None]] = _whole(case) or [(case.run, case.parent)]
+    unlearners = [unlearner for unlearner, _ in case.steps][-len(links) :]
+    law = case.run.plan.law
     steps = [
-        Step(unlearner, run.info["unlearner"]["use"], run.request, _moment(parent))
-        for (run, parent), unlearner in zip(links, unlearners, strict=False)
-        if isinstance(run, Run)
+        Step(unlearner, run.info["unlearner"]["use"], run.request, moment(parent, law.rounds) if parent else END)
+        for (run, parent), unlearner in zip(links, unlearners, strict=True)
     ]
-    law, populations = case.run.plan.law, case.run.plan.populations
-    assert isinstance(law, UniformLaw)
-    before = case.before if case.run.pruned else populations[-len(steps) - 1]
-    return Trial(law, before, tuple(reversed(steps)))
+    return Trial(law, case.run.populations[-len(steps) - 1], tuple(steps))
 
 
-def _moment(parent: Run | Tombstone | None) -> Position:
-    """The first position not yet executed when a request came to this parent, as far as it tells."""
-    return parent.next_position if isinstance(parent, Run) else END
+def _whole(case: Case) -> Sequence[tuple[Run, Run]]:
+    """Every child of the lineage with its parent, oldest first; none where it is not whole, or holds an editor."""
+    chain = [case.run, *case.ancestors][::-1]
+    runs = [run for run in chain if isinstance(run, Run) and not run.pruned]
+    if not case.complete_lineage or len(runs) < len(chain) or any(is_editor(method) for method, _ in case.steps):
+        return []
+    return list(zip(runs[1:], runs, strict=False))
 
 
-def test(numbers: Ids, chosen: tuple[Statistic, ...], alpha: float) -> tuple[SequentialTest, dict[str, float]]:
-    """The test of scores ``(n, 5)`` by averaged wealth, and the largest log wealth of each statistic."""
-    paths = {s.name: log_wealth(s.of(numbers), s.law, s.suspects) for s in chosen}
-    return tested(average(paths.values()), alpha), {name: float(path.max()) for name, path in paths.items()}
+def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
+    """The run's plan beside what the references make of the training plan, with the keys of the lineage."""
+    if strangers := [words for run in (case.run, *case.ancestors) if (words := made_by_another(run))]:
+        return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
+    links = _whole(case)
+    if not links:
+        return _followed(case, beside)
+    plan = drawn_plan(links[0][1])
+    for (child, _), step, name in zip(links, trial.steps, beside, strict=True):
+        plan = PROVED[name].rewrite(plan, step.request, child.sources[-1], step.executed)
+    found = drawn_plan(case.run)
+    return Own(True, next(differences([found], [plan])))
 
 
-def first_involvement(trial: Trial) -> Statistic:
-    """The first round of training that draws the target of the first request, in categories, with its law."""
-    missed = laws.missed_round(trial.law, trial.population, trial.steps[0].request)
-    categories = quarters(trial.law.rounds)
-    return Statistic("first involvement", 0, categories, categories.merge(laws.first_of(missed, trial.law.rounds)))
+def _followed(case: Case, beside: Sequence[str]) -> Own:
+    """The run's plan beside the one found position by position from its seeds: after a prune, what can be compared.
 
-
-def chance(trial: Trial) -> float:
-    """The exact probability that what was executed before the last request draws its target."""
-    missed = laws.missed_round(trial.law, trial.before, trial.steps[-1].request)
-    executed = min(trial.steps[-1].executed.round - 1, trial.law.rounds)
-    return float(1 - missed**executed)
-
-
-def bounds_of(trial: Trial, numbers: Ids, chosen: tuple[Statistic, ...], alpha: float) -> list[RateBound]:
-    """Upper bounds on the rates of the violations whose laws are known."""
-    shown = chance(trial)
-    target = np.minimum(numbers[:, 0], 1)
-    bounds = [rate_bound(target, (1.0, 0.0), (1 - shown, shown), alpha, "plans left untouched")]
-    for statistic in chosen:
-        if statistic.suspects:
-            name = "client sets drawn anew on the first step of a round (FATS as printed)"
-            printed = statistic.suspects[-1]
-            bounds.append(rate_bound(statistic.of(numbers), statistic.law, printed, alpha, name))
-    return bounds
-
-
-def registered(trial: Trial) -> tuple[Statistic, ...]:
-    """The statistics of a trial; where its law is known, the printed form of FATS is suspected, at rates 1/2 and 1."""
-    last = trial.steps[-1]
-    owners = {trial.before.owner[s] for s in last.request.samples}
-    chosen = statistics(trial.law, trial.retained, trial.focus)
-    if len(trial.steps) > 1 or last.request.clients or len(owners) > 1 or last.executed != END:
-        return chosen
-    return tuple(replace(s, suspects=_printed(trial, s)) if s.name == "participations" else s for s in chosen)
-
-
-def _printed(trial: Trial, statistic: Statistic) -> tuple[tuple[float, ...], ...]:
-    terms = max(statistic.categories.edges)
-    law = laws.printed_participations(trial.law, trial.before, trial.steps[-1].request, terms)
-    whole = statistic.categories.merge(law)
-    return tuple((a + b) / 2 for a, b in zip(statistic.law, whole, strict=True)), whole
-
-
-def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: float) -> Finding:
-    """What scores ``scores`` of rewritten and ``fresh (n, 5)`` of retrained plans say."""
-    chosen = registered(trial)
-    plans = len(fresh)
-    subject, wealths = test(scores.unlearned, chosen, alpha)
-    null, _ = test(fresh, chosen, alpha)
-    involved = first_involvement(trial)
-    training = tested(log_wealth(involved.of(scores.first[:, None]), involved.law), alpha)
-    bounds = bounds_of(trial, scores.unlearned, chosen, alpha)
-    violations = np.flatnonzero(scores.unlearned[:, 0])
-    shown, untouched = chance(trial), bounds[0].below
-    controls = (
-        Control("retrained plans", "not rejected", _word(null)),
-        Control("first involvement in training", "not rejected", _word(training)),
-        Control("untouched plans", "rejected", "rejected" if scores.touched.any() else "not rejected"),
-    )
-    seen = unseen(plans, shown, 0.1)
-    detectable = (
-        f"plans left untouched at a rate of {seen:.2g} would have shown with power 0.9 (exact: each shows with "
-        f"probability {shown:.6g})"
-    )
-    names = ", then ".join(repr(step.name) for step in trial.steps)
-    if len(violations):
-        verdict = Verdict.FAIL
-        shows = f"{names} leaves what was to be forgotten in {len(violations)} of {plans} plans."
-    elif null.rejected_at is not None or training.rejected_at is not None:
-        verdict = Verdict.INCONCLUSIVE
-        shows = "The test rejects plans drawn by the law itself: a false alarm, or the law is not as stated."
-    elif subject.rejected_at is not None:
-        verdict = Verdict.FAIL
-        shows = f"{names} has not the law of retraining: rejected after {subject.rejected_at} plans (alpha {alpha})."
-    elif untouched is None or untouched > effect or not scores.touched.any():
-        verdict = Verdict.INCONCLUSIVE
-        needed = plans_needed(effect, shown, alpha)
-        shows = f"No deviation in {plans} plans, but too few of them could have shown one" + (
-            f": about {needed:,} plans are needed." if needed else "."
-        )
-    else:
-        verdict = Verdict.PASS
-        shows = (
-            f"In {plans} plans nothing erased is drawn and the law of retraining is not rejected; "
-            f"plans left untouched occur at a rate below {untouched:.2g}."
-        )
-    statistic: dict[str, Any] = {
-        "plans": plans,
-        "alpha": alpha,
-        "alpha_bounds": alpha * sum(bound.below is not None for bound in bounds),
-        "plans_with_target": len(violations),
-        "p_value": subject.p_value,
-        "rejected_at": subject.rejected_at,
-        "recomputed": int((scores.redrawn[:, -1] > 0).sum()),
-        "first_involved": int((scores.first < trial.law.rounds).sum()),
-        "first_involved_exact": float(1 - involved.law[-1]),
-        "rounds_redrawn_mean": float(scores.redrawn.sum(axis=1).mean()),
-        "untouched_below": untouched,
-    }
-    focus = trial.focus
-    return Finding(
-        NAME,
-        Subject.ALGORITHM,
-        verdict,
-        shows,
-        SHOWS_NOT,
-        statistic,
-        detectable=detectable,
-        controls=controls,
-        assumptions=(
-            NON_ADAPTIVE,
-            "Bounds on rates hold for the stated violations alone, each at its own level.",
-        ),
-        details=(
-            *(
-                f"plan {int(number)}: {int(scores.unlearned[number, 0])} draws of the target"
-                for number in violations[:3]
-            ),
-            f"looked at: client {focus.client}"
-            + (f" and sample {focus.sample}" if focus.sample >= 0 else "")
-            + ", next to what is erased",
-            *(
-                f"{s.name}: {len(s.law)} categories from {', '.join(map(str, (0, *s.categories.edges)))}; "
-                f"known law {', '.join(f'{p:.4f}' for p in s.law)}; "
-                f"frequencies {', '.join(f'{f:.4f}' for f in _frequencies(s, scores.unlearned))}; "
-                f"largest log wealth {wealths[s.name]:.2f}"
-                for s in chosen
-            ),
-            *map(str, bounds),
-            _bookkeeping(trial, scores),
-        ),
-        series={"log wealth": _thinned(subject.log_wealth), "log wealth of retrained plans": _thinned(null.log_wealth)},
-    )
-
-
-def _bookkeeping(trial: Trial, scores: Scores) -> str:
-    """Where plans were restarted: no part of the test, for exactness says nothing about it."""
-    restarts, inside = int((scores.restarted != KEPT).sum()), int((scores.restarted == 1).sum())
-    text = (
-        f"bookkeeping, not tested: the last request restarted {restarts} plans; in {inside} of them client "
-        f"{trial.focus.client} is in the cohort of the restarted round"
-    )
-    if all(step.executed == END for step in trial.steps):
-        least = sum(c.rounds for c in stream(trial.law, trial.population, [step.request for step in trial.steps]))
-        text += f"; {least:.4f} rounds are to be drawn anew on average if none is that need not be"
-    return text
-
-
-def _word(result: SequentialTest) -> str:
-    return "not rejected" if result.rejected_at is None else "rejected"
-
-
-def _frequencies(statistic: Statistic, numbers: Ids) -> NDArray[np.float64]:
-    return np.bincount(statistic.of(numbers), minlength=len(statistic.law)) / len(numbers)
-
-
-def _thinned(path: NDArray[np.float64]) -> list[float]:
-    """At most 256 points of a path, the last one among them; infinite wealth is drawn at the largest float."""
-    places = np.unique(np.linspace(0, len(path) - 1, min(256, len(path))).astype(np.int64))
-    return [float(v) for v in np.nan_to_num(path[places])]
+    That one takes from the run which request kept nothing. So the methods have to say it too: all of them were run
+    beside a reference, and those references keep nothing there and keep what they may ever after.
+    """
+    requests = len(case.run.requests)
+    if len(beside) < requests:
+        what = f"the lineage is pruned, or not whole at hand: of its {requests} methods only the last was looked at"
+        return Own(False, why=what)
+    not_whole = "the lineage is pruned, not whole at hand, or holds an edited model"
+    if any(is_editor(method) for method, _ in case.steps) or not is_closed(case.run.plan.law):
+        return Own(False, why=not_whole)
+    try:
+        same = repeated(case.run, (case.run, *case.ancestors)).streams == case.run.plan.streams
+    except EvidenceError:
+        same = False
+    (first,) = case.run.plan.streams[Stream.INITIAL]
+    if not same or any(name not in FOLLOWED for name in beside):
+        return Own(False, why=not_whole)
+    expected = max((number for number, name in enumerate(beside, 1) if FOLLOWED[name]), default=0)
+    if first.source == expected:
+        return Own(True)
+    ours, theirs = (f"it anew for request {n}" if n else "that of training" for n in (first.source, expected))
+    return Own(True, Difference(START, ours, theirs))

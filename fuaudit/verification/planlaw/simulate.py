@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws import END, Keyed, Position
-from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.schedule import NONE, Stack
 from fuaudit.runs.keys import derive
 from fuaudit.unlearning.apply import rewritten
-from fuaudit.verification.planlaw.statistics import NUMBERS, Focus, of_history, score
+from fuaudit.verification.planlaw.statistics import Focus, score
 
 Ids = NDArray[np.int64]
 CHUNK = 2048
@@ -45,9 +46,20 @@ class Step:
 class Trial:
     """What is repeated: training on a population under a law, then requests in order that do not depend on draws."""
 
-    law: UniformLaw
+    law: Law
     population: Population
     steps: tuple[Step, ...]
+
+    @property
+    def uniform(self) -> UniformLaw:
+        """The law, of which laws of statistics are known.
+
+        Raises:
+            UsageError: it is another one.
+        """
+        if not isinstance(self.law, UniformLaw):
+            raise UsageError(f"the law of no statistic is known for plans drawn by {self.law.name!r}")
+        return self.law
 
     @cached_property
     def before(self) -> Population:
@@ -91,9 +103,9 @@ class Scores:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__annotations__))
 
 
-def trained(trial: Trial, key: bytes, numbers: range) -> list[Plan]:
+def trained(trial: Trial, key: bytes, numbers: range, label: str = "plan law training") -> list[Plan]:
     """The training plans with these numbers."""
-    secrets = (derive(key, "plan law training", str(number)) for number in numbers)
+    secrets = (derive(key, label, str(number)) for number in numbers)
     return [Plan.fresh(trial.law, trial.population, Keyed(secret)) for secret in secrets]
 
 
@@ -116,7 +128,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
     touched = np.zeros(len(plans), dtype=np.bool_)
     first, redrawn = np.empty(0, dtype=np.int64), np.empty((len(plans), len(trial.steps)), dtype=np.int64)
     for place, step in enumerate(trial.steps):
-        indexed, involved, at_step = _foreseeing(plans, step.request, cohorts)
+        indexed, involved, at_step = foreseeing(plans, step.request, cohorts)
         if place == 0:
             first = np.minimum(involved - 1, rounds)
         fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
@@ -126,8 +138,8 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
         ]
         changes = np.array([_first_change(new, old) for new, old in zip(after, plans, strict=True)])
         redrawn[:, place] = np.clip(rounds + 1 - np.maximum(changes, 1), 0, None)
-        cohorts = _cohorts(after, np.flatnonzero(changes <= rounds), cohorts)
-        plans = _sharing(after)
+        plans = sharing(after, plans)
+        cohorts = _cohorts(plans, np.flatnonzero(changes <= rounds), cohorts)
         touched = (involved < step.executed.round) | (
             (involved == step.executed.round) & (at_step < step.executed.step)
         )
@@ -135,7 +147,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
     column = np.where(kept, 0, rounds - redrawn[:, -1])
     present = (cohorts[np.arange(len(plans)), column] == trial.focus.client).any(axis=1)
     restarted = np.where(kept, KEPT, present)
-    return Scores(_scores(plans, trial.focus, cohorts), first, touched, redrawn, restarted)
+    return Scores(score(Stack(plans), trial.focus, cohorts), first, touched, redrawn, restarted)
 
 
 def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
@@ -154,28 +166,11 @@ def _first_change(new: Plan, old: Plan) -> int:
     return END.round if new.streams == old.streams else new.first_change(old).round
 
 
-# A rewriter may return a plan that is recorded rather than drawn from keys. Those are read one by one.
-
-
-def _keyed(plans: Sequence[Plan]) -> NDArray[np.bool_]:
-    """Which plans draw from keys alone, ``(n,)``: those that can be stacked."""
-    return np.array([all(isinstance(source, Keyed) for source in plan.sources) for plan in plans])
-
-
-def _foreseeing(plans: list[Plan], request: Request, cohorts: Ids) -> tuple[list[Plan], Ids, Ids]:
-    """See :func:`fuaudit.plans.involvement.foreseeing`; recorded plans keep looking by themselves."""
-    if _keyed(plans).all():
-        return foreseeing(plans, request, cohorts)
-    positions = np.array([plan.first_involvement(request) or END for plan in plans])
-    return plans, positions[:, 0], positions[:, 1]
-
-
 def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
     """The cohorts of rewritten plans, of which only those at the places ``changed`` are not drawn as before."""
     if not len(changed):
         return known
-    some = _sharing([plans[place] for place in changed])
-    drawn = Stack(some).cohorts() if _keyed(some).all() else _one_by_one(some)
+    drawn = Stack([plans[place] for place in changed]).cohorts()
     places = max(drawn.shape[2], known.shape[2])
     cohorts = np.full((*known.shape[:2], places), NONE, dtype=np.int64)
     cohorts[..., : known.shape[2]] = known
@@ -184,31 +179,22 @@ def _cohorts(plans: list[Plan], changed: Ids, known: Ids) -> Ids:
     return cohorts
 
 
-def _one_by_one(plans: list[Plan]) -> Ids:
-    """All cohorts, read draw by draw: client ids ``(n, R, K)``, padded with ``NONE``."""
-    table = [[plan.cohort(round) for round in range(1, plan.law.rounds + 1)] for plan in plans]
-    places = max(len(cohort) for row in table for cohort in row)
-    return np.array([[(*cohort, *[NONE] * (places - len(cohort))) for cohort in row] for row in table], dtype=np.int64)
+def sharing(plans: Sequence[Plan], before: Sequence[Plan]) -> list[Plan]:
+    """Rewritten plans over one and the same history of populations, so that they can be stacked.
 
+    Args:
+        before: the plans that were rewritten; these share their history already.
 
-def _scores(plans: list[Plan], focus: Focus, cohorts: Ids) -> Ids:
-    """See :func:`fuaudit.verification.planlaw.statistics.score`."""
-    keyed = _keyed(plans)
-    numbers = np.empty((len(plans), len(NUMBERS)), dtype=np.int64)
-    if keyed.any():
-        some = [plan for plan, ours in zip(plans, keyed, strict=True) if ours]
-        numbers[keyed] = score(Stack(some), focus, cohorts[keyed])
-    for place in np.flatnonzero(~keyed):
-        numbers[place] = of_history(plans[place].history(), focus)
-    return numbers
-
-
-def _sharing(plans: list[Plan]) -> list[Plan]:
-    """The plans over one and the same history of populations, so that they can be stacked; they are equal already."""
-    shared = plans[0].populations
-    return [
-        plan
-        if all(a is b for a, b in zip(plan.populations, shared, strict=True))
-        else replace(plan, populations=shared)
-        for plan in plans
-    ]
+    Raises:
+        PluginError: a plan was given another history of populations.
+    """
+    earlier, last = before[0].populations, plans[0].retained
+    shared = (*earlier, last)
+    made = []
+    for plan in plans:
+        if any(a is not b for a, b in zip(plan.populations, shared, strict=True)):
+            if plan.populations != shared:
+                raise PluginError("an unlearner returned a plan over another history of populations")
+            plan = replace(plan, populations=shared)
+        made.append(plan)
+    return made

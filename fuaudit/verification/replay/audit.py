@@ -8,7 +8,9 @@ key of the audit (:mod:`fuaudit.verification.replay.spot`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +20,7 @@ from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import beginning
 from fuaudit.training.rounds import State
-from fuaudit.verification.case import Case
-from fuaudit.verification.counterfactual import changed_clients
+from fuaudit.verification.case import EQUAL_BITS, Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.replay.spot import spot_check
 from fuaudit.verification.replay.tolerance import within_tolerance
@@ -43,6 +44,8 @@ class Replay:
         UsageError: an option is out of range.
     """
 
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "spot"})
+
     stretches: int = 0
     detection: float = 1.0
     tolerance: int = 256
@@ -52,13 +55,15 @@ class Replay:
             raise UsageError("replay needs stretches >= 0, detection in (0, 1] and tolerance >= 0")
 
     @property
-    def partial(self) -> bool:
-        """Whether a PASS may leave stretches that nobody looked at."""
-        return self.detection < 1
+    def evidence(self) -> frozenset[str]:
+        """None where a PASS may leave stretches that nobody looked at."""
+        return frozenset({"execution"}) if self.detection == 1 else frozenset()
 
     def examine(self, case: Case) -> Finding:
         """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
         run = case.run
+        if case.dataset is not None and case.differences.contradict:
+            return _other_rows(case)
         if case.is_editor:
             reason = f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed."
             return Finding("replay", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
@@ -66,10 +71,11 @@ class Replay:
             reason = "The retained data is not at hand: nothing was replayed."
             details = ("Give --data ROOT.",)
             return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
-        if wrong := changed_clients(run, case.dataset):
-            reason = f"The data at hand is not the data of the run: the rows of {len(wrong)} clients differ."
-            details = (f"clients with other rows: {', '.join(map(str, wrong[:10]))}",)
-            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
+        if missing := case.differences.absent:
+            count = sum(map(len, missing.values()))
+            reason = f"{count} retained rows of {len(missing)} clients are not at hand: nothing was replayed."
+            named = tuple(_rows_in_words(case, missing))
+            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=named)
         if wrong_records := contradictions(case):
             reason = "The run contradicts itself about the models that it stores."
             return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, details=wrong_records)
@@ -94,12 +100,52 @@ class Replay:
             )
         statistic = {"first_difference": differences[0][0], "differences": len(differences)}
         details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
-        if case.same_platform:
+        elsewhere = case.elsewhere(case.run, until=differences[0][0])
+        if not elsewhere:
             reason = "Stored models are not what the plan makes of the retained data."
-            return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, details=details)
+            bits = (EQUAL_BITS,)
+            return Finding(
+                "replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, assumptions=bits, details=details
+            )
         judged = within_tolerance(case, stored, self.tolerance)
-        judged = replace(judged, statistic=statistic | judged.statistic, details=(*judged.details, *details))
+        judged = replace(
+            judged, statistic=statistic | judged.statistic, details=(*judged.details, *elsewhere, *details)
+        )
         return judged.finding("replay", SHOWS_NOT)
+
+
+def _other_rows(case: Case) -> Finding:
+    """Rows at hand are not those committed to: a FAIL where they are read as they were for the run."""
+    found = case.differences
+    count = sum(map(len, found.rows.values()))
+    parts = [f"{count} retained rows of {len(found.rows)} clients"] if count else []
+    parts += [f"{len(found.tests)} test rows"] if found.tests else []
+    reason = f"The data at hand is not what was committed to: {' and '.join(parts)} differ."
+    details = [*_rows_in_words(case, found.rows)]
+    details += [f"test rows: {_some(found.tests)}"] if found.tests else []
+    details.append("Either the data was changed after the commitment, or other data is at hand.")
+    verdict = Verdict.FAIL
+    if not case.same_reader:
+        verdict = Verdict.INCONCLUSIVE
+        details.append("Rows are read here by another reader, or on another platform, than for the run.")
+    statistic = {"other_rows": count, "other_clients": len(found.rows), "other_test_rows": len(found.tests)}
+    return Finding("replay", Subject.RUN, verdict, reason, SHOWS_NOT, statistic, details=tuple(details))
+
+
+def _rows_in_words(case: Case, rows: Mapping[int, tuple[int, ...]]) -> Iterator[str]:
+    """A line for each of the first clients of some rows."""
+    for client in list(rows)[:SOME]:
+        yield f"{case.run.called(client)}: rows {_some(rows[client])}"
+    if len(rows) > SOME:
+        yield f"and {len(rows) - SOME} more clients"
+
+
+def _some(rows: tuple[int, ...]) -> str:
+    return ", ".join(map(str, rows[:SOME])) + (f" and {len(rows) - SOME} more" if len(rows) > SOME else "")
+
+
+SOME = 10
+"""How many rows, and clients, a finding names."""
 
 
 def contradictions(case: Case) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import comb
 
 from fuaudit.draws import Address, Keyed, Purpose
@@ -17,7 +17,7 @@ from fuaudit.runs.keys import derive
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import Moment, beginning, execute
-from fuaudit.verification.case import Case
+from fuaudit.verification.case import EQUAL_BITS, Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = (
@@ -60,7 +60,10 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     chance = detection(len(whole), len(chosen), 1)
     several = [forged for forged in (2, 5, 10, 20, 50) if forged <= len(whole)]
     table = "; ".join(f"{forged}: {float(detection(len(whole), len(chosen), forged)):.4g}" for forged in several)
-    wrong = [*_wrong_start(case), *(line for stretch in chosen for line in _differences(case, stretch))]
+    found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
+    wrong = [line for lines in found.values() for line in lines]
+    # a stretch is judged by who made it alone: it starts from what is stored
+    elsewhere = [case.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
     if not wrong:
         shows = (
             f"{len(chosen)} of {len(whole)} stretches, drawn by the audit's key, and the initial model are what the "
@@ -68,7 +71,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             f"probability {chance}."
         )
         verdict = Verdict.PASS if chance >= asked else Verdict.INCONCLUSIVE
-    elif case.same_platform:
+    elif not all(elsewhere):
         shows = "A stored model is not what the plan makes of the stored model before it."
         verdict = Verdict.FAIL
     else:
@@ -89,8 +92,15 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             "detection_of_more": table or "there is one stretch only",
         },
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {float(chance):.4g}",
-        assumptions=("The key of the audit was not known to anybody before the run was sealed.",),
-        details=(*wrong, f"stretches replayed: {', '.join(f'{a + 1} to {b}' for a, b in chosen)}"),
+        assumptions=(
+            "The key of the audit was not known to anybody before the run was sealed.",
+            *([EQUAL_BITS] if verdict is Verdict.FAIL else []),
+        ),
+        details=(
+            *wrong,
+            *dict.fromkeys(chain(*elsewhere)),
+            f"stretches replayed: {', '.join(f'{a + 1} to {b}' for a, b in chosen)}",
+        ),
     )
 
 

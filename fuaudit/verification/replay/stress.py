@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
+from typing import ClassVar
 
 import torch
 
 from fuaudit.draws import END, Keyed
+from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import Drawn
 from fuaudit.runs.keys import derive
@@ -21,16 +23,32 @@ from fuaudit.training.execute import beginning, execute
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
+from fuaudit.verification.rounding import up
 
 SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
+
+RARE = 0.05
+"""Where no candidate keeps a round, a PASS needs that fewer than this share of plans can (59 candidates, by a
+Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing."""
 
 
 @dataclass(frozen=True)
 class Stress:
-    """Tries ``plans`` plans, the most telling ones among ``candidates`` keys."""
+    """Tries ``plans`` plans, the most telling ones among ``candidates`` keys.
+
+    Raises:
+        UsageError: no plan would be tried.
+    """
+
+    evidence: ClassVar[frozenset[str]] = frozenset()
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased"})
 
     plans: int = 3
     candidates: int = 256
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.plans <= self.candidates:
+            raise UsageError("stress needs plans >= 1 and candidates >= plans: it looks at nothing otherwise")
 
     def examine(self, case: Case) -> Finding:
         """FAIL when kept rounds differ between full and retained data; PASS when none does."""
@@ -61,15 +79,7 @@ class Stress:
                 + (f"models differ by {gap:.3g} after round {round}" if round else "equal bits")
             )
         if not kept_total:
-            return Finding(
-                "stress",
-                Subject.ALGORITHM,
-                Verdict.PASS,
-                "The method keeps no round, so none can know erased data.",
-                SHOWS_NOT,
-                {"plans": len(chosen), "kept_rounds": 0},
-                details=tuple(details),
-            )
+            return self._nothing_kept(tuple(details))
         shows = (
             f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
             if faults
@@ -82,7 +92,25 @@ class Stress:
             shows,
             SHOWS_NOT,
             {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults},
+            assumptions=case.unopened,
             details=tuple(details),
+        )
+
+    def _nothing_kept(self, details: tuple[str, ...]) -> Finding:
+        """There was nothing to compare: PASS where a method that often keeps rounds would have shown one."""
+        rate = 1 - 0.05 ** (1 / self.candidates)
+        shows = (
+            f"None of {self.candidates} candidate plans keeps a round, so nothing was compared. That is no proof that "
+            f"none ever does: at most {up(rate)} of plans do, at confidence .95."
+        )
+        return Finding(
+            "stress",
+            Subject.ALGORITHM,
+            Verdict.PASS if rate <= RARE else Verdict.INCONCLUSIVE,
+            shows,
+            SHOWS_NOT,
+            {"plans": min(self.plans, self.candidates), "kept_rounds": 0},
+            details=details,
         )
 
     def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:

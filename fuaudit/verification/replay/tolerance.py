@@ -16,6 +16,10 @@ from fuaudit.training.execute import state_without
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Link, Only
 from fuaudit.verification.finding import Control, Copy, Finding, Subject, Verdict
+from fuaudit.verification.rounding import up
+
+ELSEWHERE = "On another platform than the run's, models were compared within a tolerance."
+"""What a PASS says that no equal bits stand behind."""
 
 TIMES = 10
 """How many tolerances away the erased data, left in, must lie."""
@@ -35,9 +39,12 @@ class Judgement:
     controls: tuple[Control, ...] = ()
     assumptions: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    qualification: str = ""
 
     def finding(self, audit: str, shows_not: str, copies: tuple[Copy, ...] = ()) -> Finding:
-        """The finding of an audit of this run."""
+        """The finding of an audit of this run; what a PASS has to say of how it came about is said in any case."""
+        loose = ELSEWHERE if "tolerance" in self.statistic else ""
+        said = " ".join(filter(None, (self.qualification, loose)))
         return Finding(
             audit,
             Subject.RUN,
@@ -50,6 +57,7 @@ class Judgement:
             assumptions=self.assumptions,
             details=self.details,
             copies=copies,
+            qualification=said if self.verdict is Verdict.PASS else "",
         )
 
 
@@ -69,6 +77,20 @@ def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
             elif not torch.equal(ours[name], theirs[name]):
                 result[round, name] = _gap(ours[name], theirs[name], unit.get(name))
     return result
+
+
+def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
+    """The share of the numbers of two sets of models that agree in every bit; of tensors of other shapes none does."""
+    same = total = 0
+    for round in sorted(found.keys() & other.keys()):
+        ours, theirs = _tensors(found, round), _tensors(other, round)
+        total += sum(tensor.numel() for tensor in theirs.values())
+        same += sum(
+            int((ours[name] == tensor).sum())
+            for name, tensor in theirs.items()
+            if name in ours and ours[name].shape == tensor.shape
+        )
+    return same / total if total else 1.0
 
 
 def _tensors(models: Checkpoints, round: int) -> dict[str, Tensor]:
@@ -103,7 +125,9 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     limit = tolerance * torch.finfo(case.ready.learning.dtype).eps
     replayed = case.replayed
     gap = max(gaps(stored, replayed, replayed).values(), default=0.0)
+    alike = bit_equal(stored, replayed)
     statistic: dict[str, float | int | str] = {"models": len(replayed), "gap": _number(gap), "tolerance": limit}
+    statistic["bit_equal"] = alike
     if Only(case.schedule, case.run.plan.retained).takes_something:
         shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
         return Judgement(Verdict.FAIL, shows, statistic)
@@ -114,7 +138,10 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, statistic, details=tuple(copied))
-    details = [f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor"]
+    details = [
+        f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
+        f"{alike:.0%} of the numbers agree in every bit; what the others hold below the tolerance, nothing here judges",
+    ]
     controls: list[Control] = []
     effects: list[float] = []
     blind: list[str] = []
@@ -143,11 +170,13 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if verdict is Verdict.PASS:
         # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
         share = statistic["share"] = 2 * limit / min(effects)
-        detectable = f"a stored model that kept a share of {share:.3g} or more of what the erased data did"
+        detectable = f"a stored model that kept a share of {up(share, 3)} or more of what the erased data did"
     assumptions = (
-        "The run was made on the platform that it names.",
+        "The run was made on the platforms that it names.",
         "Rounding on the platform of the run moves models by at most the tolerance.",
         "A fault leaves in a model a share of what one of the executed faults leaves in it.",
+        f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {alike:.0%} agree in "
+        "every bit.",
     )
     return Judgement(
         verdict,

@@ -1,0 +1,107 @@
+"""Receipts for clients, and their check."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from fuaudit.cli.options import Folder, commitment_of, data_option, emit, output_options
+from fuaudit.errors import UsageError
+
+
+@click.command()
+@click.argument("run", type=Folder, required=False)
+@click.option("--client", "client", help="Whose receipt to make, by name.")
+@click.option("--out", type=Folder, help="File to write; default receipt-<RUN>-<number>.json beside RUN.")
+@click.option("--check", "file", type=Folder, help="Check this receipt instead, against the rows in --data.")
+@click.option("--commitment", help="The commitment received before training, to compare with.")
+@data_option
+@output_options
+def receipt(
+    run: Path | None,
+    client: str | None,
+    out: Path | None,
+    file: Path | None,
+    commitment: str | None,
+    root: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make a receipt of what a client of RUN contributed, or check one.
+
+    A receipt lets a client show later which of her rows the commitment covers. Make it before a prune.
+    """
+    if file is not None:
+        if run is not None or client is not None or out is not None:
+            raise UsageError("--check takes --data and --commitment only", "Leave RUN, --client and --out out.")
+        _check(file, root, commitment, as_json, quiet)
+        return
+    if run is None or client is None or root is not None:
+        raise UsageError(
+            "say whose receipt to make, or which to check",
+            "As in: fuaudit receipt RUN --client NAME; or: fuaudit receipt --check FILE --data ROOT --commitment HEX",
+        )
+    _make(run, client, out, commitment, as_json)
+
+
+def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_json: bool) -> None:
+    from fuaudit.runs.files import write_bytes
+    from fuaudit.runs.receipts import receipt_of
+    from fuaudit.runs.run import load_run
+
+    opened = load_run(run)
+    number = opened.client(client)
+    made = receipt_of(opened, number)
+    expected = commitment_of(commitment)
+    if expected is not None and expected != made.commitment:
+        raise UsageError(f"{run} has the commitment {made.commitment}, not {expected}")
+    path = out or opened.path.with_name(f"receipt-{opened.path.name}-{number}.json")
+    if path.exists():
+        raise UsageError(f"{path} exists already", "Choose another file with --out.")
+    write_bytes(path, made.content(), mode=0o600)
+    document = {"receipt": str(path), "client": number, "name": made.whose, "rows": len(made.rows)}
+    emit(
+        as_json,
+        document | {"commitment": made.commitment},
+        [f"receipt of {opened.called(number)}, {len(made.rows)} rows: {path}", f"commitment {made.commitment}"],
+    )
+
+
+def _check(file: Path, root: Path | None, commitment: str | None, as_json: bool, quiet: bool) -> None:
+    from fuaudit import registry
+    from fuaudit.runs.receipts import check_dataset, read_receipt
+
+    made, expected = read_receipt(file), commitment_of(commitment)
+    data = registry.build("datasets", dict(made.data)).load(root)
+    found = check_dataset(made, data)
+    other = expected is not None and expected != made.commitment
+    held = len(made.rows) - len(found.missing)
+    wrong = bool(found.missing) or other
+    if expected is None and not wrong:
+        headline = "consistent with the receipt's own commitment; not compared with one of yours"
+    else:
+        headline = "not as committed" if wrong else "as committed"
+    lines = [f"{headline}: {held} of {len(made.rows)} rows of {made.whose!r} are in the commitment {made.commitment}"]
+    lines += [f"  the commitment received is another one: {expected}"] if other else []
+    lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
+    lines += [f"  not found at hand: rows {', '.join(map(str, found.missing[:10]))}"] if found.missing else []
+    lines += [f"  {found.surplus} rows at hand are in no leaf of the receipt"] if found.surplus else []
+    emit(
+        as_json,
+        {
+            "name": made.whose,
+            "client": made.client,
+            "commitment": made.commitment,
+            "same_commitment": None if expected is None else not other,
+            "rows": len(made.rows),
+            "missing": list(found.missing),
+            "surplus": found.surplus,
+        },
+        lines[:1] if quiet else lines,
+    )
+    if wrong:
+        sys.exit(1)
+    if expected is None:
+        sys.exit(3)  # whoever forges a receipt can forge the commitment in it

@@ -1,0 +1,146 @@
+"""The reference: a rewriter that is proved exact at every size, and its plan found position by position.
+
+The theorem is on docs/theorem.md. A law is *closed under conditioning* if a draw that does not name what was requested
+has the law of a draw over the rest. Under such a law everything before the first involvement may be kept; under any
+other law the reference keeps nothing. Enumeration checks both on small federations (tests/test_reference.py).
+
+:func:`resampled` gives the same plan as carrying out the requests one after another. It looks at every position once,
+and only at draws under sources that were in force there, so it works where a prune has destroyed all other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from fuaudit.draws import END, START, Draws, Position, Stream
+from fuaudit.plans.availability import (
+    AvailabilityLaw,
+    BoundedRoundRobin,
+    FreshBatches,
+    PermutedEpochs,
+    StaticProbability,
+    TimeVaryingWeights,
+)
+from fuaudit.plans.law import Law, UniformLaw
+from fuaudit.plans.plan import WHOLE, Plan, Segment, Segments, cut, occurrences
+from fuaudit.plans.population import Population, Request
+
+Streams = Mapping[Stream, Segments]
+
+
+def is_closed(law: Law) -> bool:
+    """Whether a law is proved to be closed under conditioning, for clients, samples and both.
+
+    By exact classes: the proof is about their code, and another law may carry any name.
+    """
+    if type(law) is UniformLaw:
+        return True
+    if type(law) is not AvailabilityLaw or type(law.batches) not in (FreshBatches, PermutedEpochs):
+        return False
+    who = law.availability
+    if type(who) is TimeVaryingWeights:
+        return who.share is None  # a share of the clients changes in number with the population
+    return type(who) in (BoundedRoundRobin, StaticProbability)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Keeps what comes before the first involvement where the law is closed under conditioning, and else nothing.
+
+    Guarantee: exact for every law, every size and requests that do not depend on the draws (docs/theorem.md).
+    """
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        if not is_closed(plan.law):
+            return plan.restart(request, fresh)
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, executed))
+
+
+@dataclass(frozen=True)
+class Anew:
+    """Draws everything anew whatever was drawn before; the initial model too, unless it is kept.
+
+    Guarantee: exact for every law and every size, for the same requests: nothing drawn decides what is kept.
+    """
+
+    keeps_initial: bool = False
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, START) if self.keeps_initial else plan.restart(request, fresh)
+
+
+KEEPS, ANEW = "keeps what is before the first involvement", "draws everything anew"
+
+PROVED: Mapping[str, Any] = {
+    KEEPS: Reference(),
+    ANEW: Anew(),
+    "draws everything anew but the initial model": Anew(keeps_initial=True),
+}
+"""The rewriters that are proved at every size, by what they do."""
+
+
+def positions(law: Law) -> Iterator[Position]:
+    """All positions of the rounds of a law, in order."""
+    for round in range(1, law.rounds + 1):
+        for step in range(law.steps + 1):
+            yield Position(round, step)
+
+
+def resampled(
+    law: Law,
+    population: Population,
+    sources: Sequence[Draws],
+    requests: Sequence[Request],
+    moments: Sequence[Position],
+    restarted: int = 0,
+) -> Plan:
+    """The plan that the reference makes of training and a stream of requests, under a law that is closed.
+
+    At every position the source in force draws; while what it drew names a request that came later, the source of that
+    request takes over, from there on. Equal to :meth:`Reference.rewrite` for one request after another (tested): what
+    a request changes later on is drawn anew by whoever takes over earlier.
+
+    Args:
+        population: before all requests.
+        sources: of training, and of every request, ``(w + 1,)``.
+        moments: for each request the first position not yet executed when it came.
+        restarted: number of the last request that was carried out by keeping nothing; 0 for none. Positions are drawn
+            by its source to begin with.
+
+    Raises:
+        EvidenceError: a draw is needed whose seed was destroyed.
+    """
+    populations = tuple(accumulate(requests, Population.without, initial=population))
+    whole = (Segment(START, restarted, restarted),)
+    plan = Plan(law, populations, tuple(sources), dict.fromkeys(Stream, whole) if restarted else WHOLE)
+    current = restarted
+    for at in positions(law):
+        for number in range(current + 1, len(requests) + 1):
+            if moments[number - 1] <= at or names(plan, requests[number - 1], at):
+                current = number
+                new = Segment(at, current, current)
+                drawn = {name: cut(plan.streams[name], new) for name in (Stream.COHORTS, Stream.BATCHES)}
+                plan = replace(plan, streams={**plan.streams, **drawn})
+    return plan
+
+
+def names(plan: Plan, request: Request, at: Position) -> bool:
+    """Whether what a plan draws at a position names a request: a cohort with a client, or draws for batches with a
+    sample of it.
+    """
+    cohort = plan.cohort(at.round)
+    if at.step == 0:
+        return not set(request.clients).isdisjoint(cohort)
+    owners = {owner for sample in request.samples if (owner := plan.populations[0].owner.get(sample)) is not None}
+    steps = [step for step in range(at.step, plan.law.steps + 1) if plan.law.drawn_at(step) == at.step]
+    return any(
+        not set(request.samples).isdisjoint(plan.batch(at.round, step, client, occurrence))
+        for client, occurrence in occurrences(cohort)
+        if client in owners
+        for step in steps
+    )

@@ -1,0 +1,181 @@
+"""The door through which every rewriter gets its plan, in a proof, in an audit and in a real run.
+
+A rewriter decides by draws, and by nothing else. So behind the door all sources of draws are of one class, which
+answers draws of cohorts and batches. It shows no key, no numbers of an initial model, and not where it comes from.
+What comes back is taken apart: of the rewriter's plan only segments and records are used.
+
+This guides authors; it is no wall. Python has none: who looks into closures, counts calls or opens files can tell a run
+from a proof. A method that does so is found by what it draws, or by reading its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fuaudit.draws import START, Address, Draws, Keyed, Position, Recorded, Stream
+from fuaudit.draws.address import STREAM_OF
+from fuaudit.errors import FuauditError, PluginError
+from fuaudit.plans.plan import Plan, Segment, Segments
+from fuaudit.plans.population import Request
+
+OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
+"""What a rewriter may draw: cohorts and batches, and what lies behind them."""
+
+Finite = Callable[[Address, Sequence[int], int], tuple[int, ...]]
+
+Many = Callable[[Sequence[Address], Sequence[Sequence[int]], Sequence[int]], list[tuple[int, ...]]]
+
+
+class Veiled:
+    """Draws of cohorts and batches under some key. Two are equal iff they are one object."""
+
+    __slots__ = ("many_subsets", "permutation", "sequence", "subset", "weighted")
+
+    def __init__(self, source: Draws) -> None:
+        """``source`` answers; it is not kept under a name."""
+
+        def sequence(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+            _require_open(at)
+            return source.sequence(at, population, count)
+
+        def subset(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
+            _require_open(at)
+            return source.subset(at, population, count)
+
+        def many_subsets(
+            places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
+        ) -> list[tuple[int, ...]]:
+            for at in places:
+                _require_open(at)
+            if type(source) is Keyed:
+                return source.many_subsets(places, populations, counts)
+            return [source.subset(*asked) for asked in zip(places, populations, counts, strict=True)]
+
+        def weighted(at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
+            _require_open(at)
+            return source.weighted(at, population, weights, count)
+
+        def permutation(at: Address, population: Sequence[int]) -> tuple[int, ...]:
+            _require_open(at)
+            return source.permutation(at, population)
+
+        self.many_subsets: Many = many_subsets
+        self.sequence: Finite = sequence
+        self.subset: Finite = subset
+        self.weighted: Callable[[Address, Sequence[int], Sequence[int], int], tuple[int, ...]] = weighted
+        self.permutation: Callable[[Address, Sequence[int]], tuple[int, ...]] = permutation
+
+    def uniform(self, at: Address, count: int) -> Any:
+        """Raises PluginError: a rewriter has no use for the numbers of an initial model."""
+        _refuse(at)
+
+    def __repr__(self) -> str:
+        return "<draws>"
+
+
+class Asked:
+    """An index that answers first involvement, whether it is known already or must be found by drawing."""
+
+    __slots__ = ("first",)
+
+    def __init__(self, plan: Plan) -> None:
+        """``plan`` answers."""
+
+        def first(request: Request) -> Position | None:
+            return plan.first_use(request)
+
+        self.first: Callable[[Request], Position | None] = first
+
+    def __repr__(self) -> str:
+        return "<first involvement>"
+
+
+def _require_open(at: Address) -> None:
+    if at.purpose not in OPEN:
+        _refuse(at)
+
+
+def _refuse(at: Address) -> None:
+    raise PluginError(
+        f"a rewriter asked for a draw of {at.purpose}: it gets those of cohorts and batches alone",
+        "Whether the initial model is drawn anew must not depend on the initial model: plan.restart draws a new one.",
+    )
+
+
+def veiled(plan: Plan) -> Plan:
+    """The same plan for a plugin's eyes: its draws of cohorts and batches, and where a request is first involved."""
+    return Plan(plan.law, plan.populations, tuple(map(Veiled, plan.sources)), plan.streams, Asked(plan))
+
+
+def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    """The plan that a rewriter makes behind the veil, checked for form.
+
+    Law, populations and sources of the result are those given here; its streams, and a record in the place of the
+    fresh source, are the rewriter's.
+
+    Raises:
+        PluginError: the rewriter raised, asked for what it does not get, or returned no plan over the retained
+            population.
+        UsageError: the request does not fit the population, or the rewriter refuses it.
+    """
+    retained = plan.retained.without(request)
+    behind = veiled(plan)
+    sources, own = behind.sources, Veiled(fresh)
+    try:
+        new = unlearner.rewrite(behind, request, own, executed)
+    except FuauditError:
+        raise
+    except Exception as error:
+        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
+    if not isinstance(new, Plan):
+        raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
+    populations = (*plan.populations, retained)
+    if new.law != plan.law or new.retained != retained:
+        raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
+    last = new.sources[-1]
+    given = last is own or type(last) is Recorded
+    if not given or new.sources[:-1] != sources or new.populations != populations:
+        raise PluginError(
+            f"unlearner {name!r} added or dropped keys or populations",
+            "Use plan.erase or plan.restart, or put a Recorded in the place of the fresh source.",
+        )
+    streams = _streams(name, new, plan)
+    return Plan(plan.law, populations, (*plan.sources, fresh if last is own else last), streams)
+
+
+def _streams(name: str, new: Plan, old: Plan) -> Mapping[Stream, Segments]:
+    """The segments of every stream, checked."""
+    if new.streams is old.streams:
+        return old.streams
+    streams, sources, versions = {}, len(new.sources), len(new.populations)
+    for stream, before in old.streams.items():
+        streams[stream] = segments = new.streams.get(stream, ())
+        if segments is not before and not _in_order(segments, sources, versions):
+            raise PluginError(
+                f"unlearner {name!r} returned a stream of {stream} that is not made of segments in order",
+                "Use plan.erase or plan.restart.",
+            )
+    initial = streams[Stream.INITIAL]
+    if initial is not old.streams[Stream.INITIAL] and (
+        len(initial) != 1 or type(new.sources[initial[0].source]) is Recorded
+    ):
+        raise PluginError(
+            f"unlearner {name!r} recorded or cut the draw of the initial model",
+            "It is one draw, kept (plan.erase) or made anew by a key (plan.restart).",
+        )
+    return streams
+
+
+def _in_order(segments: Any, sources: int, versions: int) -> bool:
+    """Whether these are segments that start at ``START``, one after another, of sources and populations there are."""
+    if type(segments) is not tuple or not segments or segments[0].start != START:
+        return False
+    before = None
+    for segment in segments:
+        if type(segment) is not Segment or not (0 <= segment.source < sources and 0 <= segment.version < versions):
+            return False
+        if before is not None and segment.start <= before:
+            return False
+        before = segment.start
+    return True

@@ -1,0 +1,502 @@
+"""The files of a run: each is named once, here, with its form, its fields, and who may read it.
+
+What writes a run, opens it, lists what nothing regenerates, or tells a reader what a file is for, asks this table. A
+file, a field, a tensor or an event that is not in it is in no run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fuaudit.config import LONGEST, parse_toml
+from fuaudit.data.partition import is_name
+from fuaudit.errors import EvidenceError
+from fuaudit.runs.forms import (
+    MAX_JSON_BYTES,
+    MAX_TENSOR_BYTES,
+    parse_pretty,
+    parse_tensors,
+    pretty_json,
+    tensor_bytes,
+)
+from fuaudit.runs.shapes import (
+    PARTICIPATION as TOLD,
+)
+from fuaudit.runs.shapes import (
+    Fields,
+    Shape,
+    among,
+    are_ids,
+    are_lines,
+    are_options,
+    either,
+    is_beacon,
+    is_count,
+    is_digest,
+    is_folder_name,
+    is_id_text,
+    is_loss,
+    is_nothing,
+    is_position,
+    is_share,
+    is_text,
+    is_time,
+    is_version,
+    is_word,
+    listed,
+)
+
+FORMAT = "fuaudit run 1"
+
+MANIFEST = "manifest.json"
+LEDGER = "ledger.jsonl"
+RUN = "run.json"
+CONFIG = "config.toml"
+PARTITION = "partition.safetensors"
+CONTENTS = "contents.safetensors"
+CLIENTS = "clients.json"
+PLAN = "plan.json"
+KEYS = "keys.json"
+RECORDED = "recorded.safetensors"
+EDIT = "edit.json"
+CHECKPOINT = "checkpoints/NNNNNN.safetensors"
+INVOLVEMENT = "involvement.safetensors"
+METRICS = "metrics.json"
+PARTICIPATION = "participation.json"
+MODEL = "model.safetensors"
+FORMER = "former-manifest.json"
+TOMBSTONE = "tombstone.json"
+
+# --- what fields and tensors there are
+
+
+def _are_segments(value: Any) -> bool:
+    return isinstance(value, list) and all(are_ids(row) and len(row) == 4 for row in value)
+
+
+def _are_files(value: Any) -> bool:
+    entry = Fields({"sha256": is_digest, "size": is_count})
+    return isinstance(value, dict) and all(file_of(name) and entry(inner) for name, inner in value.items())
+
+
+_DIGESTS = "names", "rows", "tests"
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, dict) and all(is_id_text(client) and is_name(name) for client, name in value.items())
+
+
+def _is_part(value: Any) -> bool:
+    """Of a tree of seeds: first leaf, end, what is held, and 64 hexadecimal digits."""
+    return (
+        isinstance(value, list)
+        and len(value) == 4
+        and are_ids(value[:2])
+        and value[2] in ("seed", "digest")
+        and is_digest(value[3])
+    )
+
+
+_VERSIONS = Fields(
+    dict.fromkeys(("fuaudit", "python", "torch", "numpy"), is_version)
+    | dict.fromkeys(("platform", "processor"), is_word)
+)
+_PLUGIN = Fields({"kind": is_word, "use": is_word, "distribution": is_version, "version": is_version})
+_COMMON: dict[str, Shape] = {
+    "format": among(FORMAT),
+    "kind": among("training", "unlearning"),
+    "executed_rounds": is_count,
+    "engine": among("reference", "threads", "batched", "compiled"),
+    "device": among("cpu", "cuda"),
+    "versions": _VERSIONS,
+    "plugins": listed(_PLUGIN),
+}
+_UNLEARNER = Fields(
+    {
+        "use": is_word,
+        "options": are_options,
+        "kind": among("rewriter", "editor"),
+        "distribution": is_version,
+        "version": is_version,
+        "guarantee": is_text,
+        "cite": is_text,
+    }
+)
+_CHILD: dict[str, Shape] = {
+    "parent": Fields({"digest": is_digest, "name": is_folder_name}),
+    "unlearner": _UNLEARNER,
+    "first_change": is_position,
+    "doubts": are_lines,
+}
+
+
+def wrong_info(value: Any) -> list[str]:
+    """Names of the fields of ``run.json`` that are missing, wrong or unknown."""
+    is_child = isinstance(value, dict) and value.get("kind") == "unlearning"
+    wrong = Fields(_COMMON | _CHILD, {"edited_by": is_word}).wrong(value) if is_child else Fields(_COMMON).wrong(value)
+    if is_child and not wrong and value["unlearner"]["kind"] == "editor":
+        wrong += [] if value.get("edited_by") == value["unlearner"]["use"] else ["edited_by"]
+    return wrong
+
+
+_REQUEST = Fields({"clients": are_ids, "samples": are_ids})
+_STREAMS = Fields(dict.fromkeys(("initial", "cohorts", "batches"), _are_segments))
+
+
+_PLAN = Fields({"streams": _STREAMS, "requests": listed(_REQUEST), "beacon": either(is_nothing, is_beacon)})
+_KEYS = Fields({"seeds": listed(_is_part), "partition": either(is_nothing, is_digest), "partition_digest": is_digest})
+_TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
+_MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
+_MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
+_FIGURES = Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_share})
+
+
+def _wrong_participation(value: Any) -> list[str]:
+    """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
+    return Fields(TOLD, {name: _is_anything for name in value} if isinstance(value, dict) else {}).wrong(value)
+
+
+def _is_anything(value: Any) -> bool:
+    return True
+
+
+def _rows(shape: Shape) -> Json:
+    return Json(lambda value: [] if value and listed(shape)(value) else [""])
+
+
+_EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
+    "commitment": ({"commitment": is_digest},),
+    "request": ({"clients": are_ids, "samples": are_ids, "parent": is_digest},),
+    "platform": ({"since": is_count, "versions": _VERSIONS, "plugins": listed(_PLUGIN), "canary": is_digest},),
+    "unlearning": ({"first_change": is_position, "kept_rounds": is_count}, {"messages": is_count, "bytes": is_count}),
+    "round": ({"round": is_count, "model": is_digest},),
+    "sealed": ({"digest": is_digest},),
+    "pruned": ({"digest": is_digest, "before": is_digest},),
+}
+EVENTS: Mapping[str, tuple[Fields, ...]] = {
+    kind: tuple(Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}) for form in forms)
+    for kind, forms in _EVENTS.items()
+}
+"""Kind of event -> the fields that it has; an event of unlearning is that of a rewriter or that of an editor."""
+
+# --- the forms
+
+
+@dataclass(frozen=True)
+class Json:
+    """Pretty JSON; ``wrong`` gives the names of fields that are missing, of another shape, or unknown."""
+
+    wrong: Any
+
+    limit = MAX_JSON_BYTES
+
+    def parse(self, content: bytes, path: Path) -> Any:
+        """The value; EvidenceError where it is in no such form."""
+        value = parse_pretty(content, path)
+        if wrong := self.wrong(value):
+            raise EvidenceError(f"{path}: missing, wrong or unknown: {', '.join(map(repr, wrong))}")
+        return value
+
+    def write(self, value: Any) -> bytes:
+        """The inverse of :meth:`parse`; ValueError for a value of another shape."""
+        content = pretty_json(value)
+        if wrong := self.wrong(json.loads(content)):  # a tuple is a list there
+            raise ValueError(f"missing, wrong or unknown: {', '.join(map(repr, wrong))}")
+        return content
+
+
+def kind_of(tensor: Tensor) -> str:
+    """The kind of numbers in a tensor, in a word."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Safetensors. ``named`` gives the kind and the number of axes of each tensor; None where a model decides."""
+
+    named: Mapping[str, tuple[str, int]] | None = None
+    limit = MAX_TENSOR_BYTES
+
+    def parse(self, content: bytes, path: Path) -> dict[str, Tensor]:
+        """The tensors; EvidenceError where they are in no such form."""
+        tensors = parse_tensors(content, path)
+        if wrong := self._wrong(tensors):
+            raise EvidenceError(f"{path}: tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
+        return tensors
+
+    def write(self, tensors: Mapping[str, Tensor]) -> bytes:
+        """The inverse of :meth:`parse`; ValueError for other tensors."""
+        if wrong := self._wrong(tensors):
+            raise ValueError(f"tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
+        return tensor_bytes(tensors)
+
+    def _wrong(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        if self.named is None:
+            return [] if tensors else [""]
+        found = {name: (kind_of(t), t.ndim) for name, t in tensors.items()}
+        return sorted(n for n in found.keys() | self.named.keys() if found.get(n) != self.named.get(n))
+
+
+@dataclass(frozen=True)
+class Checkpoint(Tensors):
+    """The tensors of a stored round: ``vector`` and memories of solver and server, whose shapes the config decides."""
+
+    def _wrong(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        strange = [
+            name for name in tensors if name != "vector" and not name.startswith(("state.solver.", "state.server."))
+        ]
+        vector = tensors.get("vector")
+        return strange + ([] if vector is not None and vector.ndim == 1 and vector.is_floating_point() else ["vector"])
+
+
+@dataclass(frozen=True)
+class Toml:
+    """A config. Which options there are is for the plugins that it names; :mod:`fuaudit.config` asks them."""
+
+    limit = LONGEST
+
+    def parse(self, content: bytes, path: Path) -> dict[str, Any]:
+        """The table; EvidenceError where it is no TOML."""
+        try:
+            return parse_toml(content.decode())
+        except (ValueError, tomllib.TOMLDecodeError) as error:
+            raise EvidenceError(f"{path} cannot be read: {error}") from None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Canonical JSON, an event a line; see :mod:`fuaudit.runs.ledger`, which reads them."""
+
+    limit = MAX_JSON_BYTES
+
+
+# --- the table
+
+
+class Reader(StrEnum):
+    """Who there is. Whoever holds the whole folder reads everything; a file may be given to those that it names."""
+
+    OPERATOR = "operator"
+    SERVER = "server"
+    CLIENT = "client"
+    AUDITOR = "auditor"
+    EVERYBODY = "everybody"
+
+
+class When(StrEnum):
+    """Which runs have a file."""
+
+    ALWAYS = "every run"
+    EDITED = "a run whose model an editor made"
+    RECORDED = "a run with draws that no seed gives"
+    PRUNED = "a run that was pruned"
+    BURIED = "what a prune leaves of an ancestor"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a run.
+
+    Attributes:
+        name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a round.
+        role: what it is for.
+        form: how it is written.
+        readers: who may be given it, besides the operator.
+        when: which runs have it.
+        exempt: why nothing regenerates it; empty where the retained data and the plan do.
+        first: whether it is written before the first round.
+    """
+
+    name: str
+    role: str
+    form: Json | Tensors | Toml | Lines
+    readers: tuple[Reader, ...]
+    when: When = When.ALWAYS
+    exempt: str = ""
+    first: bool = False
+
+    @property
+    def regenerated(self) -> bool:
+        """Whether the retained data and the plan give its bytes."""
+        return not self.exempt
+
+
+def _integers(**axes: int) -> Tensors:
+    return Tensors({name: ("int64", count) for name, count in axes.items()})
+
+
+_AUDITOR, _ALL = (Reader.AUDITOR,), (Reader.EVERYBODY,)
+FILES: tuple[File, ...] = (
+    File(
+        MANIFEST,
+        "the list of files with their digests: the identity of the run",
+        Json(_MANIFEST.wrong),
+        _ALL,
+        exempt="it follows from the other files",
+    ),
+    File(
+        LEDGER,
+        "the events of the run, each with the digest of the one before",
+        Lines(),
+        _ALL,
+        exempt="it holds times and digests",
+        first=True,
+    ),
+    File(
+        RUN,
+        "what made the run: versions, plugins, parent, unlearner",
+        Json(wrong_info),
+        _ALL,
+        exempt="it says how the run came about; each field has a bounded shape",
+        first=True,
+    ),
+    File(
+        CONFIG, "the resolved config", Toml(), _ALL, exempt="it is what was asked for, and is committed to", first=True
+    ),
+    File(
+        PARTITION,
+        "who owned what when training started",
+        _integers(clients=1, ends=1, samples=1),
+        _AUDITOR,
+        exempt="the commitment covers it",
+        first=True,
+    ),
+    File(
+        CONTENTS,
+        "salted leaves of what every row holds",
+        Tensors({**dict.fromkeys(("clients", "ends"), ("int64", 1)), **dict.fromkeys(_DIGESTS, ("uint8", 2))}),
+        _AUDITOR,
+        exempt="the commitment covers them",
+        first=True,
+    ),
+    File(
+        CLIENTS,
+        "names of clients, and the salts of leaves",
+        Json(Fields({"names": either(is_nothing, _are_names), "salts": listed(_is_part)}).wrong),
+        _AUDITOR,
+        exempt="they have to open the leaves",
+        first=True,
+    ),
+    File(
+        PLAN,
+        "which generation and population every draw comes from, the requests, and the beacon",
+        Json(_PLAN.wrong),
+        _AUDITOR,
+        exempt="the audit of plans repeats it",
+        first=True,
+    ),
+    File(
+        KEYS,
+        "the tree of seeds, and the key of the partition",
+        Json(_KEYS.wrong),
+        _AUDITOR,
+        exempt="the commitment covers them",
+        first=True,
+    ),
+    File(
+        RECORDED,
+        "draws that no seed gives",
+        _integers(addresses=2, ends=1, ids=1),
+        _AUDITOR,
+        When.RECORDED,
+        exempt="a rewriter chose them",
+        first=True,
+    ),
+    File(
+        EDIT,
+        "the messages of an editor",
+        Json(Fields({"messages": listed(_MESSAGE)}).wrong),
+        _AUDITOR,
+        When.EDITED,
+        exempt="no plan makes an edited model",
+    ),
+    File(CHECKPOINT, "model and memories after a round", Checkpoint(), (Reader.SERVER, Reader.AUDITOR)),
+    File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR),
+    File(METRICS, "test loss and accuracy of the stored rounds", _rows(_FIGURES), _ALL),
+    File(
+        PARTICIPATION, "who took part, and how the final model serves each client", Json(_wrong_participation), _AUDITOR
+    ),
+    File(MODEL, "the final model by the names of its parameters", Tensors(), _ALL),
+    File(
+        FORMER,
+        "the manifest of before a prune, which names the run that was verified then",
+        Json(_MANIFEST.wrong),
+        _ALL,
+        When.PRUNED,
+        exempt="it follows from what was there",
+    ),
+    File(
+        TOMBSTONE,
+        "digests of what was there",
+        Json(_TOMBSTONE.wrong),
+        _ALL,
+        When.BURIED,
+        exempt="it is about a run that is gone",
+    ),
+)
+"""Every file that can be in the folder of a run."""
+
+_BY_NAME = {file.name: file for file in FILES}
+_FOLDERS = {str(Path(file.name).parent) for file in FILES if "/" in file.name}
+_ROUND = re.compile(r"(?<=/)\d{6}(?=\.)")
+
+
+def checkpoint_name(round: int) -> str:
+    """The path of a stored round inside a run."""
+    return CHECKPOINT.replace("NNNNNN", f"{round:06d}")
+
+
+def file_of(name: str) -> File | None:
+    """The file of that path; None for one that no run has."""
+    return None if "NNNNNN" in name else _BY_NAME.get(_ROUND.sub("NNNNNN", name))
+
+
+def form_of(name: str) -> Any:
+    """The form of a file that a run can have, by its path or by its name in the table."""
+    file = _BY_NAME.get(name) or file_of(name)
+    if file is None:
+        raise KeyError(name)
+    return file.form
+
+
+def names_in(folder: Path, torn: bool = False) -> Iterator[str]:
+    """The paths of the files in the folder of a run, sorted; nothing that no run has is looked into.
+
+    Args:
+        torn: a folder may be empty: a prune that was killed has taken the files out and not yet the folder.
+
+    Raises:
+        EvidenceError: a link, a device, an empty or unknown folder, or one that cannot be read.
+    """
+    return iter(sorted(_names_in(folder, "", torn)))
+
+
+def _names_in(folder: Path, above: str, torn: bool) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            entries = [
+                (item.name, item.is_file(follow_symlinks=False), item.is_dir(follow_symlinks=False)) for item in found
+            ]
+    except OSError as error:
+        raise EvidenceError(f"cannot read {folder}: {error.strerror or error}") from error
+    if above and not entries and not torn:
+        raise EvidenceError(f"{folder} is an empty folder, which no run has")
+    for name, is_file, is_folder in entries:
+        if is_folder and not above and name in _FOLDERS:
+            yield from _names_in(folder / name, f"{name}/", torn)
+        elif is_folder:
+            raise EvidenceError(f"{folder / name} is a folder that no run has")
+        elif is_file:
+            yield above + name
+        else:
+            raise EvidenceError(f"{folder / name} is a link or a device; a run holds regular files only")

@@ -1,0 +1,77 @@
+"""Who is meant by a name, and who was to be forgotten, by name: what requests are made of, and what is echoed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.runs.run import Run
+
+Name = str | int
+"""A client by its name, or by its id."""
+
+
+def requested(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
+    """A request in stable ids from clients, and from pairs of a client and the number of one of its samples.
+
+    Text is a name, a number is an id. Samples are counted from 0 over those that the client had when training started.
+
+    Raises:
+        UsageError: nobody has that name, it is not said who is meant, or the client has not so many samples.
+    """
+    found = [(_client(run, client), index) for client, index in samples]
+    return Request.of([_client(run, client) for client in clients], [run.sample(*place) for place in found])
+
+
+def _client(run: Run, client: Name) -> int:
+    return run.client(client) if isinstance(client, str) else client
+
+
+def to_forget(run: Run) -> list[dict[str, Any]]:
+    """What the last request of a run names: a row a client and a row a sample, for findings.
+
+    ``name`` is null where a prune dropped it, ``index`` where nobody had the sample.
+    """
+    if not run.is_child:
+        return []
+    request, sizes = run.request, dict(zip(run.contents.clients, run.contents.sizes, strict=True))
+    rows: list[dict[str, Any]] = [
+        {"client": client, "name": run.name(client), "rows": sizes.get(client, 0)} for client in request.clients
+    ]
+    for sample in request.samples:
+        client, index = place_of(run, sample)
+        name = None if client is None else run.name(client)
+        rows.append({"sample": sample, "client": client, "name": name, "index": index})
+    return rows
+
+
+def require_committed(run: Run, dataset: Dataset) -> None:
+    """Raises UsageError where rows at hand are not those that a run committed to: audits of its children would fail."""
+    found = run.differences(dataset)
+    if found.contradict:
+        rows = sum(map(len, found.rows.values()))
+        raise UsageError(
+            f"the data at hand is not what {run.path} committed to: {rows} rows of {len(found.rows)} clients and "
+            f"{len(found.tests)} test rows differ",
+            "Give the data that it was trained on, with --data ROOT.",
+        )
+
+
+def place_of(run: Run, sample: int) -> tuple[int | None, int | None]:
+    """Whose sample it was, and its number among those that the client had when training started; None for nobody's."""
+    for client in run.original.clients:
+        if sample in (numbered := run.numbered(client)):
+            return client, numbered.index(sample)
+    return None, None
+
+
+def in_words(row: dict[str, Any]) -> str:
+    """One row of :func:`to_forget`: "client 4 (alice), 120 rows", "sample 17 (alice:3)"."""
+    if "sample" in row:
+        owner = row["client"] if row["name"] is None else row["name"]
+        return f"sample {row['sample']}" + ("" if row["index"] is None else f" ({owner}:{row['index']})")
+    name = "" if row["name"] == str(row["client"]) else f" ({row['name']})" if row["name"] else " (name dropped)"
+    return f"client {row['client']}{name}, {row['rows']} rows"

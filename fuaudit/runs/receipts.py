@@ -1,0 +1,280 @@
+"""Receipts: what a client keeps in order to show later which of her rows a commitment covers.
+
+A receipt holds her name and ids, the salts and leaves of her rows, and the way from her node to the commitment. Made
+while the run still has them; a prune drops them from the run. Whoever has a receipt and the rows can check both. A
+receipt without the rows tells nobody what they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import is_name
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.runs.contents import (
+    client_digest,
+    contents_digest,
+    name_digest,
+    root_over,
+    row_digests,
+    row_leaf,
+    tree_path,
+    tree_root,
+)
+from fuaudit.runs.files import read_bytes
+from fuaudit.runs.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
+from fuaudit.runs.keys import commitment
+from fuaudit.runs.run import Run
+
+FORMAT = "fuaudit receipt 1"
+_FIELDS = {
+    *("format", "commitment", "committed", "client", "name", "salt", "rows", "place", "clients", "path", "tests"),
+    *("test_root", "data"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of hers: its id, its salt and its leaf."""
+
+    id: int
+    salt: bytes = field(repr=False)
+    leaf: bytes
+
+    def holds(self, digest: bytes) -> bool:
+        """Whether a row with this digest is what the leaf is about."""
+        return row_leaf(self.salt, self.id, digest) == self.leaf
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A client's receipt. Opening it compares her id, her name and her leaves with the commitment that it names.
+
+    The commitment covers neither ids nor salts of rows but through leaves, which only her rows open, and not the table
+    ``data``: a forged receipt may give others, under which no row fits. Whoever compares rows by a receipt takes it
+    on trust that they are hers; :func:`check` with her rows shows it.
+
+    Attributes:
+        commitment: of the training run, in hexadecimal.
+        committed: what else the commitment covers, by name.
+        client, name, salt: her id, her name (None where clients have none), and the salt of its digest.
+        rows: in ascending ids.
+        place, clients, path: where her node stands among so many, and what lies beside its way to the root.
+        tests, test_root: how many test rows there are, and the root over their leaves.
+        data: the table ``data`` of the config: which reader reads such rows.
+
+    Raises:
+        EvidenceError: it does not open to its commitment.
+    """
+
+    commitment: str
+    committed: Mapping[str, str]
+    client: int
+    name: str | None
+    salt: bytes = field(repr=False)
+    rows: tuple[Row, ...]
+    place: int
+    clients: int
+    path: tuple[bytes, ...]
+    tests: int
+    test_root: bytes
+    data: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        node = client_digest(
+            self.client, name_digest(self.salt, self.name), len(self.rows), tree_root([row.leaf for row in self.rows])
+        )
+        root = root_over(node, self.place, self.clients, self.path)
+        contents = contents_digest(self.clients, self.tests, root, self.test_root)
+        try:
+            found = commitment(**self.committed, contents=contents)
+        except TypeError:
+            raise EvidenceError("the receipt does not name what its commitment covers") from None
+        if found != self.commitment:
+            raise EvidenceError(f"the receipt of {self.whose!r} does not open to the commitment that it names")
+
+    @property
+    def whose(self) -> str:
+        """Her name, which is her id where clients have none."""
+        return str(self.client) if self.name is None else self.name
+
+    def table(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "format": FORMAT,
+            "commitment": self.commitment,
+            "committed": dict(self.committed),
+            "client": self.client,
+            "name": self.name,
+            "salt": self.salt.hex(),
+            "rows": [[row.id, row.salt.hex(), row.leaf.hex()] for row in self.rows],
+            "place": self.place,
+            "clients": self.clients,
+            "path": [digest.hex() for digest in self.path],
+            "tests": self.tests,
+            "test_root": self.test_root.hex(),
+            "data": dict(self.data),
+        }
+
+    def content(self) -> bytes:
+        """The file of a receipt."""
+        return pretty_json(self.table())
+
+
+def receipt_of(run: Run, client: int) -> Receipt:
+    """The receipt of a client, from a run that still has her salts.
+
+    Raises:
+        UsageError: a prune has dropped her name or salts.
+        EvidenceError: nothing was committed to for her, or the run cannot make its commitment.
+    """
+    contents, opening, committed = run.contents, run.opening, run.committed
+    where = contents.salts_of(client)
+    salt, *salts = opening.salts.between(where.start, where.stop)
+    name = opening.name(client)
+    if name is None or salt is None or None in salts:
+        raise UsageError(
+            f"what a receipt of client {client} needs was dropped by a prune", "Receipts are made before a prune."
+        )
+    if committed is None or run.commitment is None:
+        raise EvidenceError(f"the keys of {run.path} were destroyed: its commitment cannot be computed")
+    rows = zip(run.numbered(client), salts, contents.leaves_of(client), strict=True)
+    return Receipt(
+        run.commitment,
+        committed,
+        client,
+        None if opening.names is None else name,
+        salt,
+        tuple(Row(id, salt or b"", leaf) for id, salt, leaf in rows),
+        contents.rank(client),
+        len(contents.clients),
+        tuple(tree_path(contents.nodes, contents.rank(client))),
+        len(contents.tests),
+        contents.test_root,
+        run.config.data,
+    )
+
+
+def read_receipt(path: Path) -> Receipt:
+    """A receipt from its file.
+
+    Raises:
+        EvidenceError: it is none, is written in another way than receipts are, or does not open to its commitment.
+    """
+    content = read_bytes(path, MAX_JSON_BYTES)
+    try:
+        table = parse_pretty(content, path)
+    except EvidenceError as error:
+        raise EvidenceError(f"this is no receipt: {error}") from None
+    try:
+        if not isinstance(table, dict) or table.keys() != _FIELDS or table["format"] != FORMAT:
+            raise ValueError(f"it does not have the fields of {FORMAT!r}")
+        committed, data = table["committed"], table["data"]
+        if not isinstance(committed, dict) or not all(map(_is_hex, committed.values())):
+            raise ValueError("committed holds no digests")
+        if not isinstance(data, dict) or not isinstance(data.get("use"), str) or not _may_name(table["name"]):
+            raise ValueError("it names no reader, or no client")
+        rows = tuple(Row(_count(id), _bytes(salt), _bytes(leaf)) for id, salt, leaf in table["rows"])
+        if any(a.id >= b.id for a, b in pairwise(rows)):
+            raise ValueError("its rows are not in the order of their ids")
+        place, clients, path_up = _count(table["place"]), _count(table["clients"]), tuple(map(_bytes, table["path"]))
+        if place >= clients:
+            raise ValueError("it stands outside its tree")
+        receipt = Receipt(
+            _bytes(table["commitment"]).hex(),
+            committed,
+            _count(table["client"]),
+            table["name"],
+            _bytes(table["salt"]),
+            rows,
+            place,
+            clients,
+            path_up,
+            _count(table["tests"]),
+            _bytes(table["test_root"]),
+            data,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise EvidenceError(f"this is no receipt: {path}: {error}") from None
+    return receipt
+
+
+def _may_name(value: object) -> bool:
+    return value is None or is_name(value)
+
+
+def _is_hex(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+def _bytes(text: object) -> bytes:
+    if not isinstance(text, str) or not _is_hex(text):
+        raise ValueError("a digest or salt does not have 64 hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError("a number is no id or count")
+    return value
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check of a receipt against rows found.
+
+    Attributes:
+        missing: ids of rows of the receipt that no row at hand fits.
+        surplus: how many rows at hand fit no leaf of the receipt.
+    """
+
+    missing: tuple[int, ...]
+    surplus: int
+
+
+def check(receipt: Receipt, inputs: Tensor, targets: Tensor, absent: frozenset[int] = frozenset()) -> Checked:
+    """Find the rows of a receipt among rows ``inputs (n, *shape)`` and ``targets (n,)``, in any order.
+
+    A row is looked for at its own id first, then everywhere: that costs a hash a row at hand for every row not found.
+    Rows that are ``absent`` are passed over.
+    """
+    digests = row_digests(inputs, targets)
+    left = {place: digest for place, digest in enumerate(digests) if place not in absent}
+    missing = []
+    for row in receipt.rows:
+        found = _place(row, left)
+        if found is None:
+            missing.append(row.id)
+        else:
+            del left[found]
+    return Checked(tuple(missing), len(left))
+
+
+def _place(row: Row, left: Mapping[int, bytes]) -> int | None:
+    if row.id in left and row.holds(left[row.id]):
+        return row.id
+    return next((place for place, digest in left.items() if row.holds(digest)), None)
+
+
+def check_dataset(receipt: Receipt, dataset: Dataset) -> Checked:
+    """See :func:`check`; for the training rows at hand."""
+    return check(receipt, dataset.inputs, dataset.targets, dataset.absent)
+
+
+def held_by(rows: Sequence[Row], digests: Mapping[int, bytes]) -> Iterator[tuple[int, int]]:
+    """Pairs of (id at hand, id of the receipt) that hold the same: a hash for every pair of a digest and a row."""
+    places: dict[bytes, list[int]] = {}
+    for place, digest in digests.items():
+        places.setdefault(digest, []).append(place)
+    for row in rows:
+        for digest, found in places.items():
+            if row.holds(digest):
+                yield from ((place, row.id) for place in found)

@@ -1,0 +1,27 @@
+"""Text that reaches a person: nothing in it moves a cursor, hides, or turns other text around."""
+
+from __future__ import annotations
+
+import re
+
+UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control characters, marks without a shape, line ends, halves of characters. A list of its own, because what a library
+calls printable changes with its version."""
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text is one line of characters that can be seen."""
+    return UNSEEN.search(text) is None
+
+
+def printable(text: object) -> str:
+    """A text as one line in which every character can be seen; others as escapes by their number."""
+    return UNSEEN.sub(_escaped, str(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found.group())
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

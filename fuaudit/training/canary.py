@@ -1,0 +1,188 @@
+"""The canary: a digest over bits that a config's arithmetic makes here, on numbers that are the same everywhere.
+
+Equal libraries on one processor can still round differently: a matrix library chooses its code by the processor's
+vendor, by instruction sets and by environment variables. Nothing reports that choice, but bits show it. The canary
+takes the config's own path (model, engine, solver, server, dtype, device, one thread) through a federation in miniature
+whose numbers are made from integers, and two machines whose canaries differ give other bits for the run too.
+
+What is as in the run is what bits may depend on: shapes of inputs, lengths of batches (full ones and some ragged ones;
+an engine that stacks participations pads both to chunks of one length), the length of the chunks in which models are
+measured. What is not: how many clients there are and how many take part, because participations never mix; how many
+rounds there are, and what size a step has, which no library looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fuaudit.data.dataset import Dataset, erased_input, scaling_constants
+from fuaudit.models import Embedding
+from fuaudit.plans import Population
+from fuaudit.plans.schedule import NONE, Schedule
+from fuaudit.training.engines.protocol import single_threaded, threads_restored
+from fuaudit.training.execute import Learning, Moment, StepSizes, execute, task
+from fuaudit.training.measuring import CHUNK, answering, loss_of
+from fuaudit.training.setup import Setup
+from fuaudit.training.stages import Chain, Mean
+
+STEPS = 2
+"""Local steps a round, where the law has so many."""
+
+ENOUGH = 2**13
+"""Numbers of local models to be made at least, in rounds up to :data:`MOST_ROUNDS`: two platforms may agree on a few
+numbers by chance, and a small model makes few in a round."""
+
+MOST_ROUNDS = 8
+
+LARGE = 2**17
+"""Models of more parameters make one round of two participations: they have numbers enough."""
+
+LONGEST = 1024
+"""Longer batches are represented by batches of so many rows."""
+
+TURNS = 16
+"""Losses taken of one chunk, each with other targets: one loss is one number, and may agree by chance."""
+
+
+@dataclass(frozen=True)
+class _Miniature:
+    """A federation of made numbers in which client i has a batch of ``lengths[i]`` rows, and all but the last train."""
+
+    ready: Setup
+    population: Population
+    schedule: Schedule
+
+    @classmethod
+    def of(cls, ready: Setup) -> _Miniature:
+        """Like the federation of a config in every shape that bits may depend on."""
+        law, dimension = ready.learner.law, ready.learning.layout.dimension
+        longest = min(law.slots, LONGEST)
+        large = dimension > LARGE
+        lengths = _lengths(longest)[: 2 if large else None]
+        ends = [0, *accumulate((*lengths, 1))]
+        samples = {client: tuple(range(*span)) for client, span in enumerate(pairwise(ends))}
+        made = STEPS * dimension * len(lengths)
+        rounds = 1 if large else min(MOST_ROUNDS, max(2, -(-ENOUGH // made)))
+        cohorts = np.tile(np.arange(len(lengths)), (1, rounds, 1))
+        batches = np.full((*cohorts.shape, min(law.steps, STEPS), longest), NONE)
+        for client, length in enumerate(lengths):
+            batches[:, :, client, :, :length] = samples[client]
+        dataset = _dataset(ready, ends[-1])
+        return cls(replace(ready, dataset=dataset), Population(samples), Schedule(cohorts, batches))
+
+
+@threads_restored()
+def canary(ready: Setup) -> str:
+    """SHA-256, in hexadecimal, over local models, memories, server steps, answers and losses of a miniature.
+
+    Depends on the config but not on its secrets or data (only on their shape, type and number of classes, and on how
+    many test rows the last chunk has), and on how this machine computes. Draws nothing, reads no file. A stage that
+    refuses a federation so small is replaced by the mean.
+
+    Raises:
+        UsageError: the engine cannot compute here.
+    """
+    single_threaded()
+    little = _Miniature.of(ready)
+    learning = replace(ready.learning, step_sizes=StepSizes(0.3))  # no power of two: products are rounded
+    try:
+        moments = list(_moments(little, learning))
+    except Exception:
+        moments = list(_moments(little, replace(learning, chain=Chain((Mean(),)))))
+    digest = sha256(b"fuaudit canary 1")
+    constants = scaling_constants(little.ready.dataset, little.population, learning.scaling)
+    digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
+    for moment in moments:
+        vector, state = moment.of(0)
+        for tensor in (vector, *(state[name] for name in sorted(state))):
+            digest.update(tensor.contiguous().numpy().tobytes())
+    for piece in _measured(little, _initial(learning)[0]):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _moments(little: _Miniature, learning: Learning) -> Iterator[Moment]:
+    """What the rounds of a miniature end with."""
+    ready = little.ready
+    start = Moment(
+        _initial(learning).to(ready.device),
+        {
+            name: tensor[None].clone()
+            for name, tensor in learning.initial_state(len(little.population.clients), ready.device).items()
+        },
+    )
+    ground = task(learning, ready.dataset, little.population, ready.device)
+    rounds = execute(learning, ground, little.population, little.schedule, start, ready.engine)
+    return (moment for _, moment in rounds)
+
+
+def _initial(learning: Learning) -> Tensor:
+    """The model before the first round, ``(1, d)``: finite, wherever the steps lead."""
+    return learning.layout.initial(_uniform(learning.layout.dimension, "initial")[None], learning.dtype)
+
+
+def _measured(little: _Miniature, vector: Tensor) -> Iterator[bytes]:
+    """Answers to the test rows, and losses by several turns of their targets."""
+    data, logits = little.ready.dataset, answering(little.ready, little.population)
+    for first in range(0, len(data.test_targets), CHUNK):
+        found = logits(vector, data.test_inputs[first : first + CHUNK])
+        yield found.contiguous().numpy().tobytes()
+        wanted = data.test_targets[first : first + CHUNK]
+        losses = [loss_of(found, wanted.roll(turn)) for turn in range(TURNS)]
+        yield np.array(losses, dtype="<f8").tobytes()
+
+
+def _powers() -> Iterator[float]:
+    """Powers of made numbers, as decays of step sizes are: their last bit is a matter of the C library."""
+    for number in _uniform(64, "decays").tolist():
+        yield from (number**exponent for exponent in range(2, 66))
+
+
+def _lengths(longest: int) -> list[int]:
+    """Lengths of batches: the full one, one, one less than full, and powers of two between; no two are equal."""
+    halves = (2**power for power in range(longest.bit_length() - 1, 0, -1))
+    return [length for length in dict.fromkeys((longest, 1, longest - 1, *halves)) if 0 < length <= longest]
+
+
+def _dataset(ready: Setup, rows: int) -> Dataset:
+    """Made rows in the shape and type of the config's data; a whole chunk to measure, and one as long as its last."""
+    like = ready.dataset
+    test = CHUNK + len(like.test_targets) % CHUNK
+    inputs, targets = _inputs(ready, rows + test), _words(rows + test, "targets") % np.uint64(like.classes)
+    labels = torch.from_numpy(targets.astype(np.int64))
+    return Dataset(inputs[:rows], labels[:rows], inputs[rows:], labels[rows:], like.classes)
+
+
+def _inputs(ready: Setup, rows: int) -> Tensor:
+    """Numbers in [0, 1), or tokens that every embedding of the model knows: ``(rows, *shape)``."""
+    like = ready.dataset
+    count = rows * int(np.prod(like.shape))
+    if like.inputs.is_floating_point():
+        made = torch.from_numpy(_uniform(count, "inputs"))
+    else:
+        known = (m.num_embeddings for m in ready.learning.module.modules() if isinstance(m, Embedding))
+        tokens = min(chain(known, (int(erased_input(like.inputs.dtype)),)))
+        made = torch.from_numpy((_words(count, "inputs") % np.uint64(tokens)).astype(np.int64))
+    return made.to(like.inputs.dtype).view(rows, *like.shape)
+
+
+def _uniform(count: int, name: str) -> NDArray[np.float64]:
+    """Numbers in [0, 1), multiples of 2**-53."""
+    return (_words(count, name) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _words(count: int, name: str) -> NDArray[np.uint64]:
+    """Words of 64 bits: the finalizer of SplitMix64 over the numbers from one on that follows from a name."""
+    first = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
+    words = np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -1,0 +1,116 @@
+"""Erased rows at hand: those that open their leaves, and those of which nobody can say that.
+
+A folder may hold anything under the id of an erased row. The commitment says what was there: a row counts as the
+erased one where its leaf opens under a salt of the run, of an ancestor at hand, or of a client's receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import EvidenceError
+from fuaudit.runs.contents import Candidate, committed
+from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.receipts import Receipt, Row
+from fuaudit.runs.run import Run
+
+Place = tuple[int, int]
+"""A client, and the number of one of her rows at training, from 0: a leaf."""
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """What lies under the ids of erased rows.
+
+    Attributes:
+        places: id -> place, of the rows that open their leaves.
+        other: ids of rows that do not open their leaves under any salt at hand, ascending.
+        unknown: ids of rows of which no salt is left to open them with, ascending.
+    """
+
+    places: dict[int, Place]
+    other: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+
+def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Receipt], dataset: Dataset) -> AtHand:
+    """Open the leaves of all rows that any request up to this run took out, as far as rows and salts are at hand."""
+    holders = [run, *(one for one in above if isinstance(one, Run) and _alike(one, run))]
+    fitting = [receipt for receipt in receipts if receipt.commitment == run.commitment]
+    places, candidates = list[Place](), list[Candidate]()
+    for client in sorted(run.contents.clients):
+        erased = _erased_places(run, client)
+        if not erased:
+            continue
+        leaves = run.contents.leaves_of(client)
+        hers = [receipt.rows for receipt in fitting if receipt.client == client]
+        salts = [[row.salt for row in rows] for rows in hers] + [_salts(one, client) for one in holders]
+        ids = [[row.id for row in rows] for rows in hers] + [_ids(one, client) for one in holders]
+        for place in erased:
+            given = tuple({column[place]: None for column in salts})
+            for row in sorted({id for column in ids if (id := column[place]) is not None}):
+                if row < dataset.size and row not in dataset.absent:
+                    places.append((client, place))
+                    candidates.append(Candidate(row, leaves[place], given))
+    return _sorted_out(places, candidates, committed(candidates, dataset))
+
+
+def _sorted_out(places: list[Place], candidates: list[Candidate], opened: list[bool | None]) -> AtHand:
+    same = {c.row: place for place, c, opens in zip(places, candidates, opened, strict=True) if opens}
+    rest = {c.row: opens for c, opens in zip(candidates, opened, strict=True) if c.row not in same}
+    other = tuple(sorted(row for row, opens in rest.items() if opens is False))
+    return AtHand(same, other, tuple(sorted(row for row, opens in rest.items() if opens is None)))
+
+
+def _erased_places(run: Run, client: int) -> list[int]:
+    """The places of a client's rows that some request took out; none where the partition is not that of the leaves."""
+    ids = run.original.samples.get(client, ())
+    if len(ids) != run.contents.sizes[run.contents.rank(client)]:
+        return []
+    kept = set(run.plan.retained.samples.get(client, ()))
+    return [place for place, row in enumerate(ids) if row not in kept]
+
+
+def _alike(above: Run, run: Run) -> bool:
+    """Whether an ancestor has the leaves of a run, and as many rows a client."""
+    sizes = {client: len(ids) for client, ids in run.original.samples.items()}
+    return (
+        above.contents.root == run.contents.root
+        and {client: len(ids) for client, ids in above.original.samples.items()} == sizes
+    )
+
+
+def _ids(run: Run, client: int) -> list[int | None]:
+    """The ids of a client's rows at training, None for those that a prune took out."""
+    return [None if row in run.stand_ins else row for row in run.numbered(client)]
+
+
+def _salts(run: Run, client: int) -> list[bytes | None]:
+    where = run.contents.salts_of(client)
+    return run.opening.salts.between(where.start + 1, where.stop)
+
+
+def to_be_forgotten(run: Run, receipt: Receipt) -> list[tuple[Place, Row]]:
+    """The rows of a receipt that some request took out, by the places that their leaves have in the commitment."""
+    erased = _erased_places(run, receipt.client) if receipt.client in run.contents.clients else []
+    return [((receipt.client, place), receipt.rows[place]) for place in erased]
+
+
+def require_ids_of(run: Run, receipt: Receipt) -> None:
+    """Raises EvidenceError where a receipt gives other ids than the partition, as far as that still has them.
+
+    A commitment covers ids by leaves alone, which nobody can open without the row.
+    """
+    if receipt.client not in run.original.samples:
+        raise EvidenceError(
+            f"the receipt of {receipt.whose!r} is of client {receipt.client}, whom the run does not have"
+        )
+    known = _ids(run, receipt.client)
+    given = [row.id for row in receipt.rows]
+    if len(known) != len(given) or any(ours not in (None, id) for ours, id in zip(known, given, strict=True)):
+        raise EvidenceError(
+            f"the receipt of {receipt.whose!r} gives her rows other ids than the partition of {run.path}",
+            "One of the two was altered: compare the receipt with her rows (fuaudit receipt --check).",
+        )

@@ -1,0 +1,193 @@
+"""What an audit is, what it declares, and the form of what it may return: checked once, where findings enter.
+
+An audit is a frozen dataclass whose fields are its options. What it declares is read here and nowhere else, so a
+word that is misspelt is refused instead of being silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from fuaudit.errors import PluginError
+from fuaudit.verification.claims import EVIDENCE
+from fuaudit.verification.finding import Control, Copy, Finding, Subject, Verdict
+
+if TYPE_CHECKING:
+    from fuaudit.verification.case import Case
+
+ARGUMENTS = {
+    "data": "--data",
+    "erased": "--erased",
+    "parent": "--parent",
+    "commitment": "--commitment",
+    "request": "--client or --sample",
+    "budget": "--budget",
+    "spot": "--spot",
+    "until": "--until",
+    "keep": "--keep",
+    "model": "--model",
+    "before": "--before",
+    "beacon": "--beacon",
+    "receipt": "--receipt",
+}
+"""What an auditor can give beside run and spec, by the word in ``uses``, and its option. One that no audit of a spec
+uses is an error: whoever gave it believes that something was compared with it."""
+
+
+class Audit(Protocol):
+    """Reads runs, writes findings.
+
+    Attributes:
+        evidence: the kinds of evidence of which a PASS gives the whole; see
+            :data:`fuaudit.verification.claims.EVIDENCE`. It may depend on options, as a property: an audit that may
+            pass what it did not look at gives less. Empty where a PASS is no part of any claim, but a FAIL refutes.
+        uses: the arguments that it looks at, words of :data:`ARGUMENTS`.
+        alpha_option: the option that bounds the false alarms of its tests, which takes a share of the spec's alpha;
+            "" for an audit without tests. May be left out.
+
+    It may also have ``cost(case)``, a sentence about the work to come.
+    """
+
+    @property
+    def evidence(self) -> frozenset[str]: ...
+
+    uses: ClassVar[frozenset[str]]
+
+    def examine(self, case: Case) -> Finding:
+        """The finding, under the audit's registered name. Global generators and the run are left alone."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What an audit declares; see :class:`Audit`."""
+
+    evidence: frozenset[str]
+    uses: frozenset[str]
+    alpha_option: str
+
+    def alpha(self, audit: Any) -> float:
+        """The error rate that its tests may spend; 0 without tests."""
+        return float(getattr(audit, self.alpha_option)) if self.alpha_option else 0.0
+
+
+def declared(audit: Any, who: str) -> Declared:
+    """What an audit declares; ``who`` it is, for messages.
+
+    Raises:
+        PluginError: something is missing, or no word of this vocabulary; all at once.
+    """
+    try:
+        return _declared(audit, who)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{who} raised where it declares: {error!r}") from error
+
+
+def _declared(audit: Any, who: str) -> Declared:
+    problems = [
+        f"{word} must be a frozenset of words, {what}"
+        for word, what in (("evidence", "empty for none"), ("uses", "the arguments it looks at"))
+        if not isinstance(getattr(audit, word, None), frozenset)
+    ]
+    problems += [] if callable(getattr(audit, "examine", None)) else ["examine(case) is missing"]
+    evidence, uses = (getattr(audit, word) if not problems else frozenset() for word in ("evidence", "uses"))
+    problems += [f"{word!r} is no kind of evidence: {', '.join(EVIDENCE)}" for word in _others(evidence, EVIDENCE)]
+    problems += [f"{word!r} is no argument: {', '.join(ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
+    option = getattr(audit, "alpha_option", "")
+    if not isinstance(option, str) or (option and not _is_rate(getattr(audit, option, None))):
+        problems.append(f"alpha_option = {option!r} names no option that is a rate in [0, 1]")
+    if problems:
+        raise PluginError(
+            f"{who} declares wrongly:\n  " + "\n  ".join(problems),
+            "docs/plugin-guide.md tells what an audit declares.",
+        )
+    return Declared(evidence, uses, option)
+
+
+def _others(words: frozenset[Any], known: Mapping[str, str]) -> list[Any]:
+    return sorted((word for word in words if word not in known), key=str)
+
+
+def wrong_in(finding: Any, name: str, alpha: float) -> list[str]:
+    """What is wrong with the form of what an audit returned; empty for a sound finding.
+
+    Args:
+        name: the audit's registered name.
+        alpha: the error rate that its tests may spend.
+    """
+    if type(finding) is not Finding:
+        return [f"it returned {type(finding).__name__}, not a Finding"]
+    return list(_wrong(finding, name, alpha))
+
+
+def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
+    if finding.audit != name:
+        yield f"the finding is in the name of {finding.audit!r}"
+    if type(finding.verdict) is not Verdict or type(finding.subject) is not Subject:
+        yield "verdict must be a Verdict, and subject a Subject"
+    for word in ("shows", "shows_not"):
+        if not _is_text(getattr(finding, word)) or not getattr(finding, word).strip():
+            yield f"{word} must be a sentence"
+    for word in ("detectable", "qualification"):
+        if not _is_text(getattr(finding, word)):
+            yield f"{word} must be text"
+    for word in ("assumptions", "details"):
+        if not _are(getattr(finding, word), _is_text):
+            yield f"{word} must be a tuple of texts"
+    if not _table(finding.statistic, _is_figure):
+        yield "statistic must be a dict of finite numbers, texts, truths or None by name"
+    if not _table(finding.series, lambda line: isinstance(line, list) and all(map(_is_number, line))):
+        yield "series must be a dict of lists of finite numbers by name"
+    if not _is_interval(finding.interval):
+        yield "interval must be None or (low, high), finite, low <= high"
+    if not _are(finding.controls, _is_control):
+        yield "controls must be a tuple of Control(name, expected, observed), all texts"
+    if not _are(finding.copies, _is_copy):
+        yield "copies must be a tuple of Copy(place, why, holds)"
+    for word in ("error_rate", "bounds_rate"):
+        if not _is_rate(getattr(finding, word)):
+            yield f"{word} must be a number in [0, 1]"
+    if _is_rate(finding.error_rate) and finding.error_rate > alpha * (1 + 1e-9):
+        yield f"its tests have spent an error rate of {finding.error_rate:g}, of {alpha:g} that they may"
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
+
+
+def _is_rate(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
+def _is_interval(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, tuple) and len(value) == 2 and all(map(_is_number, value)) and value[0] <= value[1]
+
+
+def _is_control(value: Any) -> bool:
+    return type(value) is Control and all(map(_is_text, (value.name, value.expected, value.observed)))
+
+
+def _is_copy(value: Any) -> bool:
+    return type(value) is Copy and _is_text(value.place) and _is_text(value.why) and type(value.holds) is bool
+
+
+def _are(values: Any, sound: Any) -> bool:
+    return isinstance(values, tuple) and all(map(sound, values))
+
+
+def _table(values: Any, sound: Any) -> bool:
+    return isinstance(values, dict) and all(map(_is_text, values)) and all(map(sound, values.values()))

@@ -1,0 +1,120 @@
+"""From findings to a verdict: which one, one sentence why, and what it rests on.
+
+Nothing here looks at the names of figures: findings say in typed fields what bears on the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuaudit import registry
+from fuaudit.verification.case import Case
+from fuaudit.verification.claims import BOUNDED_SPEC, EVIDENCE
+from fuaudit.verification.finding import NON_ADAPTIVE, Finding, Verdict, combine
+from fuaudit.verification.outside import SHORT, Outside
+from fuaudit.verification.spec import Check, Spec
+
+TRAINING = "This is a training run: there is no request whose fulfilment could be judged."
+NO_ROWS = "The rows are not at hand: give their folder with --data ROOT."
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The verdict of a spec, a reason in words, and, for a PASS, what it rests on, one sentence each."""
+
+    verdict: Verdict
+    reason: str
+    rests_on: tuple[str, ...] = ()
+
+
+def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tuple[Outside, ...]) -> Conclusion:
+    """The combined verdict; see :func:`fuaudit.verification.finding.combine`.
+
+    A PASS needs every required check, and that those which passed give the evidence that the claim needs. An editor
+    of models can be refuted, but never pass a claim that none of them can show.
+    """
+    claim = spec.claim
+    # where a claim can be shown of an editor, checks of plans do not arise
+    moot = claim.editors and case.is_editor
+    pairs = [
+        (check, finding)
+        for check, finding in zip(spec.checks, findings, strict=True)
+        if not (moot and finding.verdict is Verdict.NOT_APPLICABLE)
+    ]
+    required = [(check, finding) for check, finding in pairs if check.role == "required"]
+    verdict = combine([f.verdict for _, f in required], [f.verdict for c, f in pairs if c.role == "supporting"])
+    if verdict in (Verdict.FAIL, Verdict.ERROR):
+        return Conclusion(verdict, next(f.shows for _, f in pairs if f.verdict is verdict))
+    if not case.run.is_child:
+        return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
+    if not claim.editors and case.is_editor:
+        name = case.run.info["unlearner"]["use"]
+        return Conclusion(
+            Verdict.INCONCLUSIVE,
+            f"The spec asks for {claim.name}; {name!r} edits models, which no audit can show to be exact. What can be "
+            f"shown of an editor, the built-in spec {BOUNDED_SPEC!r} asks for (--spec {BOUNDED_SPEC}).",
+        )
+    if verdict is not Verdict.PASS:
+        undecided = (f.shows for _, f in required if f.verdict is not Verdict.PASS)
+        reason = next(undecided, "The spec has no required check that applies to this run.")
+        return Conclusion(verdict, f"{reason} {NO_ROWS}" if case.dataset is None else reason)
+    given = {word for check, _ in required for word in check.declared().evidence}
+    if missing := [word for word in EVIDENCE if word in claim.needs - given]:
+        lacking = "; ".join(f"{word} ({EVIDENCE[word]})" for word in missing)
+        return Conclusion(
+            Verdict.INCONCLUSIVE, f"The checks that passed do not suffice for {claim.name}: no evidence of {lacking}."
+        )
+    return Conclusion(verdict, _reason(spec, required, pairs, case, outside), _rests_on(spec, pairs, outside))
+
+
+Pairs = list[tuple[Check, Finding]]
+
+
+def _reason(spec: Spec, required: Pairs, pairs: Pairs, case: Case, outside: tuple[Outside, ...]) -> str:
+    """The sentences of a PASS."""
+    sentences = [
+        f"Every required check passed for the request to forget {case.request}: evidence for {spec.claim.name} within "
+        "the stated scope.",
+        *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
+        f"Asked by the spec {_named(spec)}.",
+    ]
+    if outside:
+        sentences.append(f"It rests on outside code: {'; '.join(map(str, outside))}.")
+    return " ".join(sentences)
+
+
+def _said(check: Check, finding: Finding) -> str:
+    """What a finding has to say to the whole; in whose name, where it is not fuaudit's."""
+    entry = registry.find("audits", check.audit["use"])
+    return finding.qualification if entry.own else f"The {entry} says: {finding.qualification}"
+
+
+def _named(spec: Spec) -> str:
+    return f"{spec.id} ({spec.source}, digest {spec.digest[:SHORT]})"
+
+
+def _rests_on(spec: Spec, pairs: Pairs, outside: tuple[Outside, ...]) -> tuple[str, ...]:
+    """What a PASS takes on trust, each once: the policy, outside code, and what the audits name."""
+    named = [line for _, finding in pairs if finding.verdict is Verdict.PASS for line in finding.assumptions]
+    return (
+        f"The spec {spec.id} asks for what is to be shown: {spec.source}, SHA-256 {spec.digest}.",
+        *dict.fromkeys((*(code.assumption for code in outside), *map(_once, named))),
+    )
+
+
+def _once(line: str) -> str:
+    """Audits name non-adaptive requests in words of their own."""
+    return NON_ADAPTIVE if "non-adaptive" in line else line
+
+
+def error_rates(spec: Spec, findings: tuple[Finding, ...]) -> dict[str, float | None]:
+    """The error rates that the findings have spent, summed over the audits (Boole's inequality).
+
+    ``tests``: the chance that any test rejects what it should not, at most; ``allowed`` is what the spec has for
+    that. ``bounds``: the chance that any stated bound is wrong, at most; each holds at its own level.
+    """
+    return {
+        "allowed": spec.alpha,
+        "tests": sum(finding.error_rate for finding in findings),
+        "bounds": sum(finding.bounds_rate for finding in findings),
+    }

@@ -1,0 +1,263 @@
+"""Where findings last: a file of its own for every verification, and a log of all of them, beside the run.
+
+``RUN.audit/`` holds ``findings-NNNN-<digest>.json`` (NNNN counts the verifications of this folder, the rest begins the
+SHA-256 of the file) and ``log.jsonl``: a line before the audits of each, a line after. A verification that was
+interrupted has the first line only. Nothing here is overwritten, and nothing is written through a link.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fuaudit.errors import EvidenceError, StorageError, UsageError
+from fuaudit.runs.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
+from fuaudit.runs.forms import canonical_json, parse_json, pretty_json
+from fuaudit.verification.finding import FORMAT
+
+LOG = "log.jsonl"
+MOST = 10**9
+"""Numbers of verifications are smaller: a log is no place for one that makes the name of a file too long."""
+
+SHORT = 12
+"""Hexadecimal digits of a digest in the name of a file."""
+
+READ_ONLY = 0o444
+"""The mode of findings: whoever edits them has to mean it, and their name no longer fits."""
+
+PATIENCE = 10.0
+"""Seconds to wait for another verification that is writing its line."""
+
+_NAME = re.compile(rf"findings-([0-9]{{4,9}})-([0-9a-f]{{{SHORT}}})\.json")
+_BEGUN = {"number": int, "time": str, "run": str, "spec": dict, "key_given": bool, "arguments": list}
+_DONE = {"number": int, "time": str, "verdict": str, "findings": str, "sha256": str}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One verification of a folder, as its log tells.
+
+    Attributes:
+        number: from 1, in the order in which they began.
+        begun, done: times by the clock of the machine, in UTC; ``done`` is empty where it did not end.
+        run: digest of the run that was audited.
+        spec: its id, origin and digest.
+        key_given: whether the auditor chose the key.
+        arguments: what else was given, folders by placeholders.
+        verdict: empty where it did not end.
+        findings, sha256: name and digest of the file of findings; empty where it did not end.
+        kept: whether that file lies beside the log and has that digest.
+    """
+
+    number: int
+    begun: str
+    run: str
+    spec: dict[str, str]
+    key_given: bool
+    arguments: tuple[str, ...]
+    done: str = ""
+    verdict: str = ""
+    findings: str = ""
+    sha256: str = ""
+    kept: bool = False
+
+
+def audit_folder(run: Path) -> Path:
+    """Where the findings and reports of a run lie: beside it, for a run is never edited."""
+    folder = named(run)
+    return folder.with_name(folder.name + ".audit")
+
+
+def findings_name(number: int, content: bytes) -> str:
+    """The name of a file of findings."""
+    return f"findings-{number:04d}-{sha256(content)[:SHORT]}.json"
+
+
+def begin(folder: Path, run: str, spec: dict[str, str], key_given: bool, arguments: list[str]) -> int:
+    """Number a verification, and log that it begins; what cannot be written is found out here, before the audits.
+
+    Raises:
+        StorageError: the folder or its log cannot be written, or is a link or of another kind.
+        EvidenceError: the log that lies there is none, or the numbers are used up.
+    """
+    refuse_link(folder)
+    with storage(folder):
+        make_folder(folder)
+    with _alone(folder):
+        lines = _lines(folder)
+        taken = [line["number"] for line in lines] + [int(match[1]) for _, match in _files(folder)]
+        number = max(taken, default=0) + 1
+        if number >= MOST:
+            raise EvidenceError(f"{folder} counts {number - 1:,} verifications", "Put it elsewhere, and verify again.")
+        facts = {"run": run, "spec": spec, "key_given": key_given, "arguments": arguments}
+        _write(folder, [*lines, {"event": "begun", "number": number, "time": _now(), **facts}])
+    return number
+
+
+def finish(folder: Path, number: int, verdict: str, document: dict[str, Any]) -> Path:
+    """Store the findings of a verification that was begun, log that it ended, and return their file."""
+    content = pretty_json(document)
+    path = folder / findings_name(number, content)
+    with _alone(folder):
+        write_bytes(path, content, READ_ONLY)
+        facts = {"verdict": verdict, "findings": path.name, "sha256": sha256(content)}
+        _write(folder, [*_lines(folder), {"event": "done", "number": number, "time": _now(), **facts}])
+    return path
+
+
+def history(folder: Path) -> tuple[Verified, ...]:
+    """All verifications that the log of a folder tells of, in the order in which they began; none without a log.
+
+    Raises:
+        EvidenceError: the log is none.
+    """
+    found: dict[int, Verified] = {}
+    for line in _lines(folder):
+        number = line["number"]
+        if line["event"] == "begun":
+            found[number] = Verified(
+                number, line["time"], line["run"], line["spec"], line["key_given"], tuple(line["arguments"])
+            )
+            continue
+        before = found[number]
+        ended = (line["time"], line["verdict"], line["findings"], line["sha256"])
+        found[number] = Verified(
+            *(before.number, before.begun, before.run, before.spec, before.key_given, before.arguments),
+            *ended,
+            kept=_digest(folder / line["findings"]) == line["sha256"],
+        )
+    return tuple(found.values())
+
+
+def standing(entries: tuple[Verified, ...], number: int) -> str:
+    """Which of the verifications of a folder one is, and how the others ended, by the log beside it."""
+    if not entries:
+        return "No log lies beside the run: how often it was audited is not known."
+    here = next((entry for entry in entries if entry.number == number), None)
+    others = [entry for entry in entries if entry.number != number]
+    counts: dict[str, int] = {}
+    for entry in others:
+        counts[entry.verdict or "not finished"] = counts.get(entry.verdict or "not finished", 0) + 1
+    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    which = f"This is verification {number} of {len(entries)}" if here else f"{len(entries)} verifications"
+    return f"{which} by the log beside the run{f'; the others: {told}' if here and others else ''}."
+
+
+def latest(run: Path) -> Path:
+    """The findings of the last verification that ended.
+
+    Raises:
+        EvidenceError: there are none.
+        StorageError: their folder is a link.
+    """
+    folder = audit_folder(run)
+    refuse_link(folder)
+    found = sorted((int(match[1]), path) for path, match in _files(folder)) if folder.is_dir() else []
+    ended = [entry.findings for entry in history(folder) if entry.findings]
+    name = ended[-1] if ended else found[-1][1].name if found else ""
+    if not name:
+        raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
+    return folder / name
+
+
+def read_findings(path: Path, run: str) -> dict[str, Any]:
+    """The stored findings of a run with this digest.
+
+    Raises:
+        EvidenceError: they are missing, of another run, not what their name says, or the log beside them does not
+            name them.
+    """
+    content, anew = read_bytes(path), "Make them anew with: fuaudit verify"
+    document = parse_json(content, path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise EvidenceError(f"{path} does not hold findings")
+    match = _NAME.fullmatch(path.name)
+    if match is None or sha256(content)[:SHORT] != match[2]:
+        raise EvidenceError(f"{path} does not hold the findings that its name is made of", anew)
+    if content != pretty_json(document):
+        raise EvidenceError(f"{path} is not in the form in which it was stored", anew)
+    if document.get("run") != run:
+        raise EvidenceError(f"{path} holds the findings of another run, or of this one before it was pruned", anew)
+    known = history(path.parent)
+    if known and sha256(content) not in {entry.sha256 for entry in known}:
+        raise EvidenceError(f"{path} is not what a line of {LOG} beside it names", anew)
+    return document
+
+
+def number_of(path: Path) -> int:
+    """Which verification a file of findings is of, by its name; 0 where it has none."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else 0
+
+
+def _files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    return [(path, match) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(read_bytes(path))
+    except EvidenceError:
+        return ""
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines of the log, checked for their form."""
+    path = folder / LOG
+    refuse_link(path)
+    if not path.exists():
+        return []
+    if not path.is_file():
+        raise StorageError(f"cannot write {path}: it is no regular file", "See who made it, and remove it.")
+    lines = [parse_json(line, path) for line in read_bytes(path).splitlines()]
+    stage: dict[int, str] = {}
+    for line in lines:
+        if not _is_line(line) or stage.get(line["number"], "") != ("" if line["event"] == "begun" else "begun"):
+            raise EvidenceError(f"{path} is no log of verifications", "Put it elsewhere, and verify again.")
+        stage[line["number"]] = line["event"]
+    return lines
+
+
+def _is_line(line: Any) -> bool:
+    if not isinstance(line, dict) or line.get("event") not in ("begun", "done"):
+        return False
+    shape = _BEGUN if line["event"] == "begun" else _DONE
+    if line.keys() != {"event", *shape} or any(type(line[word]) is not kind for word, kind in shape.items()):
+        return False
+    if not 0 < line["number"] < MOST:
+        return False
+    if line["event"] == "done":
+        return bool(_NAME.fullmatch(line["findings"]))
+    texts = [*line["arguments"], *line["spec"].values()]
+    return all(type(text) is str for text in texts) and line["spec"].keys() == {"id", "origin", "digest"}
+
+
+def _write(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """The log is written anew and put in the place of the old one: a link to another file is never written through."""
+    write_bytes(folder / LOG, b"".join(canonical_json(line) + b"\n" for line in lines))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder for the time of one change; another verification that changes it is waited for."""
+    until = time.monotonic() + PATIENCE
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(folder, f"another process is writing {folder}"))
+                break
+            except UsageError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+        yield
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

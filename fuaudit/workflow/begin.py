@@ -1,0 +1,74 @@
+"""What training begins with: a federation dealt from a secret, its keys, its contents, and the commitment to all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuaudit.config import Config, read_config, resolve
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import names_of, partition
+from fuaudit.draws import Keyed, Leaves, Seeded
+from fuaudit.plans import Plan, Population
+from fuaudit.plans.availability import require_room
+from fuaudit.plans.schedule import require_feasible
+from fuaudit.registry import build
+from fuaudit.runs.contents import Contents, Opening, commit
+from fuaudit.runs.files import sha256
+from fuaudit.runs.keys import Keys, commitment, first_context, partition_key
+from fuaudit.runs.run import config_bytes
+from fuaudit.training.execute import require_one_row_each
+from fuaudit.training.setup import Setup, setup
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """All that a training run is committed to, and what it is made of."""
+
+    ready: Setup
+    secret: bytes = field(repr=False)
+    population: Population
+    leaves: Leaves
+    keys: Keys
+    contents: Contents
+    opening: Opening
+
+    @property
+    def commitment(self) -> str:
+        """Of the run, and of every child that it will have."""
+        config = sha256(config_bytes(self.ready.config))
+        return commitment(**self.keys.committed(config), contents=self.contents.root)
+
+    def plan(self, beacon: str | None) -> Plan:
+        """The plan, drawn as a whole; a beacon bears on it and on nothing else."""
+        source = Seeded(self.keys.seeds, self.leaves, 0, first_context(beacon))
+        return Plan.fresh(self.ready.learner.law, self.population, source)
+
+
+def begun(
+    config: Config | Path | str | dict[str, Any], root: Path | None, dataset: Dataset | None, secret: bytes
+) -> Beginning:
+    """Set a config up, deal its federation, and form its keys.
+
+    Raises:
+        UsageError: a wrong config or secret, data that cannot be read or dealt, or more seeds than a tree can have.
+    """
+    resolved = (
+        config
+        if isinstance(config, Config)
+        else resolve(config)
+        if isinstance(config, dict)
+        else read_config(Path(config))
+    )
+    ready = setup(resolved, root, dataset)
+    dealer = build("partitions", resolved.partition)
+    population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
+    law = ready.learner.law
+    require_room(law, population)
+    require_feasible(law, population)
+    require_one_row_each(ready.learning, law)
+    leaves = Leaves(population.clients, law.rounds, law.steps)
+    keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests))
+    contents, opening = commit(ready.dataset, population, names_of(dealer, ready.dataset, population), secret)
+    return Beginning(ready, secret, population, leaves, keys, contents, opening)

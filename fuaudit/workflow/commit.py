@@ -1,0 +1,78 @@
+"""Commit: fix a secret, and all that training is committed to, before something unforeseeable is published.
+
+A promise is the file that holds both. Training with it computes the commitment again, and mixes into its draws what was
+published since: so the secret cannot have been tried until its draws were liked.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuaudit.config import Config
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import UsageError
+from fuaudit.runs.files import read_bytes, read_json, write_bytes
+from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.shapes import is_digest
+from fuaudit.training.engines.protocol import threads_restored
+from fuaudit.workflow.begin import begun
+
+FORMAT = "fuaudit promise 1"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A master secret, 32 bytes, and the commitment of the run that will be trained with it."""
+
+    secret: bytes = field(repr=False)
+    commitment: str
+
+
+@threads_restored()
+def commit(
+    config: Config | Path | str | dict[str, Any],
+    out: Path | str,
+    root: Path | None = None,
+    secret: bytes | None = None,
+    dataset: Dataset | None = None,
+) -> Promise:
+    """Choose a secret, and write it with the commitment to a file that only its owner can read.
+
+    Args:
+        config: a config, its tables, or the path of its TOML file.
+        out: the file to write; there must be none yet.
+        root: the folder of the data, for datasets that need one.
+        secret: the master secret, 32 bytes; by default from the operating system.
+
+    Raises:
+        UsageError: a wrong config, or a file that exists.
+        StorageError: the file cannot be written.
+    """
+    path = Path(out)
+    if path.is_symlink() or path.exists():
+        raise UsageError(f"{path} exists already", "Choose another file with --out; promises are never overwritten.")
+    beginning = begun(config, root, dataset, secret if secret is not None else secrets.token_bytes(32))
+    promise = Promise(beginning.secret, beginning.commitment)
+    table = {"format": FORMAT, "secret": promise.secret.hex(), "commitment": promise.commitment}
+    write_bytes(path, pretty_json(table), mode=0o600)
+    return promise
+
+
+def read_promise(path: Path) -> Promise:
+    """The promise in a file; UsageError when it holds none."""
+    if not path.exists():
+        raise UsageError(f"there is no promise {path}", "Make one with: fuaudit commit CONFIG --out FILE")
+    table = read_json(path)
+    names = {"secret", "commitment"}
+    if (
+        not isinstance(table, dict)
+        or table.keys() != {"format", *names}
+        or table["format"] != FORMAT
+        or not all(is_digest(table[name]) for name in names)
+        or read_bytes(path) != pretty_json(table)
+    ):
+        raise UsageError(f"{path} is no promise", "Make one with: fuaudit commit CONFIG --out FILE")
+    return Promise(bytes.fromhex(table["secret"]), table["commitment"])

@@ -1,0 +1,91 @@
+"""A forger writes another model into the low bits of every number, and names a processor that nobody has.
+
+Replay then compares within a tolerance, and within it there is room. No audit can refuse that without refusing honest
+runs of other machines; so the finding names the share of numbers that agree in every bit, and a PASS says that it rests
+on the others holding nothing. Who wants none of it sets the tolerance to 0: then there is no PASS.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, secret, told
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.plans import Request
+from fuaudit.plans.schedule import Drawn
+from fuaudit.runs.files import write_bytes
+from fuaudit.runs.layout import checkpoint_name
+from fuaudit.runs.products import checkpoint_bytes, derived
+from fuaudit.runs.writer import digest_of_vector
+from fuaudit.training.setup import setup
+
+
+@pytest.fixture
+def forged(tmp_path):
+    """Two low bits of every number carry two bits of the untouched model; figures and ledger follow."""
+    parent = train(config(), tmp_path / "parent", secret=secret(7))
+    run = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child")
+    old = parent.model.view(torch.int32) >> 20 & 3
+    models = {}
+    for round in run.checkpoints:
+        vector, state = run.checkpoint(round)
+        models[round] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
+        write_bytes(run.path / checkpoint_name(round), checkpoint_bytes(*models[round]))
+    schedule = Drawn([run.plan], run.executed)
+    ready = setup(run.config, None)
+    files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round: models[round][0])
+    for name, content in files.items():
+        write_bytes(run.path / name, content)
+
+    def logged(events):
+        for event in events:
+            stored = event["event"] == "round" and event["round"] in models
+            yield event | ({"model": digest_of_vector(models[event["round"]][0])} if stored else {})
+
+    told(run.path, logged)
+    return run.path, old
+
+
+def elsewhere(path):
+    """The run and its parent say that another processor made them; the request then came to that parent."""
+    above = claimed(path.parent / "parent", processor="another")
+    edit(path, "run.json", parent=load_run(path).info["parent"] | {"digest": above.digest})
+    told(path, lambda events: [e | {"parent": above.digest} if e["event"] == "request" else e for e in events])
+    return claimed(path, processor="another")
+
+
+def test_it_is_read_out_again(forged):
+    path, old = forged
+    assert torch.equal(load_run(path).model.view(torch.int32) & 3, old)
+
+
+def test_on_the_platform_that_made_it_it_fails(forged, quick):
+    result = verify(forged[0], quick, key=AUDIT_KEY, save=False)
+    assert result.verdict == "FAIL"
+    assert result.findings[1].shows == "Stored models are not what the plan makes of the retained data."
+
+
+def test_the_parent_speaks_against_the_child_alone(forged, quick):
+    result = verify(claimed(forged[0], processor="another"), quick, key=AUDIT_KEY, save=False)
+    assert result.verdict == "FAIL"
+    assert "names other platforms for the rounds that it keeps than parent" in " ".join(result.findings[0].details)
+
+
+def test_elsewhere_a_pass_names_it(forged, quick):
+    result = verify(elsewhere(forged[0]), quick, key=AUDIT_KEY, save=False)
+    found = {finding.audit: finding for finding in result.findings}["replay"]
+    assert result.verdict == found.verdict == "PASS"
+    assert 0 < found.statistic["bit_equal"] < 0.6
+    share = f"{found.statistic['bit_equal']:.0%}"
+    below = "Nothing is hidden below the tolerance, in the low bits of the numbers that differ"
+    assert f"{below}: {share} agree in every bit." in result.conclusion.rests_on
+    assert "The run was made on the platforms that it names." in result.conclusion.rests_on
+    assert "On another platform than the run's, models were compared within a tolerance." in result.reason
+
+
+def test_without_a_tolerance_there_is_no_pass(forged, quick):
+    strict = {"replay": {"tolerance": 0}, "lineage": {"tolerance": 0}}
+    checks = tuple(replace(check, audit=check.audit | strict.get(check.audit["use"], {})) for check in quick.checks)
+    run = elsewhere(forged[0])
+    assert verify(run, replace(quick, checks=checks), key=AUDIT_KEY, save=False).verdict == "INCONCLUSIVE"

@@ -1,0 +1,282 @@
+"""A forger keeps the untouched model inside the audited run, where nothing regenerates it.
+
+He unlearns honestly, so every file that audits compute again is right. Then he puts the old model into a place that the
+format leaves free, and makes manifest and ledger fit. Every such place is one test; the run must not open.
+"""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from tests_support import sealed, told
+
+from fuaudit import load_run, unlearn
+from fuaudit.errors import EvidenceError
+from fuaudit.plans import Request
+from fuaudit.runs.forms import parse_tensors, pretty_json, tensor_bytes
+
+LAST = "checkpoints/000002.safetensors"
+
+
+@pytest.fixture(scope="module")
+def family(tiny, tmp_path_factory):
+    """A training run, and a child that honestly forgot client 1."""
+    root = tmp_path_factory.mktemp("honest")
+    parent = tiny(root / "parent")
+    unlearn(parent, "fats", Request.of([1]), root / "child", dataset=tiny.dataset)
+    unlearn(parent, "finetune", Request.of([1]), root / "edited", dataset=tiny.dataset)
+    return root
+
+
+@pytest.fixture
+def child(family, tmp_path):
+    return shutil.copytree(family / "child", tmp_path / "child")
+
+
+@pytest.fixture
+def old(family):
+    """What is to be hidden: the parent's last model."""
+    return load_run(family / "parent").model
+
+
+def word(old):
+    return old.numpy().tobytes().hex()
+
+
+def with_field(name, *way):
+    """A field of a JSON file, at some place inside."""
+
+    def work(path, old):
+        table = json.loads((path / name).read_bytes())
+        inner = table
+        for step in way:
+            inner = inner[step]
+        inner["kept"] = word(old)
+        (path / name).write_bytes(pretty_json(table))
+
+    return work
+
+
+def with_value(name, *way):
+    """The value of a free text."""
+
+    def work(path, old):
+        table = json.loads((path / name).read_bytes())
+        inner = table
+        for step in way[:-1]:
+            inner = inner[step]
+        inner[way[-1]] = word(old)
+        (path / name).write_bytes(pretty_json(table))
+
+    return work
+
+
+def with_tensor(name, key):
+    def work(path, old):
+        tensors = parse_tensors((path / name).read_bytes(), path)
+        (path / name).write_bytes(tensor_bytes(tensors | {key: old}))
+
+    return work
+
+
+def metadata(path, old):
+    content = (path / LAST).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    text = json.dumps({"__metadata__": {"kept": word(old)}, **header}).encode()
+    (path / LAST).write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+
+
+def a_gap_between_tensors(path, old):
+    content = (path / "model.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    text = content[8 : 8 + length] + b" " * 8 * old.numel()
+    (path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+
+
+def an_empty_folder(path, old):
+    (path / word(old)[:200]).mkdir()
+
+
+def an_empty_folder_of_models(path, old):
+    (path / "checkpoints" / word(old)[:200]).mkdir()
+
+
+def a_folder(path, old):
+    (path / "old").mkdir()
+    (path / "old" / "model.safetensors").write_bytes(tensor_bytes({"vector": old}))
+
+
+def a_closed_folder(path, old):
+    a_folder(path, old)
+    os.chmod(path / "old", 0)
+
+
+def a_comment(path, old):
+    with (path / "config.toml").open("a") as file:
+        file.write(f"# {word(old)}\n")
+
+
+def the_order_of_options(path, old):
+    text = (path / "config.toml").read_text()
+    assert "rounds = 2\ncohort = 2\n" in text
+    (path / "config.toml").write_text(text.replace("rounds = 2\ncohort = 2\n", "cohort = 2\nrounds = 2\n"))
+
+
+def spaces(path, old):
+    with (path / "metrics.json").open("a") as file:
+        file.write(" " * int(word(old)[:2], 16))
+
+
+def a_number_written_otherwise(path, old):
+    text = (path / "metrics.json").read_text()
+    (path / "metrics.json").write_text(text.replace('"test_accuracy": 0.', '"test_accuracy": 0.0e0', 1))
+
+
+def surplus_recorded_draws(path, old):
+    numbers = old.view(torch.int32).long()
+    tensors = {"addresses": torch.tensor([[7, 0, 1, 0, -1, 0]]), "ends": torch.tensor([len(numbers)]), "ids": numbers}
+    (path / "recorded.safetensors").write_bytes(tensor_bytes(tensors))
+
+
+def messages_of_an_editor(path, old):
+    rows = [{"sender": "server", "receiver": "0", "size": number} for number in old.view(torch.int32).abs().tolist()]
+    (path / "edit.json").write_bytes(pretty_json({"messages": rows}))
+
+
+def an_earlier_manifest(path, old):
+    shutil.copyfile(path / "manifest.json", path / "former-manifest.json")
+
+
+PLACES = {
+    "a tensor beside a model": with_tensor(LAST, "old"),
+    "a memory that no stage keeps": with_tensor(LAST, "state.server.0.old"),
+    "a parameter that the model does not have": with_tensor("model.safetensors", "old"),
+    "a tensor of the partition": with_tensor("partition.safetensors", "old"),
+    "a tensor of the index": with_tensor("involvement.safetensors", "old"),
+    "a tensor of the contents": with_tensor("contents.safetensors", "old"),
+    "run.json": with_field("run.json"),
+    "run.json, parent": with_field("run.json", "parent"),
+    "run.json, unlearner": with_field("run.json", "unlearner"),
+    "run.json, versions": with_field("run.json", "versions"),
+    "run.json, a plugin": with_field("run.json", "plugins", 0),
+    "run.json, a version": with_value("run.json", "versions", "torch"),
+    "run.json, the version of a plugin": with_value("run.json", "plugins", 0, "version"),
+    "run.json, another plugin": with_value("run.json", "plugins", 0, "use"),
+    "plan.json": with_field("plan.json"),
+    "plan.json, streams": with_field("plan.json", "streams"),
+    "plan.json, a request": with_field("plan.json", "requests", 0),
+    "keys.json": with_field("keys.json"),
+    "clients.json": with_field("clients.json"),
+    "metrics.json": with_field("metrics.json", 0),
+    "participation.json": with_field("participation.json"),
+    **{
+        place.__name__.replace("_", " "): place
+        for place in (
+            metadata,
+            a_gap_between_tensors,
+            an_empty_folder,
+            an_empty_folder_of_models,
+            a_folder,
+            a_closed_folder,
+            a_comment,
+            the_order_of_options,
+            spaces,
+            a_number_written_otherwise,
+            surplus_recorded_draws,
+            messages_of_an_editor,
+            an_earlier_manifest,
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_has_one_form(child, old, place, fuaudit, request):
+    PLACES[place](child, old)
+    if place == "a closed folder":
+        request.addfinalizer(lambda: os.chmod(child / "old", 0o700))
+    else:
+        sealed_blindly(child)
+    with pytest.raises(EvidenceError):
+        load_run(child)
+    code, out, err = fuaudit("verify", child)
+    assert (code, out) == (4, ""), err
+    assert word(old) not in err
+
+
+def sealed_blindly(path):
+    """Make manifest and ledger fit; a writer of today would refuse to list some of these."""
+    try:
+        sealed(path)
+    except EvidenceError:
+        assert not (path / "manifest.json").exists()
+
+
+EVENTS = {
+    "of a kind that there is not": {"event": "note"},
+    "a second seal": {"event": "sealed", "digest": "0" * 64},
+    "with a field of its own": None,
+    "a second request": {"event": "request", "clients": [1], "samples": [], "parent": "0" * 64},
+    "a second platform": {},
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_the_ledger_tells_what_it_must_and_nothing_else(child, old, kind):
+    def edit(events):
+        events = list(events)
+        if kind == "with a field of its own":
+            return [event | ({"kept": word(old)} if event["event"] == "commitment" else {}) for event in events]
+        if kind == "a second platform":
+            first = next(event for event in events if event["event"] == "platform")
+            return [e for event in events for e in ([event] * 2 if event is first else [event])]
+        added = EVENTS[kind] | ({"kept": word(old)} if kind == "of a kind that there is not" else {})
+        return [events[0], added, *events[1:]]
+
+    with pytest.raises(EvidenceError):
+        told(child, edit)
+
+
+def test_what_the_request_in_the_ledger_names(child, old):
+    def edit(events):
+        numbers = sorted(set(old.view(torch.int32).abs().tolist()))
+        return [event | ({"samples": numbers} if event["event"] == "request" else {}) for event in events]
+
+    with pytest.raises(EvidenceError, match="was asked for something else"):
+        told(child, edit)
+
+
+def test_a_tombstone_has_one_form_too(family, old, tmp_path, tiny):
+    from fuaudit.runs.prune import prune
+
+    root = shutil.copytree(family, tmp_path / "family")
+    pruned, _ = prune(root / "child")
+    stone = root / "parent" / "tombstone.json"
+    content = stone.read_bytes()
+    for change in (
+        lambda: stone.write_bytes(content + b" "),
+        lambda: stone.write_bytes(pretty_json(json.loads(content) | {"kept": word(old)})),
+        lambda: (root / "parent" / "old").mkdir(),
+        lambda: (root / "parent" / "old.txt").write_text(word(old)),
+    ):
+        change()
+        from fuaudit.runs.prune import parent_of
+
+        with pytest.raises(EvidenceError):
+            parent_of(load_run(pruned.path))
+        stone.write_bytes(content)
+        shutil.rmtree(root / "parent" / "old", ignore_errors=True)
+    (root / "parent" / "old.txt").unlink()
+    assert parent_of(load_run(pruned.path)).digest == json.loads(content)["digest"]
+
+
+def test_an_editor_keeps_no_memories(family, old, tmp_path):
+    path = shutil.copytree(family / "edited", tmp_path / "edited")
+    assert load_run(path).checkpoints == (2,)
+    with_tensor(LAST, "state.server.0.velocity")(path, old)
+    sealed(path)
+    with pytest.raises(EvidenceError, match="memories"):
+        load_run(path)

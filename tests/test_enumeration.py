@@ -1,0 +1,158 @@
+"""Level 4: which small federations are looked at, how far they go, and which wrong methods they refute."""
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+
+from fuaudit.draws import END, Position
+from fuaudit.errors import PluginError
+from fuaudit.plans import AvailabilityLaw, Request, UniformLaw, exactness
+from fuaudit.plans.availability import FreshBatches, StaticProbability
+from fuaudit.unlearning.baselines import Retrain
+from fuaudit.verification.enumeration import Coverage, Enumeration, sweep, tasks_of
+from fuaudit.verification.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
+
+sys.path.append(str(Path(__file__).parent / "mutants"))
+import fuaudit_mutants as mutants
+
+RUN = UniformLaw(30, 4, 5, 8)
+MEMBERS = federation((20,) * 10)
+CLIENT, SAMPLE, TWO, MIXED = Shape(1, ()), Shape(0, (1,)), Shape(0, (2,)), Shape(1, (1,))
+
+
+def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
+    return Enumeration(**options).judged(law, members, [(method, shape) for shape in shapes], "it")
+
+
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [
+        (mutants.PicksInitial(), CLIENT),
+        (mutants.PicksInitial(), SAMPLE),
+        (mutants.LowestFree(), SAMPLE),
+        (mutants.PrintedButLowest(), SAMPLE),
+        (mutants.PrintedForTwo(), TWO),
+        (mutants.PrintedFromFour(), SAMPLE),
+        (mutants.CohortTwice(), CLIENT),
+        (FatsAsPrinted(), SAMPLE),
+        (FatsAsPrinted(), MIXED),
+        (mutants.Late(), CLIENT),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, Shape) else str(value),
+)
+def test_wrong_methods_are_refuted(method, shape):
+    found = judged(method, shape)
+    assert found.verdict == "FAIL", found.shows
+    assert Fraction(found.statistic["total_variation"]) > 0
+    assert any(detail.startswith("smallest federation: ") for detail in found.details)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [((5, 4), Fraction(1, 10)), ((6, 6), Fraction(1, 10))], ids=["5 + 4", "6 + 6"]
+)
+def test_the_lowest_free_id_is_as_far_away_as_was_found(sizes, expected):
+    law, members = UniformLaw(1, 1, 1, 3), federation(sizes)
+    found = exactness(mutants.LowestFree(), law, members, [Request.of(samples=[0])])
+    assert found.total_variation == expected
+
+
+@pytest.mark.parametrize(
+    "shapes", [(CLIENT,), (SAMPLE,), (TWO,), (MIXED,), (Shape(2, ()),), (Shape(0, (2, 1)),)], ids=str
+)
+def test_a_pass_states_how_far_it_goes(shapes):
+    found = judged(FatsUnlearning(), *shapes)
+    assert found.verdict == "PASS", found.shows
+    for words in ("at most 3 rounds, 3 places", "batches of 3", "lowest, middle and highest ids"):
+        assert words in found.shows
+
+
+def test_streams_and_requests_during_training_are_enumerated_as_they_were_made():
+    made = [(FatsUnlearning(), replace(SAMPLE, moment=1)), (Retrain(), CLIENT), (FatsUnlearning(), TWO)]
+    tasks = tasks_of(RUN, made)
+    words = [task.words for task in tasks]
+    assert "1 sample during training, then 1 client, then 2 samples" in words
+    assert "1 sample during training" in words
+    moments = {toy.executed[0] for task in tasks if "during" in task.words for toy in task.toys}
+    assert moments == {Position(2, 0)}
+    assert {toy.executed for task in tasks if task.alone for toy in task.toys} == {(END,)}
+    found = Enumeration().judged(RUN, MEMBERS, made, "it")
+    assert found.verdict == "PASS", found.shows
+    assert "3 requests one after another" in found.shows
+
+
+@pytest.mark.parametrize("leaves", [0, 20, 300])
+def test_too_little_coverage_is_inconclusive(leaves):
+    found = judged(FatsUnlearning(), SAMPLE, leaves=leaves)
+    assert found.verdict == "INCONCLUSIVE"
+    assert "not reached" in found.shows or "could be enumerated" in found.shows
+
+
+def test_a_run_asks_for_no_more_than_it_has():
+    small = UniformLaw(1, 1, 1, 1)
+    found = judged(FatsUnlearning(), SAMPLE, law=small, members=federation((2, 2, 2)), leaves=3000)
+    assert found.verdict == "PASS"
+    assert "at most 1 rounds, 1 places in a round, 1 steps, batches of 1" in found.shows
+
+
+def test_a_rewriter_that_asks_one_number_twice_is_a_plugin_error():
+    class Reuses(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, executed):
+            left = plan.retained.without(request).clients
+            cohorts = {
+                round: plan.sources[0].sequence(at._replace(round=round), left, plan.law.cohort_size)
+                for round in range(1, plan.law.rounds + 1)
+            }
+            return plan.erase(request, fresh, Position(1, 0)).recorded(cohorts)
+
+    from fuaudit.draws import Address, Purpose
+
+    at = Address(Purpose.COHORT)
+    with pytest.raises(PluginError, match="over different populations"):
+        judged(Reuses(), CLIENT)
+
+
+@pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE,), (MIXED,), (TWO, CLIENT), (Shape(0, (2, 1)),)], ids=str)
+def test_toys_ask_for_what_was_asked(shapes):
+    toys = list(toys_like(UniformLaw(3, 2, 1, 3), shapes))
+    assert len(toys) == len(set(map(str, toys)))
+    for toy in toys:
+        assert leaves_choice(toy.population, toy.requests)
+        population = toy.population
+        for request, shape in zip(toy.requests, shapes, strict=True):
+            assert len(request.clients) == shape.clients
+            owned = Counter(population.owner[sample] for sample in request.samples)
+            assert tuple(sorted(owned.values(), reverse=True)) == shape.samples
+            population = population.without(request)
+    assert Coverage.of(toys).ids == PLACES
+
+
+def test_shapes_are_those_of_requests_up_to_the_caps():
+    members = federation((5, 5, 5, 5))
+    assert Shape.of(Request.of(clients=[0, 1, 2])) == Shape(2, ())
+    assert Shape.of(Request.of(samples=[0, 1, 2, 3]), members) == Shape(0, (3,))
+    assert Shape.of(Request.of(samples=[0, 5, 6, 7, 10]), members) == Shape(0, (2, 1))
+    assert Shape.of(Request.of(clients=[3], samples=[0, 5]), members) == Shape(1, (1, 1))
+
+
+def test_laws_of_availability_go_less_far_and_say_so():
+    law = AvailabilityLaw(30, StaticProbability(Fraction(1, 2)), FreshBatches(5, 8), first_all=False)
+    found = judged(FatsUnlearning(), SAMPLE, law=law)
+    assert found.verdict == "PASS", found.shows
+    assert judged(mutants.PrintedButLowest(), SAMPLE, law=law).verdict == "FAIL"
+
+
+CAUGHT = {
+    "client": [mutants.Late(), mutants.CohortTwice(), mutants.PicksInitial(), mutants.Favours()],
+    "sample": [FatsAsPrinted(), mutants.PrintedButLowest(), mutants.PicksInitial()],
+}
+
+
+@pytest.mark.parametrize(("kind", "method"), [(kind, method) for kind, some in CAUGHT.items() for method in some])
+def test_a_sweep_up_to_two_refutes_what_two_can_show(kind, method):
+    found = sweep(method, AllToys(2, True, (kind,)), 20_000)
+    assert found.refuted

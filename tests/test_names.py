@@ -1,0 +1,242 @@
+"""Clients keep their names: what is asked for, recorded and echoed is the client that was meant."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import ByOwner
+from fuaudit.data.partition import partition as deal
+from fuaudit.draws import Keyed
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.runs.contents import Opening
+from fuaudit.runs.names import in_words, to_forget
+from fuaudit.runs.prune import prune
+from fuaudit.workflow.unlearn import request_of
+
+SECRET = bytes(range(32))
+TABLES = {
+    "data": {"use": "tensors", "classes": 2},
+    "partition": {"use": "by-owner"},
+    "model": {"use": "linear"},
+    "learner": {"use": "fats", "rounds": 3, "cohort": 2, "steps": 1, "batch": 2, "step_size": 0.1},
+    "run": {"checkpoint_every": 1, "engine": "reference", "device": "cpu"},
+}
+OWNERS = [0, 1, 2, 4, 5]
+
+
+def data(names=()):
+    rows = torch.arange(60, dtype=torch.float32).reshape(20, 3) / 60
+    owners = torch.tensor(OWNERS).repeat(4)
+    return Dataset(rows, torch.arange(20) % 2, rows[:4], torch.arange(4) % 2, 2, owners=owners, owner_names=names)
+
+
+NAMED = ("ann", "ben:1", "cay", "nobody", "eve", "4")
+
+
+def trained(path, names=(), **tables):
+    return train(TABLES | tables, path, dataset=data(names), secret=SECRET)
+
+
+def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path):
+    """Owners 0, 1, 2, 4, 5: client 4 is owner 4, not the client at place 4."""
+    given = data()
+    tensors = {n: getattr(given, n) for n in ("inputs", "targets", "test_inputs", "test_targets", "owners")}
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, tmp_path / "data.safetensors")
+    run = trained(tmp_path / "run")
+    assert run.plan.retained.clients == (0, 1, 2, 4, 5)
+    command = ("unlearn", run.path, "--with", "fats", "--client", "4", "--data", tmp_path, "--out", tmp_path / "child")
+    code, out, _ = fuaudit(*command)
+    assert code == 0
+    assert "client 4, 4 rows" in out
+    child = load_run(tmp_path / "child")
+    gone = set(run.plan.retained.owner) - set(child.plan.retained.owner)
+    assert given.owners[sorted(gone)].tolist() == [4, 4, 4, 4]
+    code, out, _ = fuaudit("verify", child.path, "--data", tmp_path, "--client", "4", "--budget", "0")
+    assert code == 0, out
+    assert "client 4, 4 rows" in out
+    assert fuaudit("verify", child.path, "--data", tmp_path, "--client", "5", "--budget", "0")[0] == 1
+    code, _, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", "3", "--data", tmp_path)
+    assert code == 2
+    assert "no client 3" in err
+
+
+def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
+    run = trained(tmp_path / "run", NAMED)
+    assert [run.name(client) for client in OWNERS] == ["ann", "ben:1", "cay", "eve", "4"]
+    request = request_of(run, ["eve"], [("ben:1", 2)])
+    assert request.clients == (4,)
+    child = unlearn(run, "fats", request, tmp_path / "child", dataset=data(NAMED))
+    assert list(map(in_words, to_forget(child))) == ["client 4 (eve), 4 rows", "sample 11 (ben:1:2)"]
+    result = verify(child, quick, dataset=data(NAMED), expected=request, budget=0)
+    assert result.verdict == "PASS"
+    assert result.context["to_forget"][0] == {"client": 4, "name": "eve", "rows": 4}
+    assert result.context["arguments"][:4] == ["--client", "eve", "--sample", "ben:1:2"]
+    for form in ("html", "md"):
+        code, out, _ = fuaudit("report", child.path, "--format", form)
+        assert code == 0
+        assert "client 4 (eve), 4 rows" in Path(out.strip()).read_text(), form
+    assert "client 4 (eve), 4 rows" in fuaudit("show", child.path)[1]
+    assert json.loads(fuaudit("show", child.path, "--json")[1])["clients"]["1"] == "ben:1"
+
+
+def test_nobody_is_guessed(tmp_path):
+    """A number is no name where clients have names, and a name that is a number is that name."""
+    run = trained(tmp_path / "run", NAMED)
+    with pytest.raises(UsageError, match="number 0 is called 'ann'"):
+        run.client("0")
+    assert run.client("4") == 5
+    with pytest.raises(UsageError, match="no client is called 'Eve'"):
+        run.client("Eve")
+    with pytest.raises(UsageError, match="no client is called"):
+        run.client("04")
+    numbered = trained(tmp_path / "numbered")
+    assert numbered.client("4") == 4
+    for text in ("3", "04", "+4", "\u0664", "four", ""):
+        with pytest.raises(UsageError, match="has no client"):
+            numbered.client(text)
+
+
+def test_a_dropped_name_is_no_longer_known(tmp_path):
+    run = trained(tmp_path / "run", NAMED)
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
+    assert list(map(in_words, to_forget(child))) == ["client 4 (name dropped), 4 rows"]
+    assert child.client("ann") == 0
+    with pytest.raises(UsageError, match="no client is called 'eve'"):
+        child.client("eve")
+    with pytest.raises(UsageError, match="name of client 5, and the number of one whose name a prune dropped"):
+        child.client("4")
+
+
+@pytest.mark.parametrize("name", ["a", " b", "b\x1b[2J", "", "\ud800", "x" * 201, None])
+def test_names_that_are_none_are_refused(tmp_path, name):
+    """Twice the same, space, what a terminal obeys, nothing, half a character, too long, and none at all."""
+    with pytest.raises(UsageError, match="name"):
+        trained(tmp_path / "run", ("a", "b", "c", "d", "e") if name is None else ("a", "b", "c", "d", "e", name))
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_of_owners_that_no_client_has_do_not_matter(tmp_path):
+    assert trained(tmp_path / "run", (*NAMED[:3], "\x00", *NAMED[4:])).client("cay") == 2
+
+
+def test_where_clients_are_no_owners_they_have_numbers(tmp_path):
+    run = trained(tmp_path / "run", NAMED, partition={"use": "iid", "clients": 4})
+    assert run.opening.names is None
+    assert run.client("3") == 3
+
+
+def test_an_owner_beyond_all_tables_is_refused():
+    owners = torch.tensor([0, 2**20])
+    rows = torch.zeros(2, 1)
+    with pytest.raises(UsageError, match="numbers end at"):
+        deal(
+            ByOwner(),
+            Dataset(rows, torch.zeros(2).long(), rows, torch.zeros(2).long(), 2, owners=owners),
+            Keyed(SECRET),
+        )
+
+
+def test_a_name_that_was_exchanged_is_no_evidence(tmp_path, reseal):
+    run = trained(tmp_path / "run", NAMED)
+    table = json.loads((run.path / "clients.json").read_bytes())
+    table["names"]["0"], table["names"]["2"] = table["names"]["2"], table["names"]["0"]
+    reseal(run.path, clients=table)
+    with pytest.raises(EvidenceError, match="is not the name that client 0 was committed to under"):
+        _ = load_run(run.path).opening
+
+
+def prised(run, names, reseal, drop=()):
+    """A run whose ``clients.json`` has these names, and no salts of the names that are to be dropped; sealed again."""
+    contents = run.contents
+    kept = [contents.salts_of(client)[client in drop :] for client in contents.clients]
+    salts = run.opening.salts.keeping([*kept, contents.salts_of_tests])
+    return reseal(run.path, clients=Opening(names, salts).table())
+
+
+@pytest.mark.parametrize("which", ["two", "all", "none"])
+def test_a_run_holds_all_names_until_a_prune(tmp_path, reseal, which):
+    """A name that is missing would make its client's number stand for another; null would make all numbers names."""
+    run = trained(tmp_path / "run", NAMED)
+    drop = {"two": (4, 5), "all": OWNERS, "none": ()}[which]
+    names = None if which != "two" else {c: n for c, n in run.opening.names.items() if c not in drop}
+    prised(run, names, reseal, drop)
+    with pytest.raises(EvidenceError, match=r"lacks names or salts|is not the name"):
+        load_run(run.path)
+
+
+def test_that_clients_have_no_names_is_committed_to(tmp_path, reseal):
+    run = trained(tmp_path / "run")
+    prised(run, {client: str(client) for client in OWNERS}, reseal)
+    with pytest.raises(EvidenceError, match="'0' is not the name that client 0 was committed to under"):
+        load_run(run.path)
+    named = trained(tmp_path / "named", tuple(map(str, range(6))))
+    prised(named, None, reseal)
+    with pytest.raises(EvidenceError, match="None is not the name that client 0 was committed to under"):
+        load_run(named.path)
+
+
+def test_after_a_prune_the_names_of_the_erased_are_missing_and_no_others(tmp_path, reseal):
+    run = trained(tmp_path / "run", NAMED)
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
+    further = unlearn(child, "fats", request_of(child, ["ann"]), tmp_path / "further", dataset=data(NAMED))
+    assert further.name(0) == "ann"
+    names = {c: n for c, n in child.opening.names.items() if c != 5}
+    prised(child, names, reseal, drop=(5,))
+    with pytest.raises(EvidenceError, match="lacks names or salts of what is retained"):
+        load_run(child.path)
+    names = {c: n for c, n in further.opening.names.items() if c != 0}
+    prised(further, names, reseal, drop=(0,))
+    with pytest.raises(EvidenceError, match="lacks names or salts of what is retained"):
+        load_run(further.path)
+
+
+def lines_of(result):
+    return next(f for f in result.findings if f.audit == "plan")
+
+
+def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
+    """Who swaps two names before the commitment is told by the data, whole or in part; what is not told is said."""
+    swapped = ("cay", "ben:1", "ann", *NAMED[3:])
+    run = trained(tmp_path / "run", swapped)
+    child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(swapped))
+    found = lines_of(verify(child, quick, dataset=data(NAMED), budget=0))
+    assert found.verdict == "FAIL"
+    assert any("other names than the owners of their rows" in line for line in found.details)
+    rows = frozenset(row for row in range(20) if OWNERS[row % 5] == 4)
+    found = lines_of(verify(child, quick, dataset=replace(data(NAMED), absent=rows), budget=0))
+    assert found.verdict == "FAIL"
+    assert any("are those of 'ann' in the data at hand" in line for line in found.details)
+    result = verify(child, quick, dataset=replace(data(swapped), absent=rows), budget=0)
+    assert result.verdict == "PASS", result.reason
+    assert any("not dealt again, but taken from the commitment: 4 rows" in line for line in result.conclusion.rests_on)
+    assert any("names of 1 clients, client 4 (eve) among them" in line for line in result.conclusion.rests_on)
+
+
+def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
+    run = trained(tmp_path / "run", NAMED)
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
+    found = lines_of(verify(child, quick, dataset=data(NAMED), expected=child.request, budget=0))
+    assert any("The name of client 4 was not shown" in line for line in found.assumptions)
+    assert any("client 4 (name dropped), 4 rows" in line for line in found.details)
+
+
+def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
+    """The rows of the erased lie in a folder of their own; who owns them is needed to deal the partition again."""
+    given = data()
+    for name, owners in (("all", OWNERS), ("kept", [0, 1, 2, 5])):
+        rows = [row for row in range(20) if OWNERS[row % 5] in owners]
+        tensors = {n: getattr(given, n)[rows].clone() for n in ("inputs", "targets", "owners")}
+        tensors |= {n: getattr(given, n).clone() for n in ("test_inputs", "test_targets")} | {"ids": torch.tensor(rows)}
+        (tmp_path / name).mkdir()
+        save_file(tensors, tmp_path / name / "data.safetensors")
+    run = train(TABLES, tmp_path / "run", tmp_path / "all", secret=SECRET)
+    child = unlearn(run, "fats", request_of(run, ["4"]), tmp_path / "child", root=tmp_path / "all")
+    result = verify(child, quick, tmp_path / "kept", tmp_path / "all", budget=0)
+    assert any("the partition from its key" in line for line in lines_of(result).details)
+    assert result.verdict == "PASS", result.reason

@@ -1,0 +1,243 @@
+"""Findings that last: a file and two lines for every verification, whatever comes in between; reports name theirs."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+from tests_support import AUDIT_KEY
+
+from fuaudit import load_run, unlearn, verify
+from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.plans import Request
+from fuaudit.reporting import write_report
+from fuaudit.runs.forms import canonical_json
+from fuaudit.runs.prune import prune
+from fuaudit.verification.store import LOG, begin, finish, history, latest
+
+SPEC = {"id": "ours", "origin": "ours.toml", "digest": "c" * 64}
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    """A small child, with its data in a folder."""
+    names = ("inputs", "targets", "test_inputs", "test_targets")
+    (tmp_path / "data").mkdir()
+    save_file({name: getattr(tiny.dataset, name).clone() for name in names}, tmp_path / "data" / "data.safetensors")
+    parent = tiny(tmp_path / "parent")
+    return unlearn(parent, "fats", Request.of([parent.plan.cohort(2)[0]]), tmp_path / "child", dataset=tiny.dataset)
+
+
+@pytest.fixture
+def folder(run):
+    return run.path.with_name("child.audit")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_no_verification_overwrites_another(run, folder, tiny, quick):
+    made, before = [], {}
+    for options in ({}, {"spot": 1}, {"key": bytes(32)}, {}):
+        result = verify(run, quick, dataset=tiny.dataset, **{"key": AUDIT_KEY} | options)
+        made.append(result.path.name)
+        after = contents(folder)
+        assert {name: after[name] for name in before if name != LOG} == {n: b for n, b in before.items() if n != LOG}
+        assert after[LOG].startswith(before.get(LOG, b""))
+        before = after
+    assert len(set(made)) == 4
+    assert [name[:14] for name in made] == [f"findings-{number:04d}-" for number in (1, 2, 3, 4)]
+    assert made[0][14:] == made[3][14:] != made[1][14:]  # equal findings, told apart by their number
+    entries = history(folder)
+    assert [entry.findings for entry in entries] == made
+    assert all(entry.kept and entry.key_given for entry in entries)
+    assert [entry.arguments for entry in entries] == [(), ("--spot", "1"), (), ()]
+
+
+def test_findings_hold_no_times(run, tiny, quick):
+    first, second = (verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY) for _ in range(2))
+    assert first.path.read_bytes() == second.path.read_bytes()
+    assert first.standing == "This is verification 1 of 1 by the log beside the run."
+    assert second.standing == "This is verification 2 of 2 by the log beside the run; the others: 1 PASS."
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, EvidenceError("altered meanwhile")])
+def test_what_is_broken_off_leaves_a_line(run, folder, tiny, quick, error):
+    def stops(*progress):
+        raise error
+
+    if error is MemoryError:  # an audit that breaks is an ERROR, and ends
+        assert verify(run, quick, dataset=tiny.dataset, progress=stops).exit_code == 70
+        assert [line["event"] for line in lines(folder)] == ["begun", "done"]
+        return
+    with pytest.raises(type(error) if isinstance(error, Exception) else error):
+        verify(run, quick, dataset=tiny.dataset, progress=stops)
+    (line,) = lines(folder)
+    assert (line["event"], line["number"], line["key_given"]) == ("begun", 1, False)
+    (entry,) = history(folder)
+    assert (entry.verdict, entry.findings) == ("", "")
+    with pytest.raises(EvidenceError, match="has no findings yet"):
+        latest(run.path)
+    again = verify(run, quick, dataset=tiny.dataset)
+    assert again.standing.endswith("the others: 1 not finished.")
+
+
+def test_the_log_is_never_written_through_a_hard_link(run, folder, tiny, quick, tmp_path):
+    """What else has this content keeps it: the log is another file from then on."""
+    verify(run, quick, dataset=tiny.dataset)
+    os.link(folder / LOG, tmp_path / "precious")
+    before = (tmp_path / "precious").read_bytes()
+    verify(run, quick, dataset=tiny.dataset)
+    assert (tmp_path / "precious").read_bytes() == before
+    assert (folder / LOG).read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize(
+    "prepared", ["log a folder", "log a pipe", "folder a file", "half a log a folder", "folder shut"]
+)
+def test_what_cannot_be_written_is_found_out_before_the_audits(run, folder, tiny, quick, prepared):
+    def never(*progress):
+        raise AssertionError("an audit has begun")
+
+    if prepared == "folder a file":
+        folder.write_text("mine")
+    else:
+        folder.mkdir()
+    if prepared == "log a folder":
+        (folder / LOG).mkdir()
+    elif prepared == "log a pipe":
+        os.mkfifo(folder / LOG)
+    elif prepared == "half a log a folder":
+        (folder / f"{LOG}.partial").mkdir()
+    elif prepared == "folder shut":
+        if os.geteuid() == 0:
+            pytest.skip("whoever may do everything is not stopped by permissions")
+        folder.chmod(0o555)
+    with pytest.raises(StorageError):
+        verify(run, quick, dataset=tiny.dataset, progress=never)
+    folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no json\n",
+        b"{}\n",
+        b'{"event":"done","number":1,"time":"","verdict":"PASS","findings":"../../x","sha256":""}\n',
+        b'{"event":"begun","number":true,"time":"","run":"","spec":{},"key_given":true,"arguments":[]}\n',
+        b"[" * 5000,
+    ],
+)
+def test_what_is_no_log_is_left_alone(run, folder, tiny, quick, content):
+    folder.mkdir()
+    (folder / LOG).write_bytes(content)
+    with pytest.raises(EvidenceError):
+        verify(run, quick, dataset=tiny.dataset)
+    assert contents(folder) == {LOG: content}
+
+
+def test_lines_out_of_order_are_no_log(tmp_path):
+    begin(tmp_path, "a" * 64, SPEC, True, [])
+    finish(tmp_path, 1, "PASS", {})
+    first, second = (tmp_path / LOG).read_bytes().splitlines(keepends=True)
+    for wrong in (second, second + first, first + first, first + second + second):
+        (tmp_path / LOG).write_bytes(wrong)
+        with pytest.raises(EvidenceError, match="no log of verifications"):
+            history(tmp_path)
+
+
+def test_numbers_go_on_without_the_log(tmp_path):
+    """Who deletes the log deletes what it tells; the findings that are left are still not overwritten."""
+    begin(tmp_path, "a" * 64, SPEC, True, [])
+    first = finish(tmp_path, 1, "FAIL", {"verdict": "FAIL"})
+    (tmp_path / LOG).unlink()
+    assert begin(tmp_path, "a" * 64, SPEC, True, []) == 2
+    finish(tmp_path, 2, "PASS", {"verdict": "PASS"})
+    assert json.loads(first.read_text()) == {"verdict": "FAIL"}
+
+
+def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
+    def one():
+        number = begin(tmp_path, "a" * 64, SPEC, True, [])
+        finish(tmp_path, number, "PASS", {"number": number})
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = history(tmp_path)
+    assert [entry.number for entry in entries] == list(range(1, 9))
+    assert all(entry.kept for entry in entries)
+
+
+def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path):
+    data = ("--data", tmp_path / "data")
+    verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY)
+    assert fuaudit("verify", run.path, *data, "--budget", "0", "-q")[0] in (0, 3)
+    with pytest.raises(KeyboardInterrupt):
+        verify(run, quick, dataset=tiny.dataset, progress=interrupts)
+    altered = latest(run.path)
+    altered.chmod(0o644)
+    altered.write_bytes(altered.read_bytes() + b" ")
+    code, out, err = fuaudit("history", run.path)
+    assert code == 0, err
+    head, first, stored, second, arguments, changed, third = out.splitlines()
+    assert head.startswith("3 verifications by ")
+    assert "PASS" in first
+    assert "quick (" in first
+    assert "key given" in first
+    assert stored.endswith(": as stored")
+    assert "client-erasure/1 (built-in, " in second
+    assert "key drawn" in second
+    assert arguments.endswith("--data DATA --budget 0")
+    assert changed.endswith(": missing or altered")
+    assert "not finished" in third
+    rows = json.loads(fuaudit("history", run.path, "--json")[1])["verifications"]
+    assert [row["number"] for row in rows] == [1, 2, 3]
+    assert [row["kept"] for row in rows] == [True, False, False]
+    assert all(row["this_run"] for row in rows)
+    code, _, err = fuaudit("report", run.path)
+    assert code == 4
+    assert "its name is made of" in err
+    path = write_report(run.path, "md", folder / history(folder)[0].findings)
+    assert "verification 1 of 3 by the log beside the run; the others: 1 " in path.read_text()
+    assert "1 not finished." in path.read_text()
+
+
+def interrupts(*progress):
+    raise KeyboardInterrupt
+
+
+def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, fuaudit):
+    verify(run, quick, dataset=tiny.dataset)
+    prune(run)
+    assert "; of the run as it was before a prune" in fuaudit("history", run.path)[1]
+    code, _, err = fuaudit("report", run.path)
+    assert code == 4
+    assert "before it was pruned" in err
+    result = verify(load_run(run.path), quick, dataset=tiny.dataset)
+    assert result.standing.startswith("This is verification 2 of 2")
+    assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
+
+
+def test_without_data_it_is_said_how_to_give_it(run, quick, fuaudit):
+    code, out, _ = fuaudit("verify", run.path, "--budget", "0", "-q")
+    assert code == 3
+    assert out.count("--data ROOT") == 1
+
+
+@pytest.mark.parametrize("number", [0, -1, 10**9, 10**300])
+def test_a_log_with_numbers_that_no_verification_has_is_none(tmp_path, number):
+    begin(tmp_path / "run.audit", "d" * 64, SPEC, True, [])
+    line = lines(tmp_path / "run.audit")[0] | {"number": number}
+    (tmp_path / "run.audit" / LOG).write_bytes(canonical_json(line) + b"\n")
+    with pytest.raises(EvidenceError, match="is no log of verifications"):
+        begin(tmp_path / "run.audit", "d" * 64, SPEC, True, [])

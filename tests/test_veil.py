@@ -1,0 +1,208 @@
+"""What a rewriter gets: draws of cohorts and batches, and nothing that tells one run from another."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import pytest
+from fuaudit_plugins.fats import FatsUnlearning
+
+from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, Stream
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans import Plan, Request, Segment, UniformLaw, exactness
+from fuaudit.plans.involvement import foreseeing
+from fuaudit.plans.veil import rewritten
+from fuaudit.verification.toys import federation
+
+LAW, MEMBERS = UniformLaw(2, 1, 1, 1), federation((2, 2, 2))
+CLIENT, SAMPLE = Request.of(clients=[0]), Request.of(samples=[0])
+OLD, NEW = Keyed(bytes([1]) * 32), Keyed(bytes([2]) * 32)
+PLAN = Plan.fresh(LAW, MEMBERS, OLD)
+
+
+def through(rewrite, plan=PLAN, fresh=NEW, request=CLIENT):
+    """What a function of (plan, request, fresh, executed) makes behind the veil."""
+
+    class Method:
+        def rewrite(self, *given):
+            return rewrite(*given)
+
+    return rewritten(Method(), "method", plan, request, fresh, END)
+
+
+def fats(plan, request, fresh, executed):
+    return FatsUnlearning().rewrite(plan, request, fresh, executed)
+
+
+def looks(found):
+    """A rewriter that notes what it can see of its sources and its index, and is FATS."""
+
+    def rewrite(plan, request, fresh, executed):
+        found.append([(type(source), repr(source)) for source in (*plan.sources, fresh, plan.index)])
+        found.append(sorted(name for name in dir(fresh) if not name.startswith("__")))
+        return fats(plan, request, fresh, executed)
+
+    return rewrite
+
+
+def test_sources_look_the_same_in_proof_and_in_use():
+    enumeration = Enumeration([])
+    proof = Plan.fresh(LAW, MEMBERS, enumeration.source("training"))
+    pruned = Plan.fresh(LAW, MEMBERS, Recorded({**answers_of(PLAN)}))
+    indexed = foreseeing([PLAN], CLIENT)[0][0]
+    seen = []
+    for plan, fresh in ((PLAN, NEW), (pruned, NEW), (indexed, NEW), (proof, enumeration.source("request"))):
+        found = []
+        through(looks(found), plan, fresh)
+        seen.append(found)
+    assert seen[0][1] == ["many_subsets", "permutation", "sequence", "subset", "uniform", "weighted"]
+    assert seen == seen[:1] * 4
+
+
+def answers_of(plan):
+    answers = {}
+    for round in (1, 2):
+        (client,) = answers[Address(Purpose.COHORT, round)] = plan.cohort(round)
+        answers[Address(Purpose.BATCH, round, 1, client)] = plan.batch(round, 1, client, 0)
+    return answers
+
+
+@pytest.mark.parametrize("request_", [CLIENT, SAMPLE], ids=str)
+def test_the_plan_is_that_of_the_rewriter_itself(request_):
+    for number in range(50):
+        old, new = (Keyed(bytes([number, who]) * 16) for who in range(2))
+        plan = Plan.fresh(LAW, MEMBERS, old)
+        expected = FatsUnlearning().rewrite(plan, request_, new, END)
+        indexed = foreseeing([plan], request_)[0][0]
+        assert through(fats, plan, new, request_) == expected == through(fats, indexed, new, request_)
+
+
+@pytest.mark.parametrize("key", [NEW, OLD])
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda plan, fresh: plan.initial_uniform(1),
+        lambda plan, fresh: fresh.uniform(Address(Purpose.INIT), 1),
+        lambda plan, fresh: fresh.uniform(Address(Purpose.COHORT, 1), 1),
+        lambda plan, fresh: fresh.sequence(Address(Purpose.INIT), range(2), 1),
+        lambda plan, fresh: plan.sources[0].subset(Address(Purpose.INIT), range(2), 1),
+        lambda plan, fresh: fresh.weighted(Address(Purpose.INIT), (0, 1), (1, 1), 1),
+        lambda plan, fresh: fresh.permutation(Address(Purpose.PARTITION), range(4)),
+        lambda plan, fresh: fresh.permutation(Address(Purpose.AUDIT), range(4)),
+    ],
+)
+def test_what_is_no_draw_of_cohorts_or_batches_is_refused(look, key):
+    def rewrite(plan, request, fresh, executed):
+        look(plan, fresh)
+        return fats(plan, request, fresh, executed)
+
+    with pytest.raises(PluginError, match="it gets those of cohorts and batches alone"):
+        through(rewrite, fresh=key)
+
+
+@pytest.mark.parametrize("name", ["secret", "key", "source", "answers", "plan", "_source", "__dict__"])
+def test_no_secret_has_a_name(name):
+    def rewrite(plan, request, fresh, executed):
+        for source in (*plan.sources, fresh, plan.index):
+            assert not hasattr(source, name)
+        return fats(plan, request, fresh, executed)
+
+    through(rewrite)
+
+
+@dataclass(frozen=True)
+class InitialPicker(FatsUnlearning):
+    """Goes behind the veil all the same, and draws the initial model anew where it dislikes the old one."""
+
+    def rewrite(self, plan, request, fresh, executed):
+        kept = super().rewrite(plan, request, fresh, executed)
+        (source,) = (cell.cell_contents for cell in plan.sources[0].sequence.__closure__)
+        if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
+            return kept
+        anew = (Segment(START, len(plan.sources), len(plan.populations)),)
+        return replace(kept, streams={**kept.streams, Stream.INITIAL: anew})
+
+
+@pytest.mark.parametrize("request_", [CLIENT, SAMPLE], ids=str)
+def test_the_initial_draw_is_in_the_history_that_is_proved(request_):
+    result = exactness(InitialPicker(), UniformLaw(1, 1, 1, 1), federation((2, 2)), [request_])
+    assert result.total_variation == Fraction(1, 4)
+    assert result.witness.initial == 0
+    assert result.witness.unlearned == result.witness.retrained / 2
+
+
+def test_an_initial_draw_that_nobody_looks_at_is_not_branched():
+    for members, law in ((MEMBERS, LAW), (federation((2, 2)), UniformLaw(1, 1, 1, 1))):
+        result = exactness(FatsUnlearning(), law, members, [CLIENT])
+        assert result.exact
+        assert result.histories == (len(members.clients) - 1) ** law.rounds * 2**law.rounds
+
+
+FORMS = {
+    "another key": lambda plan, new: replace(new, sources=(*new.sources[:-1], Keyed(bytes(32)))),
+    "the key of training again": lambda plan, new: replace(new, sources=(*plan.sources, plan.sources[0])),
+    "one key more": lambda plan, new: replace(new, sources=(*new.sources, new.sources[-1])),
+    "an initial model from a record": lambda plan, new: replace(
+        plan.restart(CLIENT, new.sources[-1]), sources=(*plan.sources, Recorded({}))
+    ),
+    "an initial model in two halves": lambda plan, new: with_stream(
+        new, Stream.INITIAL, Segment(START, 0, 0), Segment(Position(1, 0), 1, 1)
+    ),
+    "a stream without a beginning": lambda plan, new: with_stream(new, Stream.COHORTS, Segment(Position(1, 0), 1, 1)),
+    "a stream out of order": lambda plan, new: with_stream(
+        new, Stream.COHORTS, Segment(START, 0, 0), Segment(Position(2, 0), 1, 1), Segment(Position(1, 0), 1, 1)
+    ),
+    "a source that is not there": lambda plan, new: with_stream(new, Stream.BATCHES, Segment(START, 2, 1)),
+    "no stream": lambda plan, new: replace(new, streams={}),
+    "another population in between": lambda plan, new: replace(
+        new, populations=(federation((2, 2)), new.populations[-1])
+    ),
+    "more people": lambda plan, new: replace(new, populations=(*plan.populations, federation((2, 2, 2)))),
+    "another law": lambda plan, new: replace(new, law=UniformLaw(1, 1, 1, 1)),
+    "no plan": lambda plan, new: "plan",
+}
+
+
+def with_stream(plan, stream, *segments):
+    return replace(plan, streams={**plan.streams, stream: segments})
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_plans_of_another_form_are_refused(name):
+    def rewrite(plan, request, fresh, executed):
+        return FORMS[name](plan, plan.erase(request, fresh, Position(1, 0)))
+
+    with pytest.raises(PluginError, match=r"'method' (returned|added or dropped|recorded or cut)"):
+        through(rewrite)
+
+
+def test_a_plan_that_answers_for_itself_is_taken_apart():
+    class Liar(Plan):
+        def cohort(self, round):
+            return (1,)
+
+    def rewrite(plan, request, fresh, executed):
+        new = plan.erase(request, fresh, Position(1, 0))
+        return Liar(new.law, new.populations, new.sources, new.streams, new.index)
+
+    new = through(rewrite)
+    assert type(new) is Plan
+    assert new.sources == (OLD, NEW)
+    assert new == PLAN.erase(CLIENT, NEW, Position(1, 0))
+
+
+def test_records_go_through():
+    def rewrite(plan, request, fresh, executed):
+        return plan.erase(request, fresh, Position(1, 0)).recorded({1: (1,), 2: (2,)})
+
+    new = through(rewrite)
+    assert [new.cohort(round) for round in (1, 2)] == [(1,), (2,)]
+    assert new.sources[0] is OLD
+    assert type(new.sources[1]) is Recorded
+    again = through(fats, new, Keyed(bytes(32)), Request.of(clients=[2]))
+    assert again.cohort(1) == (1,)
+    assert again.cohort(2) != (2,)
+
+
+def test_a_request_that_does_not_fit_is_not_the_rewriters_fault():
+    with pytest.raises(UsageError, match="no client 7"):
+        through(fats, request=Request.of(clients=[7]))
