@@ -118,8 +118,11 @@ def test_seeds_of_another_tree(parent, pruned, asked, tmp_path):
     child, _, _ = pruned
     tried = train(config(run={"checkpoint_every": 1}), tmp_path / "tried", secret=secret(1))
     keys = json.loads((child.path / "keys.json").read_bytes())
-    other = json.loads((tried.path / "keys.json").read_bytes())
-    edit(child.path, "keys.json", **(keys | {"seeds": other["seeds"]}))
+    edit(child.path, "keys.json", **(keys | {"seeds": tried.keys.seeds.as_rows()}))
+    with pytest.raises(EvidenceError, match="lacks the key of its partition"):
+        remade(child.path)
+    cut = tried.keys.seeds.keeping([range(tried.keys.seeds.size - 1)])
+    edit(child.path, "keys.json", **(keys | {"seeds": cut.as_rows()}))
     verdict, found = asked(remade(child.path))
     assert verdict == found["plan"].verdict == "FAIL"
     assert "does not hold the seeds, config and contents that it committed to" in found["plan"].shows
