@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fuaudit.progress import Progress, silent
 
+EVERY = 20.0
+"""Seconds between two lines of progress in a log, so that nobody takes a long audit for one that hangs."""
+
 
 @contextmanager
 def bars(quiet: bool) -> Iterator[Progress]:
-    """A progress callback that draws one bar for each kind of work; silent when asked, or without a terminal.
+    """A progress callback that draws one bar for each kind of work; lines now and then where there is no terminal.
 
     Everything is imported by now: from here on Ctrl-C is an exception, so that work is left in good order.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield silent
+        return
+    if not sys.stderr.isatty():
+        yield lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -34,3 +41,16 @@ def bars(quiet: bool) -> Iterator[Progress]:
             drawn.update(tasks[what], completed=done, total=total)
 
         yield show
+
+
+def lines(clock: Callable[[], float] = time.monotonic) -> Progress:
+    """A progress callback that prints a line on standard error when ``EVERY`` seconds went by without one."""
+    last = clock()
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if clock() - last >= EVERY:
+            last = clock()
+            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return show

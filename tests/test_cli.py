@@ -23,6 +23,7 @@ from fuaudit.plans import Request
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.run import read_config_of
+from fuaudit.terminal import lines
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.toys import AllToys, leaves_choice
 from fuaudit.verification.verify import verify
@@ -199,9 +200,10 @@ def test_the_whole_way_in_words(fuaudit, config_file, target, spec_file, tmp_pat
     assert code == 0
     assert out.startswith("PASS")
     assert len(out.strip().splitlines()) == 1
-    code, out, _ = fuaudit("verify", tmp_path / "parent-fats", "--spec", spec_file, "--commitment", "00" * 32)
+    code, out, err = fuaudit("verify", tmp_path / "parent-fats", "--spec", spec_file, "--commitment", "00" * 32)
     assert code == 1
     assert "committed" in out
+    assert f"The run is under the commitment {commitment}, not the one given: this will be a FAIL." in err
 
 
 def test_a_commitment_may_be_copied_untidily(fuaudit, copies, spec_file, trained):
@@ -305,6 +307,9 @@ def test_prove_tries_both_kinds_of_request(fuaudit):
     assert code == 1
     assert "client: total variation 0\n" in out
     assert "sample: total variation 1/8\n" in out
+    assert "fats-as-printed does not claim to be exact here (uniform with replacement, sample)" in out
+    assert "shows little" not in out
+    assert "One federation, of 1 round, shows little" in fuaudit("prove", "fats")[1]
 
 
 @pytest.mark.parametrize(
@@ -621,13 +626,24 @@ def test_a_corrupt_parent(fuaudit, copies, spec_file):
     assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 4
 
 
+def test_lines_of_progress_where_there_is_no_terminal(capsys):
+    """One every 20 seconds, and none for work that is done by then."""
+    now = iter([0.0, 5.0, 21.0, 21.5, 30.0, 42.0, 42.0])
+    show = lines(lambda: next(now))
+    for done in range(1, 5):
+        show("plans", done, 4000)
+    assert capsys.readouterr().err.splitlines() == ["plans: 2 of 4,000", "plans: 4 of 4,000"]
+
+
 def test_resume_refuses(fuaudit, copies, tmp_path):
     code, _, err = fuaudit("resume", copies / "fats")
     assert code == 2
     assert "nothing to resume" in err
     (tmp_path / "empty").mkdir()
     assert fuaudit("resume", tmp_path / "empty")[0] == 4
-    assert fuaudit("resume", tmp_path / "nowhere")[0] == 4
+    code, _, err = fuaudit("resume", tmp_path / "nowhere")
+    assert code == 4
+    assert "there is no folder" in err
     (copies / "fats" / "manifest.json").unlink()
     shutil.rmtree(copies / "parent")
     code, _, err = fuaudit("resume", copies / "fats")

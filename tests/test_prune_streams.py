@@ -126,7 +126,10 @@ def test_kept_draws_follow_from_the_commitment_and_nothing_lost_is_left(
         assert secret_seed not in after
         assert secret_seed.hex().encode() not in after
     found = {finding.audit: finding for finding in verify(pruned, quick, save=False, **given).findings}
-    assert found["replay"].verdict == found["lineage"].verdict == "PASS", (found["replay"].shows, found["lineage"].shows)
+    assert found["replay"].verdict == found["lineage"].verdict == "PASS", (
+        found["replay"].shows,
+        found["lineage"].shows,
+    )
     plan = found["plan"]
     assert plan.verdict == ("INCONCLUSIVE" if period else "PASS"), (plan.shows, plan.details)
     if before is not None:  # an erased client's period went with her seed; who was there tells something of it

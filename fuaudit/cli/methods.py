@@ -82,12 +82,14 @@ def prove(
 ) -> None:
     """Compare the law of unlearner NAME with retraining, exactly, on small federations.
 
-    Exit code 1 if they differ on one. That they do not says nothing of federations that were not looked at.
+    Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
+    asks for one kind. That they do not differ says nothing of federations that were not looked at.
     """
     from fuaudit.plans import UniformLaw, exactness
     from fuaudit.registry import build
     from fuaudit.terminal import bars
     from fuaudit.unlearning import is_editor
+    from fuaudit.unlearning.protocol import claims_exactness
     from fuaudit.verification.toys import Shape, federation, stream_of
 
     unlearner = build("unlearners", name)
@@ -104,14 +106,22 @@ def prove(
             _prove_up_to(unlearner, name, up_to, kinds, leaves, not without_replacement, as_json, quiet, progress)
         return
     law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
+    claimed = {kind: claims_exactness(unlearner, law.name, kind) for kind in kinds}
     proofs, lines = [], []
     for kind in kinds:
         population = federation((samples or 1 + requests,) * (clients or 2 + (kind != "sample") * requests))
         asked = stream_of([Shape.of_kind(kind)] * requests, population)
         result = exactness(unlearner, law, population, asked, leaves=leaves)
-        proofs.append(_proof(kind, asked, result))
+        proofs.append(_proof(kind, asked, result) | {"claimed": claimed[kind]})
         lines += _lines(kind, asked, result)
+        if not claimed[kind]:
+            lines.append(f"  {name} does not claim to be exact here ({law.name}, {kind})")
     exact = all(proof["total_variation"] == "0" for proof in proofs)
+    if exact:
+        lines.append(
+            f"One federation, of {rounds} round{'s' * (rounds > 1)}, shows little: give --up-to, or more --rounds and "
+            "--cohort."
+        )
     short = "; ".join(f"{proof['request']}: total variation {proof['total_variation']}" for proof in proofs)
     emit(as_json, {"unlearner": name, "exact": exact, "proofs": proofs}, [short] if quiet else lines)
     sys.exit(0 if exact else 1)

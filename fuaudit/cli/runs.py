@@ -235,6 +235,7 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         "engine": run.info["engine"],
         "metrics": run.metrics,
         "requests": list(map(str, run.requests)),
+        "pruned": run.pruned,
         "clients": _clients(run),
         "law": law.name,
         "beacon": run.beacon,
@@ -243,7 +244,7 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
     }
     lines = [
         f"{run.path}: {what}",
-        f"  kind          {document['kind']}, {run.executed} rounds of {law.rounds}",
+        f"  kind          {document['kind']}, {run.executed} rounds of {law.rounds}{', pruned' * run.pruned}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
@@ -261,7 +262,7 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         parent, unlearner = run.info["parent"], run.info["unlearner"]
         lines += [
             f"  parent        {parent['name']}, digest {parent['digest']}",
-            f"  request       {run.request}",
+            *_requests(run),
             *(f"  to forget     {in_words(row)}" for row in document["to_forget"]),
             f"  method        {unlearner['use']} ({unlearner['kind']}), {unlearner['guarantee']}",
             f"  kept          {_kept(run)}",
@@ -269,6 +270,13 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         ]
     lines += [f"  {text}" for text in document["stability"]]
     emit(as_json, document, lines[:1] if quiet else lines)
+
+
+def _requests(run: Any) -> list[str]:
+    """Every request that the run carries out, the last one last; by number where there are several."""
+    if len(run.requests) == 1:
+        return [f"  request       {run.request}"]
+    return [f"  request {number:<5} {request}" for number, request in enumerate(run.requests, 1)]
 
 
 def _clients(run: Any) -> dict[str, str]:

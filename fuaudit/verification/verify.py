@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import Conclusion, conclude, error_rates
 from fuaudit.verification.executor import executor
 from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict
+from fuaudit.verification.integrity import in_use
 from fuaudit.verification.outside import outside_code, require_trusted
 from fuaudit.verification.served import difference, read_served
 from fuaudit.verification.spec import Check, Spec, read_spec
@@ -149,7 +150,7 @@ def verify(
         until_decided: stop repeated sampling when its test by betting rejects, and go on beyond the pairs of the
             spec, up to ``budget``, until it has power.
         dataset: the rows themselves, in the place of ``root`` and ``erased``.
-        estimate: called with a sentence about the cost before repeated sampling starts.
+        estimate: called with sentences before the audits: the cost of repeated sampling, and what will be a FAIL.
         spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
             spec asks for exactness and some stretch was left out. The spec decides by default.
         model: the file of the model in use; another one than the run's last is a FAIL.
@@ -219,6 +220,8 @@ def verify(
         folders = {"--data": root, "--erased": erased, "--parent": parent, "--model": model, "--before": before}
         arguments = _arguments(case, folders)
         context = _context(case)  # before the audits: what cannot be read should not cost their time
+        for line in _foreseen(case) if estimate else ():
+            estimate(line)
         if estimate and data is not None and opened.is_child:
             estimate(cost(case, policy))
         # 4. the log says that it begins, so that what is broken off shows; what cannot be written is found out here
@@ -273,6 +276,18 @@ def _require_used(given: dict[str, Any], spec: Spec, run: Run) -> None:
             f"{run.path} is a training run: it carries out no request and has no parent",
             f"Leave {' and '.join(ARGUMENTS[word] for word in ours)} out, or verify the run that unlearning wrote.",
         )
+
+
+def _foreseen(case: Case) -> Iterator[str]:
+    """What will be a FAIL, known before the audits: whoever mistyped an argument need not wait for them."""
+    run = case.run
+    if case.expected is not None and case.expected != run.request:
+        yield f"The run carries out a request for {run.request}, not for {case.expected}: this will be a FAIL."
+    if case.commitment is not None and case.commitment != run.commitment:
+        yield f"The run is under the commitment {run.commitment}, not the one given: this will be a FAIL."
+    served = in_use(case)
+    if served is not None and served[0] is Verdict.FAIL:
+        yield f"{served[1]} This will be a FAIL."
 
 
 def _receipts(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:

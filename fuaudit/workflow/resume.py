@@ -42,6 +42,8 @@ def resume(
         raise UsageError(
             f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
         )
+    if not folder.exists():
+        raise EvidenceError(f"there is no folder {folder}", "Give that of the training or unlearning that broke off.")
     if not (folder / RUN).exists():
         raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
     with claimed(folder):
