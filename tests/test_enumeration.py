@@ -65,7 +65,7 @@ def test_the_lowest_free_id_is_as_far_away_as_was_found(sizes, expected):
     "shapes", [(CLIENT,), (SAMPLE,), (TWO,), (MIXED,), (Shape(2, ()),), (Shape(0, (2, 1)),)], ids=str
 )
 def test_a_pass_states_how_far_it_goes(shapes):
-    found = judged(FatsUnlearning(), *shapes)
+    found = judged(FatsUnlearning(), *shapes, leaves=20_000)
     assert found.verdict == "PASS", found.shows
     for words in ("at most 3 rounds, 3 places", "batches of 3", "lowest, middle and highest ids"):
         assert words in found.shows
@@ -80,7 +80,7 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     moments = {toy.executed[0] for task in tasks if "during" in task.words for toy in task.toys}
     assert moments == {Position(2, 0)}
     assert {toy.executed for task in tasks if task.alone for toy in task.toys} == {(END,)}
-    found = Enumeration().judged(RUN, MEMBERS, made, "it")
+    found = Enumeration(leaves=30_000).judged(RUN, MEMBERS, made, "it")
     assert found.verdict == "PASS", found.shows
     assert "3 requests one after another" in found.shows
 

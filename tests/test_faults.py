@@ -299,7 +299,7 @@ def test_kill_9_at_many_instants(server, long_run, tmp_path, what):
         expected = unlearn(parent, "retrain", Request.of([0]), tmp_path / "undisturbed")
         begin = lambda path: unlearn(parent, "retrain", Request.of([0]), path)  # noqa: E731
     found = []
-    kills = 20
+    kills = 10
     for number in range(kills):
         path = tmp_path / f"run-{number}"
         process = server.Process(target=target, args=(*arguments, path))

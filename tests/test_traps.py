@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, lean, reseal, secret
+from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, lean, reseal, secret, with_options
 
 from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError, UsageError
@@ -331,19 +331,24 @@ def digits(partition):
 
 
 @pytest.mark.parametrize(
-    ("partition", "number"), [({"use": "one-holder", "clients": 20}, 11), ({"use": "iid", "clients": 20}, 12)]
+    ("use", "number", "pairs", "expected"),
+    [
+        ("one-holder", 11, 96, {"noop": "FAIL", "fats": "PASS", "retrain": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
+        ("iid", 12, 256, {"noop": "FAIL", "fats": "PASS"}),
+    ],
 )
-def test_repeated_sampling_on_digits(tmp_path, partition, number):
+def test_repeated_sampling_on_digits(tmp_path, use, number, pairs, expected):
     """Client level, client 0 fixed in advance, keys chosen in advance; alpha .001 for each subject.
 
     A false alarm of an exact method has probability at most .001 each; keys are fixed, so the outcome is too.
     Where data are IID a client matters less: silence is then INCONCLUSIVE, which does not block. More keys:
     docs/results/verdicts.md.
     """
-    run = train(digits(partition), tmp_path / "parent", secret=secret(number))
-    for name, allowed in {"noop": "FAIL", "fats": "PASS", "retrain": "PASS", "finetune": "FAIL INCONCLUSIVE"}.items():
+    run = train(digits({"use": use, "clients": 20}), tmp_path / "parent", secret=secret(number))
+    spec = with_options(lean("client-erasure"), parameters={"pairs": pairs})
+    for name, allowed in expected.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
-        result = verify(child, lean("client-erasure"), key=secret(number + 100), save=False)
+        result = verify(child, spec, key=secret(number + 100), save=False)
         found = {f.audit: f for f in result.findings}["parameters"]
         assert all(control.held for control in found.controls), (name, found)
         assert result.verdict in allowed.split(), (name, result.reason)

@@ -61,8 +61,12 @@ def drawn_sample(run, at_least=2):
 def lean(spec):
     """A spec, by itself or by its name, with as few plans and leaves as still suffice for a PASS."""
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
-    few = {"plan-law": {"plans": 1000, "most": 1000}, "enumeration": {"leaves": 12_000}}
-    checks = (replace(check, audit=check.audit | few.get(check.audit["use"], {})) for check in spec.checks)
+    return with_options(spec, **{"plan-law": {"plans": 1000, "most": 1000}, "enumeration": {"leaves": 12_000}})
+
+
+def with_options(spec, **options):
+    """A spec with other options of some audits, by their names."""
+    checks = (replace(check, audit=check.audit | options.get(check.audit["use"], {})) for check in spec.checks)
     return replace(spec, checks=tuple(checks))
 
 

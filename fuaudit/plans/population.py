@@ -49,6 +49,9 @@ class Population:
 
     samples: Mapping[int, tuple[int, ...]]
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.samples.items()))
+
     @cached_property
     def clients(self) -> tuple[int, ...]:
         """The ids of the clients, sorted ``(M,)``."""

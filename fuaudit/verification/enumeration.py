@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from fuaudit.draws import Draws, Position, estimate_leaves
@@ -88,7 +89,7 @@ def sweep(
         try:
             if most < 1 or not _fits(unlearner, toy, most):
                 raise BudgetError("too large for what is left")
-            result = exactness(unlearner, *toy, leaves=left)
+            result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
             too_large += 1
@@ -107,9 +108,42 @@ def sweep(
 
 def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    if estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1) > ROUGHLY * most:
-        return False
-    return estimated_leaves(unlearner, *toy, probes=PROBES) <= most
+    return _once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy) <= most
+
+
+def _one_path(_: None, toy: Toy) -> float:
+    return estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1)
+
+
+def _estimate(unlearner: Any, toy: Toy) -> float:
+    return estimated_leaves(unlearner, *toy, probes=PROBES)
+
+
+def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
+    return exactness(unlearner, *toy, leaves=leaves)
+
+
+def _once(work: Callable[..., Any], unlearner: Any, *given: Any) -> Any:
+    """The result of one of these, computed once in a process for unlearners and laws that are values.
+
+    A proof speaks of a method, not of a run: whoever verifies many runs of one method waits for it once.
+    """
+    try:
+        return _kept(work, _identity(unlearner), unlearner, *given)
+    except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now
+        return work(unlearner, *given)
+
+
+@lru_cache(maxsize=50_000)
+def _kept(work: Callable[..., Any], _: Any, unlearner: Any, *given: Any) -> Any:
+    return work(unlearner, *given)
+
+
+def _identity(unlearner: Any) -> tuple[Any, ...]:
+    """The classes and code of an unlearner, beside its value: what is equal to another one need not be it."""
+    if isinstance(unlearner, Succession):
+        return tuple(map(_identity, unlearner.steps))
+    return id(type(unlearner)), getattr(type(unlearner), "rewrite", None)
 
 
 @dataclass(frozen=True)
