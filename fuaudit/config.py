@@ -72,9 +72,14 @@ def read_toml(path: Path, what: str, hint: str) -> Table:
 class RunOptions:
     """The table ``[run]``: how to compute and what to keep. None of it changes which draws are made.
 
-    ``checkpoint_every`` rounds a model and state are stored, the last round always. ``engine`` and ``device``
-    may be ``auto``; the run records what was chosen, and its audits use the same. ``requests`` is how many
-    requests, one after another, the commitment has room for.
+    The run records which engine and device were chosen for ``auto``, and its audits use the same.
+
+    Attributes:
+        checkpoint_every: after so many rounds model and state are stored, and after the last one.
+        engine: what computes the rounds; "reference" and "threads" give equal bits.
+        device: where they are computed.
+        dtype: of models, and of what they read.
+        requests: how many requests, one after another, the commitment has room for.
     """
 
     checkpoint_every: int = 5

@@ -39,6 +39,14 @@ class Fats:
     """FATS learning (Algorithm 1): K clients a round with replacement, E steps of plain SGD, mean 1 / K.
 
     ``cohort`` is K, ``steps`` E, ``batch`` b; ``step_size`` is the clients' learning rate, times ``decay`` a round.
+
+    Attributes:
+        rounds: how many rounds are trained.
+        cohort: K, the places of a round; a client can have several.
+        steps: E, the steps of a participation.
+        batch: b, the samples of a step; fewer where the client has fewer.
+        step_size: the step size of clients in the first round.
+        decay: what the step size is multiplied by from round to round, in (0, 1].
     """
 
     rounds: int

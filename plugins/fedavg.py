@@ -19,7 +19,16 @@ from fuaudit.training.learner import PLAIN, require_step_sizes
 
 @dataclass(frozen=True)
 class FedAvg:
-    """K distinct clients a round, E steps of plain SGD, mean weighted by sample counts."""
+    """K distinct clients a round, E steps of plain SGD, mean weighted by sample counts.
+
+    Attributes:
+        rounds: how many rounds are trained.
+        cohort: K, the distinct clients of a round.
+        steps: E, the steps of a participation.
+        batch: the samples of a step; fewer where the client has fewer.
+        step_size: the step size of clients in the first round.
+        decay: what the step size is multiplied by from round to round, in (0, 1].
+    """
 
     rounds: int
     cohort: int

@@ -25,7 +25,11 @@ from fuaudit.training.solvers import Outcome, Steps
 
 @dataclass(frozen=True)
 class Proximal:
-    """SGD with the proximal term ``mu``."""
+    """SGD with the proximal term ``mu``.
+
+    Attributes:
+        mu: the weight of the proximal term, at least 0; at 0 this is FedAvg.
+    """
 
     mu: float = 0.01
     client_rows: ClassVar[frozenset[str]] = frozenset()

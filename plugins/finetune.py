@@ -17,7 +17,11 @@ from fuaudit.unlearning import Context
 
 @dataclass(frozen=True)
 class Finetune:
-    """``rounds`` further rounds of the run's own learning on the retained clients."""
+    """``rounds`` further rounds of the run's own learning on the retained clients.
+
+    Attributes:
+        rounds: how many further rounds the retained clients train, at least 1.
+    """
 
     rounds: int = 3
     needs: ClassVar[frozenset[str]] = frozenset({"model"})

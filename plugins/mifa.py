@@ -35,6 +35,10 @@ class LatestUpdates:
     """The mean over the latest updates of all clients. ``updates (M, d)`` keeps one row a client.
 
     ``memory`` is "free" of step sizes, or "scaled" by those of the rounds in which updates came.
+
+    Attributes:
+        memory: how updates are kept: "free" of step sizes, or "scaled" by those of the rounds in which they
+            came.
     """
 
     memory: Literal["free", "scaled"] = "free"

@@ -63,6 +63,10 @@ class Corrections:
     """MimiC at the server: an aggregator. ``corrections (M, d)`` keeps one row a client.
 
     ``memory`` is "free" of step sizes, or "scaled" by those of the rounds in which corrections were made.
+
+    Attributes:
+        memory: how corrections are kept: "free" of step sizes, or "scaled" by those of the rounds in which
+            they were made.
     """
 
     memory: Memory = "free"
@@ -84,6 +88,10 @@ class OwnCorrection:
     """MimiC at the clients: a solver that uploads corrected updates, for a server that takes their mean.
 
     ``corrections (M, d)`` keeps one row a client.
+
+    Attributes:
+        memory: how corrections are kept: "free" of step sizes, or "scaled" by those of the rounds in which
+            they were made.
     """
 
     memory: Memory = "free"

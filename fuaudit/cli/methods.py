@@ -11,13 +11,21 @@ from fuaudit.cli.options import emit, given, hexadecimal, output_options
 from fuaudit.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
+    from fuaudit.describe import Description
     from fuaudit.selftest.selftest import Selftest
 
 
 @click.command()
+@click.argument("name", required=False)
 @output_options
-def plugins(as_json: bool, quiet: bool) -> None:
-    """List what is installed: name, kind, paper, guarantee, distribution, version; mutants are marked."""
+def plugins(name: str | None, as_json: bool, quiet: bool) -> None:
+    """List what is installed: name, kind, paper, guarantee, distribution, version; mutants are marked.
+
+    With NAME: all that one plugin says of itself, with its options, their types, defaults and docs.
+    """
+    if name is not None:
+        _describe(name, as_json, quiet)
+        return
     from fuaudit.registry import KINDS, entries
 
     rows, broken = [], []
@@ -48,6 +56,32 @@ def plugins(as_json: bool, quiet: bool) -> None:
     emit(as_json, {"plugins": rows, "broken": broken}, lines)
     if broken:
         raise PluginError("\n".join(broken))
+
+
+def _describe(name: str, as_json: bool, quiet: bool) -> None:
+    from fuaudit.describe import description, named
+
+    found = [description(entry) for entry in named(name)]
+    lines = [line for each in found for line in described(each, quiet)]
+    emit(as_json, {"plugins": [each.as_json() for each in found]}, lines)
+
+
+def described(plugin: Description, quiet: bool) -> list[str]:
+    """A plugin in words."""
+    mark = "  mutant: wrong on purpose" if plugin.mutant else ""
+    lines = [f"{plugin.kind} {plugin.name}  {plugin.distribution} {plugin.version}{mark}"]
+    if quiet:
+        return lines
+    facts = {"says": plugin.doc, "guarantee": plugin.guarantee, "paper": plugin.cite}
+    lines += [f"  {word:<10} {text}" for word, text in facts.items() if text]
+    if plugin.exact_for is not None:
+        laws = [f"{law} ({', '.join(kinds)})" for law, kinds in plugin.exact_for.items()]
+        lines += [f"  {'exact for' if not at else '':<10} {law}" for at, law in enumerate(laws or ["nothing"])]
+    for at, option in enumerate(plugin.options):
+        default = "required" if option.required else f"default {option.default_text}"
+        lines.append(f"  {'' if at else 'options':<10} {option.name}: {option.type}, {default}")
+        lines += [f"  {'':<14} {option.doc}"] if option.doc else []
+    return [*lines, *([] if plugin.options else [f"  {'options':<10} none"])]
 
 
 @click.command()

@@ -35,6 +35,9 @@ class _Leaf:
     """A LEAF data set in ``ROOT/<folder>/data``, as LEAF's own scripts lay it out.
 
     ``owners`` takes the first so many users of the training files in the order of names, and their test samples.
+
+    Attributes:
+        owners: how many users are read, in the order of names; left out, all.
     """
 
     owners: int | None = None

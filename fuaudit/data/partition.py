@@ -157,7 +157,11 @@ def _require_clients(clients: int, rows: int) -> None:
 
 @dataclass(frozen=True)
 class Iid:
-    """Rows in random order, dealt out evenly."""
+    """Rows in random order, dealt out evenly.
+
+    Attributes:
+        clients: how many clients there are.
+    """
 
     clients: int
 
@@ -169,7 +173,12 @@ class Iid:
 
 @dataclass(frozen=True)
 class OneHolder:
-    """Client 0 alone holds one class ("the one clinic with this condition"); the others share the rest evenly."""
+    """Client 0 alone holds one class ("the one clinic with this condition"); the others share the rest evenly.
+
+    Attributes:
+        clients: how many clients there are, at least 2.
+        label: the class that client 0 alone holds.
+    """
 
     clients: int
     label: int = 9
@@ -192,6 +201,10 @@ class Dirichlet:
     takes its N // clients rows one by one, each from a class drawn by these proportions among the classes not
     yet used up (Hsu, Qi, Brown, arXiv 1909.06335, "LDA"). Sizes are equal; rows that do not divide stay unused.
     The other convention, a Dirichlet per class over clients, is :class:`DirichletByClass`.
+
+    Attributes:
+        clients: how many clients there are.
+        concentration: of the Dirichlet law, above 0; the larger, the more alike clients are.
     """
 
     clients: int
@@ -249,6 +262,11 @@ class DirichletByClass:
     Convention: every class draws shares of the clients from Dirichlet(concentration, ..., concentration) and its
     rows are cut by them (Yurochkin et al., ICML 2019; Li et al., arXiv 2102.02079). All shares are drawn anew until
     every client has ``minimum`` rows, up to 1,000 times: the law is conditioned on that. All rows are used.
+
+    Attributes:
+        clients: how many clients there are.
+        concentration: of the Dirichlet law, above 0; the larger, the more alike clients are.
+        minimum: the fewest rows of a client.
     """
 
     clients: int
@@ -274,6 +292,11 @@ class TwoLevel:
     groups; inside a group its rows are dealt evenly at random. A high concentration tends to ``iid``. For the
     heterogeneity between remaining and erased clients of the stability-fairness paper, section 7; its text does
     not print the means, which are our choice.
+
+    Attributes:
+        clients: how many clients there are.
+        groups: the clients of each group; those in none form one more.
+        concentration: of the Dirichlet law, above 0; the larger, the more alike groups are.
     """
 
     clients: int
@@ -308,6 +331,11 @@ class Shards:
     shards some hold one class only (at the paper's 30 clients and ten classes 30 x 5 / 59, between 2 and 3, on
     average); :class:`KClasses` gives everybody two. Rows that do not fill a shard, and shards beyond clients x shards
     of them, stay unused: 601 clients with one shard each use 601 of 1,200 rows.
+
+    Attributes:
+        clients: how many clients there are.
+        shards: how many shards a client gets.
+        pure: whether a shard holds one class only.
     """
 
     clients: int
@@ -338,6 +366,10 @@ class KClasses:
     Client i holds class i modulo the number of classes, in a random order of classes, and others drawn at random
     without repetition (Li et al., arXiv 2102.02079). Rows of a class that nobody holds stay unused. A class with fewer
     rows than holders is refused, for then some would hold fewer classes.
+
+    Attributes:
+        clients: how many clients there are.
+        each: how many classes a client holds.
     """
 
     clients: int
@@ -373,6 +405,10 @@ class ByOwner:
 
     Owners with fewer than ``minimum`` rows are left out; ``clients`` draws so many of the others at random. Clients
     keep the numbers of their owners, also where some are left out, and their names.
+
+    Attributes:
+        clients: how many owners are drawn at random; left out, all are clients.
+        minimum: the fewest rows of a client; owners with fewer are left out.
     """
 
     clients: int | None = None

@@ -23,6 +23,9 @@ class Tensors:
     names the stable ids of the training rows, from 0; ids that are missing are rows already erased from the folder.
     So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
     owner of every row, from 0, for the partition ``by-owner``.
+
+    Attributes:
+        classes: how many classes there are; targets are smaller.
     """
 
     classes: int

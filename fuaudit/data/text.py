@@ -64,6 +64,12 @@ class ShakespeareRoles:
 
     Windows overlap when ``stride`` is at most ``window``: erasing one sample then leaves its characters in its
     neighbours (at the default the last character alone, as the target of one and the first of the next).
+
+    Attributes:
+        window: characters of a sample.
+        stride: characters from the beginning of a training window to the next.
+        test_stride: characters from the beginning of a test window to the next.
+        owners: how many roles are read, in the order of names; left out, all.
     """
 
     window: int = 80

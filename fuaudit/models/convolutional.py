@@ -17,6 +17,10 @@ class Cnn:
     """The small CNN for 28 x 28 images: 5 x 5 convolutions with 10 and 20 channels, 50 hidden units.
 
     The FATS paper says "CNN" without printing layers. On MNIST this one has 21,840 parameters.
+
+    Attributes:
+        channels: channels of each convolution.
+        hidden: units of the hidden layer.
     """
 
     channels: tuple[int, ...] = (10, 20)
@@ -52,6 +56,10 @@ class MimicCnn:
 
     That paper prints no widths and cites Li et al. (arXiv 2102.02079), who have 6 and 16 channels, 120 and 84
     units. 44,426 parameters for ten classes of 28 x 28.
+
+    Attributes:
+        channels: channels of each convolution.
+        hidden: units of each hidden layer.
     """
 
     channels: tuple[int, ...] = (6, 16)
@@ -111,6 +119,11 @@ class _Vgg:
     one linear layer reads it (``hidden`` puts more before it; the paper has two of 4,096 for 224 x 224 images).
     Their nets have no normalisation (``groups = 0``); they were trained from weights of shallower nets, and under
     this project's initial law the signal dies out in them, so groups of channels are normalised by default.
+
+    Attributes:
+        width: channels of the first block.
+        groups: how many groups of channels are normalised, each by itself; a divisor; 0 for none.
+        hidden: units of each hidden layer.
     """
 
     width: int = 64

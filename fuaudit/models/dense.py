@@ -22,7 +22,11 @@ class Linear:
 
 @dataclass(frozen=True)
 class Mlp:
-    """Fully connected layers with ReLU between them. ``hidden = [32]`` on digits has 2,410 parameters."""
+    """Fully connected layers with ReLU between them. ``hidden = [32]`` on digits has 2,410 parameters.
+
+    Attributes:
+        hidden: units of each hidden layer.
+    """
 
     hidden: tuple[int, ...] = (32,)
 

@@ -66,6 +66,12 @@ class Lstm:
     Tokens are embedded in ``width`` dimensions, pass ``layers`` LSTM layers of ``hidden`` units, and the last output
     is scored against every class. There are as many tokens as classes unless ``tokens`` says otherwise. For the 97
     tokens of :mod:`fuaudit.data.text`: 824,425 parameters.
+
+    Attributes:
+        width: dimensions of the embedding.
+        hidden: units of a layer.
+        layers: how many LSTM layers there are.
+        tokens: how many tokens there are; left out, as many as classes.
     """
 
     width: int = 8

@@ -62,7 +62,12 @@ class _Average(nn.Module):
 
 @dataclass(frozen=True)
 class _ResNet:
-    """A convolution, stages of blocks that halve the image and double the channels, an average, a linear layer."""
+    """A convolution, stages of blocks that halve the image and double the channels, an average, a linear layer.
+
+    Attributes:
+        width: channels of the first stage.
+        groups: how many groups of channels are normalised, each by itself; a divisor; 0 for none.
+    """
 
     width: int
     groups: int

@@ -48,11 +48,20 @@ class Dropouts:
     """FedAvg among whoever is available: plain SGD, mean over the participants.
 
     Attributes:
-        scenario: "round-robin" (with ``tau_max`` and ``phase``), "static" (with ``probability``) or "time-varying"
-            (with ``share``, or with ``active``, a fixed number of clients).
-        steps, epochs: local work, one of them: batches drawn afresh, or passes over the client's samples; with
-            ``epochs``, ``largest_client`` is the most samples that a client may have.
-        step_size, decay: clients' step sizes, ``step_size * decay ** (t - 1)``.
+        scenario: who is available: "round-robin" (with ``tau_max`` and ``phase``), "static" (with ``probability``) or
+            "time-varying" (with ``share``, or with ``active``).
+        rounds: how many rounds are trained.
+        batch: the samples of a step; fewer where the client has fewer.
+        step_size: the step size of clients in the first round.
+        decay: what the step size is multiplied by from round to round, in (0, 1].
+        steps: local work as so many batches, each drawn afresh; or give ``epochs``.
+        epochs: local work as so many passes over the client's samples; or give ``steps``.
+        largest_client: the most samples that a client may have; needed with ``epochs``.
+        tau_max: the longest period of a client in rounds; for "round-robin".
+        phase: whether all periods begin with round 1 ("aligned") or where a draw says ("drawn"); for "round-robin".
+        probability: the chance that a client is available in a round; for "static".
+        share: the share of the clients that is available in a round; for "time-varying".
+        active: how many clients are available in a round; for "time-varying".
         first_all: whether everybody takes part in the first round.
     """
 

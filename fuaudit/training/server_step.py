@@ -27,6 +27,12 @@ class ServerStep(Stateless):
 
     ``schedule`` "constant" takes ``size``; "exponential" ``size * decay ** t``; "participation"
     ``size * |S_t| / (t + beta)``.
+
+    Attributes:
+        size: the factor, or what the schedule begins with.
+        schedule: how the factor depends on the round: not at all ("constant"), or as above.
+        decay: what the factor is multiplied by a round, in (0, 1]; for "exponential".
+        beta: what is added to the number of the round; for "participation".
     """
 
     size: float = 1.0

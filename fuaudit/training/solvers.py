@@ -87,7 +87,11 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Sgd:
-    """Stochastic gradient descent, plain or with momentum that starts from zero in every round."""
+    """Stochastic gradient descent, plain or with momentum that starts from zero in every round.
+
+    Attributes:
+        momentum: the share of the velocity that is kept from step to step, in [0, 1).
+    """
 
     momentum: float = 0.0
     client_rows: ClassVar[frozenset[str]] = frozenset()

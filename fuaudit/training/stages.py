@@ -81,6 +81,9 @@ class SizeWeighted(Stateless):
     ``by = "cohort"`` divides by the samples of the cohort (n_k / n_S), ``by = "total"`` by those of all clients,
     scaled by M / K. Weights come from the retained data, so kept rounds change when a sample of a participant
     (or, with ``total``, anything) is erased: an unlearner that keeps rounds is then no longer exact.
+
+    Attributes:
+        by: what weights are divided by: the samples of the "cohort", or those of all clients, "total".
     """
 
     by: Literal["cohort", "total"] = "cohort"
@@ -108,6 +111,9 @@ class Momentum:
 
     Its memory v holds the updates of all earlier rounds, an erased client's among them; it is recorded with
     the round and rewound with the model.
+
+    Attributes:
+        beta: the share of the velocity that is kept, in [0, 1).
     """
 
     beta: float = 0.9

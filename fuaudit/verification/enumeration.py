@@ -280,7 +280,11 @@ def _fixed(law: Law) -> Iterator[Toy]:
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Sweeps small federations with requests shaped like those of the run, within a budget of ``leaves``."""
+    """Sweeps small federations with requests shaped like those of the run, within a budget of ``leaves``.
+
+    Attributes:
+        leaves: how many outcomes all proofs together may walk.
+    """
 
     evidence: ClassVar[frozenset[str]] = frozenset({"law"})
     uses: ClassVar[frozenset[str]] = frozenset({"parent"})

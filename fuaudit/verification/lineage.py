@@ -59,6 +59,11 @@ class Lineage:
     Retained rows that equal erased ones are listed, and a PASS says how many there are: another client may hold the
     same row honestly, and nobody asked her. With ``equal = "fail"`` one of them is a FAIL.
 
+    Attributes:
+        tolerance: on another platform, in units of the machine epsilon, as that of replay.
+        equal: what retained rows do that equal erased ones: they are listed ("list"), or make a FAIL
+            ("fail").
+
     Raises:
         UsageError: the tolerance is negative.
     """

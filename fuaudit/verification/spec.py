@@ -32,9 +32,15 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(/[0-9]{1,9})?")
 class Check:
     """One line of a spec: what is claimed, which audit decides it, and how it counts.
 
-    ``required`` checks must pass; ``supporting`` ones can refute but not block. ``basis`` lists the clauses that
-    it is evidence for. ``audit`` holds the options of the audit; ``share`` is its part of the spec's alpha, which
-    :func:`parse_spec` puts among them.
+    :func:`parse_spec` puts the share of alpha among the options of the audit.
+
+    Attributes:
+        claim: what this check decides, in words.
+        audit: the audit, by ``use``, and its options.
+        role: "required" checks must pass; "supporting" ones can refute, but do not block.
+        basis: the clauses that it is evidence for.
+        share: its part of the spec's alpha, in (0, 1]; needed where the spec has one and the audit has an
+            error rate.
     """
 
     claim: str
@@ -51,7 +57,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a spec as it is written, and what each holds."""
+    """The keys of a spec as it is written, and what each holds.
+
+    Attributes:
+        id: lower-case letters, digits, ``.``, ``_`` and ``-``, then perhaps ``/`` and a number.
+        asks: the claim: "exact", "bound" or "run".
+        out_of_scope: sentences on what the spec does not cover.
+        check: the checks, at least one.
+        title: the claim in words, for reports.
+        expires: the last day on which the spec is read.
+        alpha: the chance that any test of any audit rejects what it should not, in (0, 1).
+        trusts: the distributions beside fuaudit whose code may run; [] is fuaudit alone; left out, all, and
+            they are named.
+    """
 
     id: str
     asks: str

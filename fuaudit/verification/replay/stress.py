@@ -36,6 +36,10 @@ Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothin
 class Stress:
     """Tries ``plans`` plans, the most telling ones among ``candidates`` keys.
 
+    Attributes:
+        plans: how many plans are tried.
+        candidates: how many keys the most telling plans are chosen from.
+
     Raises:
         UsageError: no plan would be tried.
     """
