@@ -1,14 +1,16 @@
-"""The command that brings data."""
+"""The commands that bring data."""
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext, redirect_stderr
 from io import StringIO
 from pathlib import Path
 
 import click
 
-from fuaudit.cli.options import Folder, emit, output_options
+from fuaudit.cli.options import Folder, emit, given, output_options
+from fuaudit.errors import UsageError
 
 
 @click.command()
@@ -23,3 +25,51 @@ def fetch(dataset: str, root: Path, as_json: bool, quiet: bool) -> None:
     with redirect_stderr(StringIO()) if quiet or as_json else nullcontext():
         work(dataset, root)
     emit(as_json, {"dataset": dataset, "data": str(root)}, [f"{dataset} is in {root}"])
+
+
+@click.command("import")
+@click.argument("file", type=Folder)
+@click.option("--client", required=True, help="The column that names whose row it is.")
+@click.option("--label", required=True, help="The column that holds the class; words become numbers by a table.")
+@click.option("--out", type=Folder, required=True, help="Folder to write; it must be new or empty.")
+@click.option("--test", type=Folder, help="A file of test rows with the same columns; its clients are left out.")
+@click.option("--test-share", "share", type=float, default=0.2, show_default=True, help="Else: of each client's rows.")
+@click.option("--seed", type=int, default=0, show_default=True, help="What the choice of test rows follows from.")
+@click.option("--ignore", "ignored", multiple=True, help="A column to leave out; may be repeated.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float64",
+    show_default=True,
+    help="Of stored numbers; a whole number that it cannot hold exactly is refused.",
+)
+@output_options
+def import_(
+    file: Path,
+    client: str,
+    label: str,
+    out: Path,
+    test: Path | None,
+    share: float,
+    seed: int,
+    ignored: tuple[str, ...],
+    dtype: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make a folder that trains from FILE, a CSV file with a header: a row a sample, all other columns numbers."""
+    from fuaudit.workflow.import_csv import Source, import_csv
+
+    if test is not None and (spare := given("share", "seed")):
+        raise UsageError(f"--test gives the test rows, and {' and '.join(spare)} would choose them", "Leave one out.")
+    made = import_csv(Source(file, client, label, test, share, seed, ignored, dtype), out)
+    run, who = Path("runs") / out.resolve().name, made.owners[0]
+    chosen = f"--client {shlex.quote(who)}" if not who.startswith("-") else shlex.quote(f"--client={who}")
+    folder = shlex.quote(str(out))
+    commands = [
+        f"fuaudit train {shlex.quote(str(out / 'config.toml'))} --data {folder} --out {shlex.quote(str(run))}",
+        f"fuaudit unlearn {shlex.quote(str(run))} --with fats {chosen} --data {folder}",
+        f"fuaudit verify {shlex.quote(f'{run}-fats')} --data {folder}",
+    ]
+    lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands]
+    emit(as_json, made.record | {"folder": str(out), "next": commands}, lines[:1] if quiet else lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fuaudit.data.dataset import INPUT_TYPES, Dataset, erased_input, require_room
+from fuaudit.data.documents import parse
+from fuaudit.data.partition import MOST_OF_A_NAME, is_name
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
 
@@ -22,7 +25,8 @@ class Tensors:
     Inputs are real numbers, or integers for models that begin with an embedding. An optional tensor ``ids (n,)``
     names the stable ids of the training rows, from 0; ids that are missing are rows already erased from the folder.
     So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
-    owner of every row, from 0, for the partition ``by-owner``.
+    owner of every row, from 0, for the partition ``by-owner``; ``ROOT/owners.json``, a list of texts, gives
+    their names, where there is one. `fuaudit import` makes such folders from CSV files.
 
     Attributes:
         classes: how many classes there are; targets are smaller.
@@ -30,6 +34,7 @@ class Tensors:
 
     classes: int
     file: ClassVar[str] = "data.safetensors"
+    names: ClassVar[str] = "owners.json"
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
@@ -67,6 +72,7 @@ class Tensors:
                 f"{root / self.file}: ids, inputs and targets do not fit together",
                 "Every row of the inputs needs one target and one id of its own, from 0.",
             )
+        names = self._names(root, columns.get("owners"))
         size = int(ids.max()) + 1
         require_room(size - count, inputs)  # before anything is made of that size
 
@@ -83,7 +89,26 @@ class Tensors:
             self.classes,
             frozenset(range(size)) - frozenset(ids.tolist()),
             placed(columns["owners"], -1) if "owners" in columns else None,
+            names,
         )
+
+    def _names(self, root: Path, owners: Tensor | None) -> tuple[str, ...]:
+        """The names of owners; none without a file of them. The name of one whose rows are gone may be empty."""
+        path = root / self.names
+        if owners is None or not path.exists():
+            return ()
+        require_regular(path)
+        names = parse(path.read_bytes(), path)
+        if not isinstance(names, list) or not all(name == "" or is_name(name) for name in names):
+            raise UsageError(
+                f"{path} is no list of names",
+                f"Names are printable, have 1 to {MOST_OF_A_NAME} characters, and no space at their ends.",
+            )
+        if twice := [name for name, count in Counter(names).items() if name and count > 1]:
+            raise UsageError(f"{path} has the name {twice[0]!r} twice", "Give every owner a name of its own.")
+        if int(owners.max()) >= len(names) or not all(names[owner] for owner in owners.unique().tolist()):
+            raise UsageError(f"{path} lacks the name of an owner of rows in {self.file}", "Owner k has the place k.")
+        return tuple(names)
 
     def _integers(self, root: Path, tensors: dict[str, Tensor], name: str) -> Tensor:
         """One tensor as int64 ``(n,)``; UsageError for real numbers, truth values or other shapes."""

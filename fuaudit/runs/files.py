@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,29 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
             partial.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a whole new folder or nothing: a folder beside it, flushed to disk, then renamed.
+
+    Raises:
+        StorageError: the file system refused, or there is a folder of that name that is not empty.
+    """
+    with storage(folder):
+        make_folder(folder.parent)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=TEMPORARY, dir=folder.parent))
+    try:
+        for name, content in files.items():
+            write_bytes(partial / name, content)
+        with storage(folder):
+            partial.chmod(0o755)
+            if folder.is_dir():
+                folder.rmdir()  # an empty one; any other is refused
+            partial.rename(folder)
+            sync_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 @contextmanager
