@@ -107,7 +107,7 @@ def test_a_beacon_is_not_exchanged_in_a_child(tmp_path, promised):
         audits(reseal(child.path))
 
 
-def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path):
+def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path, fuaudit):
     run = train(config(unlearner={"use": "fats"}), tmp_path / "parent", secret=secret(7))
     target = drawn_client(run, 0)
     for name, later in (("fats", False), ("retrain", True)):
@@ -115,6 +115,8 @@ def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path):
         result, found = audits(child)
         assert result.verdict == "PASS", result.reason
         assert any("was chosen later" in line for line in found["plan"].assumptions) == later
+    said = fuaudit("unlearn", run.path, "--with", "noop", "--client", target, "--out", tmp_path / "noop")[1]
+    assert "the config named 'fats', and every verification will say that 'noop' was chosen later" in said
     open_run = train(config(), tmp_path / "open" / "parent", secret=secret(7))
     _, found = audits(unlearn(open_run, "fats", Request.of([target]), tmp_path / "open" / "child"))
     assert any("the committed config names none" in line for line in found["plan"].assumptions)

@@ -499,4 +499,5 @@ def test_the_plugins_of_the_guide_keep_their_contracts():
     check_unlearner(names["Rewind"]())
     check_unlearner(names["Shrink"]())
     check_aggregator(names["Clip"]())
+    check_aggregator(names["Median"]())
     check_audit(names["Rounds"](), {"training": "NOT_APPLICABLE", "fats": "PASS"}, subjects=())

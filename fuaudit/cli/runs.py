@@ -130,6 +130,11 @@ def unlearn(
         known = depended_on(parent.config, request)
         rest = f", but rounds depend on {known}" if known else ": this run contains nothing to forget"
         note = f"; it was never drawn{rest}"
+    promised = parent.config.unlearner
+    if promised is not None and promised["use"] != name:
+        note += (
+            f"; the config named {promised['use']!r}, and every verification will say that {name!r} was chosen later"
+        )
     asked = f" ({', '.join(samples)})" if samples else ""
     describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}")
 
