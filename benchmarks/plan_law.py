@@ -221,7 +221,7 @@ def bound(run: Run, key: bytes, plans: int) -> dict[str, Any]:
         laws[name] = AvailabilityLaw(LAW.rounds, who, FreshBatches(LAW.steps, LAW.batch_size), first_all=False)
     for law_name, law in laws.items():
         for kind, requests in STREAMS.items() if law is LAW else list(STREAMS.items())[:2]:
-            for name in ("fats", "fats-as-printed", "noop") if kind == "sample" else ("fats",):
+            for name in ("fats", "fats-as-printed", "noop") if kind == "sample" and law is LAW else ("fats",):
                 moment = STOPPED if kind == "during training" else END
                 trial = Trial(law, POPULATION, tuple(Step(REWRITERS[name], name, r, moment) for r in requests))
                 count = PlanLaw(plans=plans).planned(trial)
