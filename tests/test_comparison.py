@@ -288,7 +288,7 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
     assert (found.verdict, found.statistic["own_plan"]) == (Verdict.PASS, "not compared")
     assert "of its 2 methods only the last was looked at" in found.qualification
     again = PlanAudit().examine(Case(prune(second)[0], parent_of(second), None, Keyed(KEY)))
-    assert "The ids of erased samples are as told; each other id gives other draws." in again.assumptions
+    assert "The ids of erased samples are as told; no draw follows from them." in again.assumptions
     assert ("kept nothing of what was drawn before it" in again.shows) == (name == "retrain")
 
 
@@ -455,3 +455,19 @@ def test_a_recorded_plan_holds_what_its_sources_draw(law):
     one_by_one = [fresh.subset(*one) for one in zip(places, owned, counts, strict=True)]
     assert fresh.many_subsets(places, owned, counts) == one_by_one
     assert fresh.many_subsets(places, owned, [0] * len(places)) == [()] * len(places)
+
+
+def test_what_an_earlier_source_draws_is_not_written_down():
+    """A cut inside a round keeps the round's cohort and its first steps: a run may hold no draw that nobody reads."""
+    plan = Plan.fresh(UniformLaw(3, 2, 3, 2), federation((5, 5, 5)), Keyed(bytes(32)))
+    request = next(
+        Request.of(samples=[s]) for s in range(15) if plan.first_involvement(Request.of(samples=[s])).step > 1
+    )
+    first = plan.first_involvement(request)
+    new = plan.erase(request, Keyed(bytes([1]) * 32), first)
+    written = new.recorded({})
+    assert written.history() == new.history()
+    positions = [at.position for at in written.sources[-1].answers]
+    assert min(positions) == first
+    with pytest.raises(ValueError, match=f"the cohort of round {first.round} is kept"):
+        new.recorded({first.round: (0, 1)})

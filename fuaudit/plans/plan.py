@@ -173,17 +173,28 @@ class Plan:
         """The plan with what its last source draws written down, and other cohorts in some rounds (by number).
 
         For rewriters that segments cannot express. Batches of given cohorts come from the last source too. For laws
-        that draw a cohort, and a batch, at once.
+        that draw a cohort, and a batch, at once. What an earlier source draws is not written: a run that holds draws
+        which its plan does not read is refused.
+
+        Raises:
+            ValueError: a cohort is given for a round whose cohort comes from an earlier source.
         """
         last = len(self.sources) - 1
-        first = next(segment.start.round for segment in self.streams[Stream.COHORTS] if segment.source == last)
+        first = next(segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last)
         answers: dict[Address, tuple[int, ...]] = {}
         places: list[Address] = []
         for round in range(first, self.law.rounds + 1):
             cohort = cohorts[round] if round in cohorts else self.cohort(round)
-            answers[Address(Purpose.COHORT, round)] = cohort
+            if self.segment(Stream.COHORTS, Position(round, 0)).source == last:
+                answers[Address(Purpose.COHORT, round)] = cohort
+            elif round in cohorts:
+                raise ValueError(f"the cohort of round {round} is kept: another one cannot be written down for it")
+            steps = [
+                step
+                for step in range(1, self.law.steps + 1)
+                if self.segment(Stream.BATCHES, Position(round, step)).source == last
+            ]
             for client, occurrence in occurrences(cohort):
-                steps = range(1, self.law.steps + 1)
                 places += [Address(Purpose.BATCH, round, step, client, occurrence) for step in steps]
         answers.update(zip(places, self._batches(places), strict=True))
         return replace(self, sources=(*self.sources[:-1], Recorded(answers)))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from fuaudit.draws import Seeds
 from fuaudit.draws.keyed import derive as derive
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans.population import Request
+from fuaudit.plans.population import Population, Request
 from fuaudit.runs.shapes import is_beacon
 
 KEY_BYTES = 32
@@ -35,10 +36,20 @@ def digest_of_key(key: bytes) -> str:
     return hashlib.sha256(b"fuaudit key" + key).hexdigest()
 
 
-def digest_of_request(request: Request) -> str:
-    """SHA-256 of what is to be forgotten and nothing else, so that no free field can steer the child's draws."""
-    text = f"clients {','.join(map(str, request.clients))} samples {','.join(map(str, request.samples))}"
-    return hashlib.sha256(text.encode()).hexdigest()
+def digest_of_request(request: Request, original: Population) -> str:
+    """SHA-256 of what is to be forgotten and nothing else, so that no free field can steer the child's draws.
+
+    A sample is its client and its place among the client's samples when training started. The commitment binds both.
+    The sample's id it does not bind: once the row is gone nobody can open its leaf, and another id could be tried.
+
+    Raises:
+        EvidenceError: the request names a sample that nobody had.
+    """
+    if unknown := [sample for sample in request.samples if sample not in original.owner]:
+        raise EvidenceError(f"a request names sample {unknown[0]}, which no client had when training started")
+    owned = [(client := original.owner[sample], original.samples[client].index(sample)) for sample in request.samples]
+    places = ",".join(f"{client}:{place}" for client, place in sorted(owned))
+    return hashlib.sha256(f"clients {','.join(map(str, request.clients))} samples {places}".encode()).hexdigest()
 
 
 def beacon_of(text: str) -> str:
@@ -54,14 +65,15 @@ def first_context(beacon: str | None) -> str:
     return "" if beacon is None else hashlib.sha256(f"fuaudit beacon {beacon}".encode()).hexdigest()
 
 
-def next_context(context: str, request: Request) -> str:
+def next_context(context: str, request: Request, original: Population) -> str:
     """What the draws for a request depend on besides the tree, from that of the generation before."""
-    return hashlib.sha256(f"fuaudit context {context} {digest_of_request(request)}".encode()).hexdigest()
+    return hashlib.sha256(f"fuaudit context {context} {digest_of_request(request, original)}".encode()).hexdigest()
 
 
-def contexts(beacon: str | None, requests: Iterable[Request]) -> tuple[str, ...]:
-    """The contexts of training and of every request so far."""
-    return tuple(accumulate(requests, next_context, initial=first_context(beacon)))
+def contexts(beacon: str | None, requests: Iterable[Request], original: Population) -> tuple[str, ...]:
+    """The contexts of training and of every request so far; ``original`` is the population of training."""
+    after = partial(next_context, original=original)
+    return tuple(accumulate(requests, after, initial=first_context(beacon)))
 
 
 def commitment(partition: str, seeds: str, config: str, contents: str) -> str:

@@ -185,7 +185,7 @@ class Run:
         seeds = self.keys.seeds
         return tuple(
             Seeded(seeds, self.leaves, generation, context)
-            for generation, context in enumerate(contexts(self.beacon, self.requests))
+            for generation, context in enumerate(contexts(self.beacon, self.requests, self.original))
         )
 
     def fresh(self, request: Request) -> Seeded:
@@ -200,7 +200,8 @@ class Run:
                 f"the commitment of {self.path} has room for {room} requests, and all of them were carried out",
                 "Train anew, with requests = N in the table [run] as large as may be needed.",
             )
-        return Seeded(last.seeds, self.leaves, last.generation + 1, next_context(last.context, request))
+        context = next_context(last.context, request, self.original)
+        return Seeded(last.seeds, self.leaves, last.generation + 1, context)
 
     @property
     def committed(self) -> dict[str, str]:

@@ -127,7 +127,7 @@ class PlanAudit:
             if run.executed < case.run.plan.law.rounds
         ]
         if _is_pruned(case) and any(request.samples for request in case.run.requests):
-            lines.append("The ids of erased samples are as told; each other id gives other draws.")
+            lines.append("The ids of erased samples are as told; no draw follows from them.")
         return tuple(lines)
 
 
