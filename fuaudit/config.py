@@ -99,8 +99,17 @@ class RunOptions:
 class Config:
     """A resolved config. Every table but ``run`` names a plugin by ``use`` and gives its options.
 
-    ``solver`` is how clients take their steps, ``server`` the chain of stages; the learner's own defaults when
-    they are left out. ``unlearner`` names, before training, the method for requests to come; None leaves it open.
+    Attributes:
+        data: the data set.
+        partition: how its rows are dealt to clients.
+        model: the model.
+        learner: who takes part in which round, and with which step sizes.
+        solver: how clients take their steps; left out, the learner's own.
+        server: the chain of stages, a list of tables; left out, the learner's own.
+        scaling: what is done to inputs: "none", or "standardise", which subtracts the mean of all training inputs and
+            divides by their standard deviation.
+        run: how to compute and what to keep.
+        unlearner: names, before training, the method for requests to come; left out, it stays open.
     """
 
     data: Table

@@ -1,7 +1,9 @@
 """What a plugin says of itself: options with types, defaults and sentences, and `fuaudit plugins NAME`."""
 
+import importlib.util
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +15,8 @@ from fuaudit.config import RunOptions
 from fuaudit.describe import Option, description, in_words, options_of, toml
 from fuaudit.errors import UsageError
 from fuaudit.verification.spec import Check, Keys
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 OWN = [entry for kind in registry.KINDS for entry in registry.entries(kind).values() if entry.own]
 
@@ -127,3 +131,10 @@ def test_an_unknown_name_offers_a_near_one():
     done = CliRunner().invoke(cli, ["plugins", "retrian"])
     assert isinstance(done.exception, UsageError)
     assert "Did you mean 'retrain'?" in str(done.exception)
+
+
+def test_the_committed_reference_is_what_the_code_says():
+    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (DOCS / "reference.md").read_text(encoding="utf-8") == module.page(), "run python docs/make_reference.py"

@@ -1,0 +1,84 @@
+"""Writes docs/reference.md from the code: ``python docs/make_reference.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fuaudit import registry
+from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
+from fuaudit.describe import Description, Option, description, options_of, sentences
+from fuaudit.verification.spec import Check, Keys
+
+PAGE = Path(__file__).with_name("reference.md")
+
+INTRODUCTION = """\
+# Reference of configs, specs and plugins
+
+`python docs/make_reference.py` makes this page from the code, and a test compares the two: do not edit it. \
+`fuaudit plugins NAME` shows the same of any installed plugin. What a spec's claims mean is in [specs.md](specs.md), \
+data sets and models are explained in [data-and-models.md](data-and-models.md).
+"""
+
+TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | {"server": STAGE_KINDS, "unlearner": ("unlearners",)}
+"""The keys of a config that name plugins, and the kinds of these."""
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a table."""
+    return text.replace("|", "\\|")
+
+
+def option_lines(options: Iterable[Option]) -> list[str]:
+    """A table of options."""
+    rows = [f"| `{each.name}` | {cell(each.type)} | {_default(each)} | {cell(each.doc)} |" for each in options]
+    return ["| key | type | default | what it says |", "|---|---|---|---|", *rows] if rows else ["No options."]
+
+
+def _default(option: Option) -> str:
+    return option.default_text if option.required or option.default is None else f"`{option.default_text}`"
+
+
+def config_lines() -> list[str]:
+    """The keys of a config, and the table of its own options."""
+    told = sentences(Config)
+    kinds = {key: " or ".join(f"[{kind}](#{kind})" for kind in kinds) for key, kinds in TABLES_OF.items()}
+    rows = [f"| `{key}` | {kinds.get(key, '')} | {cell(text)} |" for key, text in told.items()]
+    return [
+        *("## Configs", "", "A TOML file. Each table but `run` names a plugin by `use` and holds its options.", ""),
+        *("| key | names one of | what it says |", "|---|---|---|", *rows, ""),
+        *("### run", "", *option_lines(options_of(RunOptions)), ""),
+    ]
+
+
+def spec_lines() -> list[str]:
+    """The keys of a spec."""
+    return [
+        *("## Specs", "", *option_lines(options_of(Keys)), ""),
+        *("### check", "", *option_lines(options_of(Check)), ""),
+    ]
+
+
+def plugin_lines(plugin: Description) -> list[str]:
+    """One plugin."""
+    facts = {"Guarantee": plugin.guarantee, "Paper": plugin.cite}
+    if plugin.exact_for is not None:
+        laws = [f"{law} ({', '.join(kinds)})" for law, kinds in plugin.exact_for.items()]
+        facts["Exact for"] = "; ".join(laws) or "nothing"
+    if plugin.mutant:
+        facts["Mutant"] = "wrong on purpose, so that audits can be seen to catch it"
+    lines = [line for word, text in facts.items() if text for line in (f"{word}: {text}", "")]
+    return [f"### {plugin.name}", "", plugin.doc, "", *lines, *option_lines(plugin.options), ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [INTRODUCTION, *config_lines(), *spec_lines()]
+    for kind in registry.KINDS:
+        own = [entry for _, entry in sorted(registry.entries(kind).items()) if entry.own]
+        lines += [f"## {kind}", "", *(line for entry in own for line in plugin_lines(description(entry)))]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
