@@ -13,6 +13,7 @@ from fuaudit.draws import END, Position
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw, exactness
 from fuaudit.plans.availability import FreshBatches, StaticProbability
+from fuaudit.plans.proof import estimated_leaves
 from fuaudit.unlearning.baselines import Retrain
 from fuaudit.verification.enumeration import Coverage, Enumeration, sweep, tasks_of
 from fuaudit.verification.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
@@ -156,3 +157,11 @@ CAUGHT = {
 def test_a_sweep_up_to_two_refutes_what_two_can_show(kind, method):
     found = sweep(method, AllToys(2, True, (kind,)), 20_000)
     assert found.refuted
+
+
+@pytest.mark.parametrize("most", [10, 100, 1000])
+def test_an_estimate_that_stops_early_decides_the_same(most):
+    for toy in list(toys_like(RUN, [SAMPLE]))[:60]:
+        whole = estimated_leaves(FatsUnlearning(), *toy, probes=8)
+        short = estimated_leaves(FatsUnlearning(), *toy, probes=8, most=most)
+        assert short == whole if whole <= most else short > most

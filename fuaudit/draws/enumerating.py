@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, permutations, product
-from math import prod
+from math import inf, prod
 from typing import TypeVar
 
 from fuaudit.draws.address import Address, Purpose
@@ -183,8 +183,8 @@ def enumerate_law(procedure: Callable[[Enumeration], Distinct], budget: int = 1_
     }
 
 
-def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32) -> float:
-    """An estimate of the number of leaves, before walking them.
+def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32, most: float = inf) -> float:
+    """An estimate of the number of leaves, before walking them; once it is sure to be above ``most``, it stops there.
 
     Knuth, "Estimating the efficiency of backtrack programs" (Math. Comp. 1975): along a path of uniform random
     choices the product of the branching degrees has the number of leaves as its mean. The probes are drawn
@@ -196,6 +196,8 @@ def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32
         tape = _ProbingTape(key, Address(Purpose.AUDIT, round=probe))
         procedure(Enumeration(tape))
         total += prod(len(outcomes) for _, outcomes in tape)
+        if total > most * probes:
+            break
     return total / probes
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import count
+from math import inf
 from operator import or_
 from typing import Protocol
 
@@ -190,11 +191,14 @@ def estimated_leaves(
     requests: Sequence[Request],
     executed: Sequence[Position] | None = None,
     probes: int = 32,
+    most: float = inf,
 ) -> float:
-    """How many leaves a proof would walk, about; cheap, and reproducible."""
-    return estimate_leaves(unlearning(unlearner, law, population, requests, executed), probes) + estimate_leaves(
-        retraining(law, population, requests), probes
-    )
+    """How many leaves a proof would walk, about; cheap, and reproducible. Above ``most`` it says only that it is."""
+    retrained = estimate_leaves(retraining(law, population, requests), probes, most)
+    if retrained > most:
+        return retrained
+    procedure = unlearning(unlearner, law, population, requests, executed)
+    return retrained + estimate_leaves(procedure, probes, most - retrained)
 
 
 def adaptive_exactness(

@@ -108,15 +108,15 @@ def sweep(
 
 def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    return _once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy) <= most
+    return _once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most
 
 
 def _one_path(_: None, toy: Toy) -> float:
     return estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1)
 
 
-def _estimate(unlearner: Any, toy: Toy) -> float:
-    return estimated_leaves(unlearner, *toy, probes=PROBES)
+def _estimate(unlearner: Any, toy: Toy, most: int) -> float:
+    return estimated_leaves(unlearner, *toy, probes=PROBES, most=most)
 
 
 def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
