@@ -35,9 +35,9 @@ from fuaudit.models.convolutional import Cnn
 from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
-from fuaudit.training import Chain, Learning, execute
+from fuaudit.training import Chain, Learning
 from fuaudit.training.engines import Engine, Task, engine
-from fuaudit.training.execute import Moment, StepSizes, beginning, task
+from fuaudit.training.execute import Moment, StepSizes, beginning, execute, task
 from fuaudit.training.stages import Mean
 
 CPU = torch.device("cpu")

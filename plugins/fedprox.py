@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit.errors import UsageError
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape
 from fuaudit.training.solvers import Outcome, Steps
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

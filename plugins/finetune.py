@@ -7,12 +7,13 @@ baseline in most papers of the field; there is no original paper. Guarantee: emp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.errors import UsageError
 from fuaudit.unlearning import Context
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ clients, so an unlearner that keeps rounds is not exact for clients; replay and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, with_rows
 from fuaudit.training.stages import weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, expm1, inf, log, log1p
-from typing import Any, ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fuaudit.plans.schedule import Participations
 from fuaudit.training.dropouts import PAPER, Dropouts
@@ -41,6 +38,9 @@ from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, wi
 from fuaudit.training.server_step import ServerStep
 from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
 from fuaudit.training.stages import Mean, Stage, weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Memory = Literal["free", "scaled"]
 
@@ -212,6 +212,8 @@ class Mimic(Dropouts):
         every participant took. Where the theorem is not about this run, ``conditions`` is None and
         ``no_conditions`` says why.
         """
+        import torch
+
         if not _is_theirs(solver, stages):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
             return {"conditions": None, "no_conditions": why}

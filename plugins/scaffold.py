@@ -19,15 +19,15 @@ were; see docs/dropouts.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
 from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class ControlVariates:
 
     def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """The updates as they are; new control variates."""
+        import torch
+
         cohort, updates = context.cohort, outcome.updates
         old = rows_of(state["controls"], cohort)
         taken = cohort.steps.clamp(min=1).to(updates.dtype).unsqueeze(-1)

@@ -21,13 +21,13 @@ from fuaudit.models.dense import Linear, Mlp
 from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import expand_many
-from fuaudit.training import Chain, Learning, execute
+from fuaudit.training import Chain, Learning
 from fuaudit.training.engines import Engine, Task, batched, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_lanes
 from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
-from fuaudit.training.execute import StepSizes, beginning, task
+from fuaudit.training.execute import StepSizes, beginning, execute, task
 from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import SizeWeighted
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 ERASED_TARGET = 0
 """Erased targets are overwritten by a valid class, so that only a NaN, never a crash, tells of a touched row."""
@@ -61,11 +62,13 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
-INPUT_TYPES = (
-    *(torch.float16, torch.float32, torch.float64),
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-)
-"""What inputs may be: types that NumPy knows too, so that digests can be taken of them."""
+INPUT_TYPES = ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64")
+"""What inputs may be, by name: types that NumPy knows too, so that digests can be taken of them."""
+
+
+def is_input_type(dtype: torch.dtype) -> bool:
+    """Whether inputs may be of a type."""
+    return str(dtype).removeprefix("torch.") in INPUT_TYPES
 
 
 def require_sound(dataset: Dataset) -> None:
@@ -83,11 +86,12 @@ def require_sound(dataset: Dataset) -> None:
 
 def _problems(data: Dataset) -> Iterator[str]:
     """What is wrong with a data set; only the first is sure to be meaningful."""
+    import torch
+
     parts = (("training", data.inputs, data.targets), ("test", data.test_inputs, data.test_targets))
     for name, inputs, targets in parts:
-        if inputs.dtype not in INPUT_TYPES:
-            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in INPUT_TYPES)
-            yield f"the {name} inputs are {inputs.dtype}, not one of {known}"
+        if not is_input_type(inputs.dtype):
+            yield f"the {name} inputs are {inputs.dtype}, not one of {', '.join(INPUT_TYPES)}"
         if inputs.ndim < 2 or not inputs[:1].numel():
             yield f"there are no {name} rows, or no numbers in them: the inputs have shape {tuple(inputs.shape)}"
         if targets.dtype is not torch.int64 or targets.shape != inputs.shape[:1]:
@@ -136,6 +140,8 @@ class DatasetPlugin(Protocol):
 
 def erased_input(dtype: torch.dtype) -> float | int:
     """What overwrites the inputs of erased rows: NaN, or the largest number of an integer type."""
+    import torch
+
     return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
@@ -166,6 +172,8 @@ def padded(dataset: Dataset, rows: int) -> Dataset:
     Raises:
         UsageError: they would take too much memory beside the rows at hand.
     """
+    import torch
+
     more = rows - dataset.size
     if more <= 0:
         return dataset
@@ -188,6 +196,8 @@ unlearner then still depend on erased data, which replay shows."""
 
 def retained_rows(dataset: Dataset, population: Population) -> Dataset:
     """The dataset with every row outside the population overwritten: inputs by ``erased_input``, targets by 0."""
+    import torch
+
     mask = torch.ones(dataset.size, dtype=torch.bool)
     mask[torch.tensor(sorted(population.owner), dtype=torch.int64)] = False
     inputs, targets = dataset.inputs.clone(), dataset.targets.clone()
@@ -201,6 +211,8 @@ def scaling_constants(dataset: Dataset, population: Population, scaling: str) ->
     Raises:
         UsageError: unknown scaling, or inputs that are integers and cannot be scaled.
     """
+    import torch
+
     if scaling == "none":
         return 0.0, 1.0
     if scaling in SCALINGS and not dataset.inputs.is_floating_point():

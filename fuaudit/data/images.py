@@ -12,15 +12,17 @@ import zlib
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Digits:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs no folder."""
+        import torch
         from sklearn.datasets import load_digits
 
         data = load_digits()
@@ -84,6 +87,8 @@ class _Idx:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
+        import torch
+
         if root is None:
             raise UsageError(f"{self.folder} is read from a folder", f"Give --data ROOT with ROOT/{self.folder}/raw.")
         raw = root / self.folder / "raw"
@@ -151,6 +156,8 @@ class _Cifar:
 
     def _records(self, folder: Path, files: tuple[str, ...], count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Images ``(n, 3, 32, 32)`` and labels ``(n,)`` of the binary version; the last label byte is the fine one."""
+        import torch
+
         records, each = [], count // len(files) * (self.label_bytes + 3072)
         for name in files:
             try:

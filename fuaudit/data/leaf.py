@@ -11,11 +11,9 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.documents import parse
@@ -23,10 +21,13 @@ from fuaudit.data.text import TOKENS, encode
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _NUMBERS = {int, float}
 """The numbers of JSON; true and false are of another type."""
 
-Rows = tuple[Tensor, Tensor]
+Rows: TypeAlias = "tuple[Tensor, Tensor]"
 """Inputs ``(n, *shape)`` and targets ``(n,)`` of one user."""
 
 
@@ -55,6 +56,8 @@ class _Leaf:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
+        import torch
+
         if root is None:
             raise UsageError(
                 f"{self.folder} is read from LEAF's files", f"Give --data ROOT with ROOT/{self.folder}/data/train."
@@ -124,6 +127,8 @@ def _read(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
 
 
 def _joined(parts: list[Rows]) -> Rows:
+    import torch
+
     inputs, targets = zip(*parts, strict=True)
     return torch.cat(inputs), torch.cat(targets)
 
@@ -140,6 +145,8 @@ class Femnist(_Leaf):
 
     def rows(self, inputs: list[Any], targets: list[Any]) -> Rows:
         """See :class:`_Leaf`."""
+        import torch
+
         if not all(type(label) is int and 0 <= label < self.classes for label in targets):
             raise ValueError(f"a class is not a whole number from 0 to {self.classes - 1}")
         if not all(

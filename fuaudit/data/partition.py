@@ -14,18 +14,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed, Purpose
 from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Labels = NDArray[np.int64]
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
-from fuaudit.data.dataset import INPUT_TYPES, Dataset, erased_input, require_room
+from fuaudit.data.dataset import Dataset, erased_input, is_input_type, require_room
 from fuaudit.data.documents import parse
 from fuaudit.data.partition import MOST_OF_A_NAME, is_name
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Tensors:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
+        import torch
         from safetensors.torch import load_file
 
         if root is None or not (root / self.file).exists():
@@ -51,7 +53,7 @@ class Tensors:
         if missing:
             raise UsageError(f"{root / self.file} lacks {', '.join(sorted(missing))}")
         inputs, count = tensors["inputs"], len(tensors["targets"]) if tensors["targets"].ndim else 0
-        if inputs.ndim < 2 or inputs.dtype not in INPUT_TYPES or not count:
+        if inputs.ndim < 2 or not is_input_type(inputs.dtype) or not count:
             raise UsageError(
                 f"{root / self.file}: inputs of type {inputs.dtype} and shape {tuple(inputs.shape)} "
                 f"with {count} targets cannot be used",
@@ -113,7 +115,7 @@ class Tensors:
     def _integers(self, root: Path, tensors: dict[str, Tensor], name: str) -> Tensor:
         """One tensor as int64 ``(n,)``; UsageError for real numbers, truth values or other shapes."""
         values = tensors[name]
-        if values.ndim != 1 or values.dtype not in INPUT_TYPES or values.is_floating_point():
+        if values.ndim != 1 or not is_input_type(values.dtype) or values.is_floating_point():
             raise UsageError(
                 f"{root / self.file}: {name} must be integers (n,), not {values.dtype} of shape {tuple(values.shape)}"
             )

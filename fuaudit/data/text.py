@@ -9,16 +9,17 @@ import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.documents import parse
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 """Newline and the printable characters of ASCII; token i stands for ``ALPHABET[i]``."""
@@ -38,6 +39,8 @@ _TOKEN_OF[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
 
 def encode(text: str) -> Tensor:
     """The tokens of a text, uint8 ``(len(text),)`` in [0, TOKENS)."""
+    import torch
+
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return torch.from_numpy(np.where(codes < 128, _TOKEN_OF[np.minimum(codes, 127)], np.uint8(OTHER)))
 
@@ -85,6 +88,8 @@ class ShakespeareRoles:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
+        import torch
+
         if root is None:
             raise UsageError("Shakespeare's roles are read from a folder", f"Give --data ROOT with ROOT/{self.file}.")
         texts = _texts(root / self.file)
@@ -106,6 +111,8 @@ class ShakespeareRoles:
 
 
 def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    import torch
+
     inputs, targets = zip(*parts, strict=True)
     return torch.cat(inputs), torch.cat(targets).long()
 

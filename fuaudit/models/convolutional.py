@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
-
-from torch import nn
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.errors import UsageError
-from fuaudit.models.layout import require_positive
+from fuaudit.models.sizes import require_positive
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Cnn:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         layers, size = _fives(shape, self.channels)
         return nn.Sequential(*layers, nn.Flatten(), *_head(size, (self.hidden,), classes))
 
@@ -45,6 +48,8 @@ class LeNet5:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         padding = max(0, (32 - images(shape)[1] + 1) // 2)
         layers, size = _fives(shape, (6, 16), padding)
         return nn.Sequential(*layers, nn.Flatten(), *_head(size, (120, 84), classes))
@@ -70,6 +75,8 @@ class MimicCnn:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         layers, size = _fives(shape, self.channels)
         return nn.Sequential(*layers, nn.Flatten(), *_head(size, self.hidden, classes))
 
@@ -83,6 +90,8 @@ def images(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def normalisation(groups: int, channels: int) -> list[nn.Module]:
     """Group normalisation in ``groups`` groups; nothing for 0. UsageError if they do not divide the channels."""
+    from torch import nn
+
     if groups == 0:
         return []
     if groups < 0 or channels % groups:
@@ -92,6 +101,8 @@ def normalisation(groups: int, channels: int) -> list[nn.Module]:
 
 def _fives(shape: tuple[int, ...], widths: tuple[int, ...], padding: int = 0) -> tuple[list[nn.Module], int]:
     """Convolutions of 5 x 5, each with ReLU and max-pooling (the first padded), and how many numbers they leave."""
+    from torch import nn
+
     layers: list[nn.Module] = []
     channels, height, width = images(shape)
     height, width = height + 2 * padding, width + 2 * padding
@@ -105,6 +116,8 @@ def _fives(shape: tuple[int, ...], widths: tuple[int, ...], padding: int = 0) ->
 
 def _head(size: int, hidden: tuple[int, ...], classes: int) -> list[nn.Module]:
     """Linear layers with ReLU between them."""
+    from torch import nn
+
     layers: list[nn.Module] = []
     for wide, narrow in pairwise((size, *hidden)):
         layers += [nn.Linear(wide, narrow), nn.ReLU()]
@@ -136,6 +149,8 @@ class _Vgg:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         channels, height, width = images(shape)
         if min(height, width) < 32:
             raise UsageError(f"images of shape {shape} are too small for five poolings", "VGG needs 32 x 32 or more.")

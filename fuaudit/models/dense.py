@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import TYPE_CHECKING
 
-from torch import nn
+from fuaudit.models.sizes import require_positive
 
-from fuaudit.models.layout import require_positive
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Linear:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
 
 
@@ -35,6 +39,8 @@ class Mlp:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
         widths = (prod(shape), *self.hidden, classes)
         layers: list[nn.Module] = [nn.Flatten()]
         for wide, narrow in pairwise(widths):

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.models.recurrent import Embedding
+from fuaudit.models.recurrent_modules import Embedding
 
 
 class Recipe(Protocol):
@@ -174,18 +174,6 @@ def require_reading(module: nn.Module, inputs: Tensor) -> None:
                 "the model draws from torch's global generator, so a run could not be replayed",
                 "Leave out what draws: dropout, RReLU, fractional pooling, torch.rand.",
             )
-
-
-MOST_LAYERS = 1000
-"""Of those that a config lists."""
-
-
-def require_positive(model: str, *sizes: int) -> None:
-    """Raises UsageError unless all sizes of a model's layers are at least 1, and there are few enough of them."""
-    if len(sizes) > MOST_LAYERS:
-        raise UsageError(f"{model} has {len(sizes):,} layers, and at most {MOST_LAYERS:,} can be executed")
-    if min(sizes, default=1) < 1:
-        raise UsageError(f"the sizes of the layers of {model} must be at least 1, not {min(sizes)}")
 
 
 _CHANGES = ("forward", "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")

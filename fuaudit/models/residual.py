@@ -6,58 +6,13 @@ Groups of channels are normalised, not batches: see :mod:`fuaudit.models.layout`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.models.convolutional import images, normalisation
-from fuaudit.models.layout import require_positive
+from fuaudit.models.sizes import require_positive
 
-
-class _Narrowed(nn.Module):
-    """A shortcut without parameters: every second pixel, and zeros for the channels that are new (option A)."""
-
-    def __init__(self, surplus: int, stride: int) -> None:
-        super().__init__()
-        self.surplus, self.stride = surplus, stride
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``(B, c, h, w)`` to ``(B, c + surplus, h / stride, w / stride)``."""
-        before = self.surplus // 2
-        kept = inputs[:, :, :: self.stride, :: self.stride]
-        return nn.functional.pad(kept, (0, 0, 0, 0, before, self.surplus - before))
-
-
-class _Block(nn.Module):
-    """Two convolutions of 3 x 3 beside a shortcut."""
-
-    def __init__(self, narrow: int, wide: int, stride: int, groups: int, projected: bool) -> None:
-        super().__init__()
-        self.path = nn.Sequential(
-            nn.Conv2d(narrow, wide, 3, stride, padding=1, bias=False),
-            *normalisation(groups, wide),
-            nn.ReLU(),
-            nn.Conv2d(wide, wide, 3, padding=1, bias=False),
-            *normalisation(groups, wide),
-        )
-        self.shortcut: nn.Module = nn.Identity()
-        if projected and (stride, narrow) != (1, wide):
-            self.shortcut = nn.Sequential(nn.Conv2d(narrow, wide, 1, stride, bias=False), *normalisation(groups, wide))
-        elif (stride, narrow) != (1, wide):
-            self.shortcut = _Narrowed(wide - narrow, stride)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``(B, narrow, h, w)`` to ``(B, wide, h / stride, w / stride)``."""
-        return torch.relu(self.path(inputs) + self.shortcut(inputs))
-
-
-class _Average(nn.Module):
-    """The mean over all pixels."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``(B, c, h, w)`` to ``(B, c)``."""
-        return inputs.mean(dim=(2, 3))
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -79,6 +34,10 @@ class _ResNet:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`~fuaudit.models.layout.Recipe`."""
+        from torch import nn
+
+        from fuaudit.models.residual_modules import Average, Block
+
         layers: list[nn.Module] = [
             nn.Conv2d(images(shape)[0], self.width, 3, padding=1, bias=False),
             *normalisation(self.groups, self.width),
@@ -88,9 +47,9 @@ class _ResNet:
         for stage, blocks in enumerate(self.stages):
             for block in range(blocks):
                 wide, stride = self.width << stage, 2 if stage and not block else 1
-                layers.append(_Block(narrow, wide, stride, self.groups, self.projected))
+                layers.append(Block(narrow, wide, stride, self.groups, self.projected))
                 narrow = wide
-        return nn.Sequential(*layers, _Average(), nn.Linear(narrow, classes))
+        return nn.Sequential(*layers, Average(), nn.Linear(narrow, classes))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from fuaudit.errors import UsageError
 
-State = dict[str, Tensor]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+State: TypeAlias = "dict[str, Tensor]"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,32 @@ class StateShape:
 
     def zeros(self, *shape: int) -> Tensor:
         """Zeros of the model's type."""
+        import torch
+
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """A tensor of which only kind and shape are known. Nothing can be computed with it."""
+
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OutlineShape:
+    """What a :class:`StateShape` is for whoever wants to know the form of a state and no more: no torch is needed."""
+
+    dimension: int
+    clients: int
+    kind: str
+
+    def zeros(self, *shape: int) -> Outline:
+        """The outline of zeros of the model's type; TypeError for what can be no shape."""
+        if not all(type(extent) is int and extent >= 0 for extent in shape):
+            raise TypeError(f"{shape} is no shape")
+        return Outline(self.kind, shape)
 
 
 @dataclass(frozen=True)
@@ -102,6 +129,8 @@ def with_rows(table: Tensor, cohort: Cohort, rows: Tensor) -> Tensor:
     Raises:
         UsageError: a client takes part twice in the round, so that two rows compete for its place.
     """
+    import torch
+
     members = table.shape[-2]
     written = (cohort.present & (cohort.rows >= 0)).reshape(-1, cohort.present.shape[-1])
     runs = torch.arange(len(written), device=written.device).unsqueeze(1)

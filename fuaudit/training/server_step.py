@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from fuaudit.errors import UsageError
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Stateless
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class ServerStep(Stateless):
 
     def factor(self, number: int, participants: Tensor) -> Tensor:
         """The factor of round ``number`` (from 1), float64, in the shape of ``participants``."""
+        import torch
+
         constant = self.size * (self.decay ** (number - 1) if self.schedule == "exponential" else 1.0)
         if self.schedule == "participation":
             return participants.to(torch.float64) * (self.size / (number - 1 + self.beta))

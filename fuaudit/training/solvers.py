@@ -7,12 +7,13 @@ the updates after it. Its memory, for all clients or one row a client, is part o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fuaudit.errors import UsageError
 from fuaudit.training.rounds import RoundContext, State, StateShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

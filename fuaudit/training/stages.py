@@ -8,13 +8,14 @@ out, and it is recorded with the round, because an aggregator's memory of an era
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.training.rounds import RoundContext, State, StateShape, part, under
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 class Stage(Protocol):
@@ -95,6 +96,8 @@ class SizeWeighted(Stateless):
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
+        import torch
+
         cohort = context.cohort
         sizes = torch.where(cohort.present, cohort.sizes, 0).to(torch.float64)
         if self.by == "cohort":
@@ -195,6 +198,8 @@ def server_step(chain: Chain, updates: Tensor, context: RoundContext, state: Sta
         PluginError: the chain leaves more than one row, or rows of another length; or the state of a stage does not
             keep its names, shapes and dtypes.
     """
+    import torch
+
     if chain.stackable:
         rows, new = chain.apply(updates, context, state)
     else:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NEEDS = ("model", "plan", "round models", "server data")
 """What an unlearner may need from a run.
