@@ -16,12 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import is_name
@@ -29,6 +27,9 @@ from fuaudit.draws.seeds import Seeds, node_digest
 from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.plans import Population
 from fuaudit.runs.keys import derive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DIGEST_BYTES = 32
 Digests = NDArray[np.uint8]
@@ -200,29 +201,29 @@ class Contents:
         """The salts of the test rows."""
         return range(self.salts - len(self.tests), self.salts)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, NDArray[Any]]:
         """``contents.safetensors``."""
         return {
-            "clients": torch.tensor(self.clients, dtype=torch.int64),
-            "ends": torch.tensor(self.ends, dtype=torch.int64),
-            "names": torch.from_numpy(self.names.copy()),
-            "rows": torch.from_numpy(self.rows.copy()),
-            "tests": torch.from_numpy(self.tests.copy()),
+            "clients": np.array(self.clients, dtype=np.int64),
+            "ends": np.array(self.ends, dtype=np.int64),
+            "names": self.names,
+            "rows": self.rows,
+            "tests": self.tests,
         }
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, Tensor], where: object) -> Contents:
+    def of_tensors(cls, tensors: Mapping[str, NDArray[Any]], where: object) -> Contents:
         """The inverse of :meth:`tensors`; EvidenceError, naming ``where``, for anything else."""
         columns = [tensors.get(name) for name in ("clients", "ends")]
         tables = [tensors.get(name) for name in ("names", "rows", "tests")]
         if (
             len(tensors) != 5
-            or any(c is None or c.dtype is not torch.int64 or c.ndim != 1 for c in columns)
-            or any(t is None or t.dtype is not torch.uint8 or t.shape[1:] != (DIGEST_BYTES,) for t in tables)
+            or any(c is None or c.dtype != np.int64 or c.ndim != 1 for c in columns)
+            or any(t is None or t.dtype != np.uint8 or t.shape[1:] != (DIGEST_BYTES,) for t in tables)
         ):
             raise EvidenceError(f"{where} does not hold the leaves of contents")
         clients, ends = (c.tolist() for c in columns if c is not None)
-        names, rows, tests = (t.numpy() for t in tables if t is not None)
+        names, rows, tests = (t for t in tables if t is not None)
         bounds = [0, *ends]
         if (
             clients != sorted(set(clients))
@@ -333,6 +334,8 @@ def _joined(digests: Iterable[bytes]) -> Digests:
 
 def _digests_by_id(dataset: Dataset, rows: Sequence[int]) -> dict[int, bytes]:
     """The digests of some rows by their ids."""
+    import torch
+
     chosen = torch.tensor(rows, dtype=torch.int64)
     return dict(zip(rows, row_digests(dataset.inputs[chosen], dataset.targets[chosen]), strict=True))
 

@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.reading import MOST
 from fuaudit.runs.forms import MAX_JSON_BYTES, MAX_TENSOR_BYTES, parse_json, parse_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 if sys.platform != "win32":
     import fcntl

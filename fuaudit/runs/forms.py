@@ -12,13 +12,15 @@ import re
 from collections.abc import Mapping
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from fuaudit.errors import EvidenceError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_TENSOR_BYTES = 16 * 2**30
@@ -183,20 +185,31 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _KINDS = {dtype.newbyteorder("="): kind for kind, dtype in _DTYPES.items()}
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+Array = NDArray[Any]
+"""A tensor as NumPy has it: reading and checking a run needs no more."""
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor | Array]) -> bytes:
     """Tensors as safetensors: by kind of number, then by name, without gaps, metadata or a choice.
 
     Raises:
         ValueError: a kind of number that the format does not have, or a name that it cannot hold.
     """
-    arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
+    arrays = {name: np.ascontiguousarray(_array(tensor)) for name, tensor in tensors.items()}
     kinds = {name: _kind(name, array) for name, array in arrays.items()}
     order = sorted(arrays, key=lambda name: (list(_DTYPES).index(kinds[name]), name))
     head = _header({name: (kinds[name], tensors[name].shape) for name in order})
     return b"".join([head, *(arrays[name].astype(_DTYPES[kinds[name]], copy=False).tobytes() for name in order)])
 
 
-def _kind(name: str, array: np.ndarray[Any, Any]) -> str:
+def _array(tensor: Tensor | Array) -> Array:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    found: Array = tensor.detach().cpu().numpy()
+    return found
+
+
+def _kind(name: str, array: Array) -> str:
     if not 1 <= len(name) <= MAX_NAME:
         raise ValueError(f"the name of a tensor has 1 to {MAX_NAME} characters, not {len(name)}")
     kind = _KINDS.get(array.dtype)
@@ -217,8 +230,20 @@ def _header(order: Mapping[str, tuple[str, tuple[int, ...]]]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
+def as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    """Arrays as tensors, which share their memory."""
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
 def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
-    """Tensors from their form. They share no memory with ``content``.
+    """The tensors of :func:`parse_arrays`; EvidenceError as there."""
+    return as_tensors(parse_arrays(content, path))
+
+
+def parse_arrays(content: bytes, path: Path) -> dict[str, Array]:
+    """Arrays from their form. They share no memory with ``content``.
 
     Raises:
         EvidenceError: it is no safetensors file, is in another form than :func:`tensor_bytes` writes, or holds NaN or
@@ -231,7 +256,7 @@ def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
     size = sum(prod(shape) * _DTYPES[kind].itemsize for kind, shape in shapes.values())
     if _header(shapes) != content[: 8 + length] or size != len(content) - 8 - length:
         raise EvidenceError(f"{path} is not in the form in which a run is written")
-    tensors, place = {}, 8 + length
+    arrays, place = dict[str, Array](), 8 + length
     for name, (kind, shape) in shapes.items():
         end = place + prod(shape) * _DTYPES[kind].itemsize
         raw = np.frombuffer(memoryview(content)[place:end], _DTYPES[kind])
@@ -240,8 +265,8 @@ def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
             raise EvidenceError(f"{path}: {name} holds truth values that are neither")
         if raw.dtype.kind == "f" and not np.isfinite(raw).all():
             raise EvidenceError(f"{path}: {name} holds NaN or infinities")
-        tensors[name] = torch.from_numpy(raw.astype(raw.dtype.newbyteorder("="), copy=True).reshape(shape))
-    return tensors
+        arrays[name] = raw.astype(raw.dtype.newbyteorder("="), copy=True).reshape(shape)
+    return arrays
 
 
 def _shapes(header: Any, path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

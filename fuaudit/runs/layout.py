@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fuaudit.config import LONGEST, parse_toml
 from fuaudit.data.partition import is_name
@@ -24,8 +22,9 @@ from fuaudit.errors import EvidenceError
 from fuaudit.runs.forms import (
     MAX_JSON_BYTES,
     MAX_TENSOR_BYTES,
+    Array,
+    parse_arrays,
     parse_pretty,
-    parse_tensors,
     pretty_json,
     tensor_bytes,
 )
@@ -55,6 +54,9 @@ from fuaudit.runs.shapes import (
     is_word,
     listed,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = "fuaudit run 1"
 
@@ -215,32 +217,35 @@ class Json:
         return content
 
 
-def kind_of(tensor: Tensor) -> str:
+def kind_of(tensor: Tensor | Array) -> str:
     """The kind of numbers in a tensor, in a word."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """Safetensors. ``named`` gives the kind and the number of axes of each tensor; None where a model decides."""
+    """Safetensors. ``named`` gives the kind and the number of axes of each tensor; None where a model decides.
+
+    They are read as arrays: looking at them needs no torch.
+    """
 
     named: Mapping[str, tuple[str, int]] | None = None
     limit = MAX_TENSOR_BYTES
 
-    def parse(self, content: bytes, path: Path) -> dict[str, Tensor]:
+    def parse(self, content: bytes, path: Path) -> dict[str, Array]:
         """The tensors; EvidenceError where they are in no such form."""
-        tensors = parse_tensors(content, path)
+        tensors = parse_arrays(content, path)
         if wrong := self._wrong(tensors):
             raise EvidenceError(f"{path}: tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
         return tensors
 
-    def write(self, tensors: Mapping[str, Tensor]) -> bytes:
+    def write(self, tensors: Mapping[str, Tensor | Array]) -> bytes:
         """The inverse of :meth:`parse`; ValueError for other tensors."""
         if wrong := self._wrong(tensors):
             raise ValueError(f"tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
         return tensor_bytes(tensors)
 
-    def _wrong(self, tensors: Mapping[str, Tensor]) -> list[str]:
+    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
         if self.named is None:
             return [] if tensors else [""]
         found = {name: (kind_of(t), t.ndim) for name, t in tensors.items()}
@@ -251,12 +256,13 @@ class Tensors:
 class Checkpoint(Tensors):
     """The tensors of a stored round: ``vector`` and memories of solver and server, whose shapes the config decides."""
 
-    def _wrong(self, tensors: Mapping[str, Tensor]) -> list[str]:
+    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
         strange = [
             name for name in tensors if name != "vector" and not name.startswith(("state.solver.", "state.server."))
         ]
         vector = tensors.get("vector")
-        return strange + ([] if vector is not None and vector.ndim == 1 and vector.is_floating_point() else ["vector"])
+        sound = vector is not None and vector.ndim == 1 and kind_of(vector).startswith("float")
+        return strange + ([] if sound else ["vector"])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,17 @@ def requested(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Na
     return Request.of([_client(run, client) for client in clients], [run.sample(*place) for place in found])
 
 
+def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
+    """A request in stable ids; see :func:`requested`.
+
+    Raises:
+        UsageError: an unknown client, one that is erased already, or an index beyond the client's samples.
+    """
+    request = requested(run, clients, samples)
+    run.plan.retained.without(request)  # says what is unknown
+    return request
+
+
 def _client(run: Run, client: Name) -> int:
     return run.client(client) if isinstance(client, str) else client
 

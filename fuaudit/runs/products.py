@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuaudit.errors import PluginError
 from fuaudit.plans import Population
@@ -22,16 +20,19 @@ from fuaudit.runs.forms import pretty_json, tensor_bytes
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name
 from fuaudit.runs.tables import involvement_tensors
 from fuaudit.training.learner import Learner
-from fuaudit.training.measuring import measuring
 from fuaudit.training.rounds import State
-from fuaudit.training.setup import Setup
 from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Chain, Stage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fuaudit.training.setup import Setup
 
 OWN = "own_accuracy"
 """The one part of ``participation.json`` that is arithmetic on models; the rest follows from the plan."""
 
-Checkpoints = Mapping[int, tuple[Tensor, State]]
+Checkpoints: TypeAlias = "Mapping[int, tuple[Tensor, State]]"
 """Round -> model ``(d,)`` and server state after it."""
 
 
@@ -67,6 +68,8 @@ def derived(
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
+    from fuaudit.training.measuring import measuring
+
     layout = ready.learning.layout
     measured, metrics = measuring(ready, population), list[dict[str, Any]]()
     work = len(rounds) + len(population.clients)

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import is_name
@@ -33,6 +31,9 @@ from fuaudit.runs.files import read_bytes
 from fuaudit.runs.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
 from fuaudit.runs.keys import commitment
 from fuaudit.runs.run import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = "fuaudit receipt 1"
 _FIELDS = {

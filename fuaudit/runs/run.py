@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
-from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.plans import Plan, Population, Request
@@ -37,7 +33,7 @@ from fuaudit.runs.contents import (
     span,
 )
 from fuaudit.runs.files import TEMPORARY, named, read_bytes
-from fuaudit.runs.forms import toml_bytes
+from fuaudit.runs.forms import Array, as_tensors, toml_bytes
 from fuaudit.runs.keys import Keys, commitment, contexts, next_context
 from fuaudit.runs.layout import (
     CHECKPOINT,
@@ -69,8 +65,13 @@ from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
 from fuaudit.runs.shapes import PARTICIPATION as TOLD
 from fuaudit.runs.tables import involvement_of, model_and_state, population_of, read_segments, recorded_of
-from fuaudit.training.rounds import StateShape, under
+from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 from fuaudit.training.stages import Chain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fuaudit.data.dataset import Dataset
 
 _FIRST_FILES = {file.name for file in FILES if file.first}
 
@@ -114,10 +115,14 @@ class Run:
             self.documents[name] = form_of(name).parse(self.read(name), self.path / name)
         return self.documents[name]
 
+    def arrays(self, name: str) -> dict[str, Array]:
+        """The tensors of a file of the run as arrays, read now; EvidenceError as for :meth:`document`."""
+        arrays: dict[str, Array] = form_of(name).parse(self.read(name), self.path / name)
+        return arrays
+
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a file of the run, read now; EvidenceError as for :meth:`document`."""
-        tensors: dict[str, Tensor] = form_of(name).parse(self.read(name), self.path / name)
-        return tensors
+        """As :meth:`arrays`, for whoever computes with them."""
+        return as_tensors(self.arrays(name))
 
     def has(self, name: str) -> bool:
         """Whether the run has a file."""
@@ -216,7 +221,7 @@ class Run:
     @cached_property
     def contents(self) -> Contents:
         """The leaves of what clients' rows hold, which the commitment covers."""
-        return Contents.of_tensors(self.tensors(CONTENTS), self.path / CONTENTS)
+        return Contents.of_tensors(self.arrays(CONTENTS), self.path / CONTENTS)
 
     @cached_property
     def opening(self) -> Opening:
@@ -270,7 +275,7 @@ class Run:
     @cached_property
     def _partition(self) -> tuple[Population, frozenset[int]]:
         path = self.path / PARTITION
-        population, unknown = population_of(self.tensors(PARTITION), path)
+        population, unknown = population_of(self.arrays(PARTITION), path)
         erased = {client for request in self.requests for client in request.clients}
         if any(unknown.intersection(ids) for client, ids in population.samples.items() if client not in erased):
             raise EvidenceError(f"{path} lacks ids of clients that were never erased")
@@ -417,7 +422,7 @@ def _versions(segments: Segments, first: Position, last: Position) -> set[int]:
 
 def read_plan(run: Run) -> Plan:
     """The plan of a run: law from the config, populations from partition and requests, sources from seeds."""
-    recorded = recorded_of(run.tensors(RECORDED)) if run.has(RECORDED) else {}
+    recorded = recorded_of(run.arrays(RECORDED)) if run.has(RECORDED) else {}
     if not recorded.keys() <= set(range(1, len(run.sources))):
         raise ValueError("draws are recorded of training, or of a request that there is not")
     sources: tuple[Draws, ...] = tuple(
@@ -433,7 +438,7 @@ def read_plan(run: Run) -> Plan:
         _drawn_over(run),
         sources,
         streams,
-        index=involvement_of(run.tensors(INVOLVEMENT)) if run.has(INVOLVEMENT) else None,
+        index=involvement_of(run.arrays(INVOLVEMENT)) if run.has(INVOLVEMENT) else None,
     )
 
 
@@ -475,6 +480,13 @@ def load_run(path: str | Path) -> Run:
     Raises:
         EvidenceError: there is no run, it is incomplete, or a file is missing, surplus or altered.
     """
+    folder = require_run(path)
+    with _reading(folder):
+        return _opened(folder)
+
+
+def require_run(path: str | Path) -> Path:
+    """The folder of a complete run, of which nothing else is looked at yet; EvidenceError where there is none."""
     folder = named(Path(path))
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
@@ -492,8 +504,24 @@ def load_run(path: str | Path) -> Run:
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
         raise EvidenceError(f"{folder} is not a run: it has no {MANIFEST}")
-    with _reading(folder):
-        return _opened(folder)
+    return folder
+
+
+def require_begun(folder: Path) -> None:
+    """Check that a run was begun in a folder and can be finished.
+
+    Raises:
+        UsageError: the run is complete already.
+        EvidenceError: nothing was begun there.
+    """
+    if (folder / MANIFEST).exists():
+        raise UsageError(
+            f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
+        )
+    if not folder.exists():
+        raise EvidenceError(f"there is no folder {folder}", "Give that of the training or unlearning that broke off.")
+    if not (folder / RUN).exists():
+        raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
 
 
 def _opened(folder: Path) -> Run:
@@ -579,10 +607,21 @@ def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
     """Name -> kind and shape of what solver and server of a run keep; None where they cannot say without a model."""
     server = Chain(tuple(map(build_stage, run.config.server)))
     solver = registry.build("solvers", run.config.solver)
-    clients, dtype = len(run.plan.retained.clients), getattr(torch, run.config.run.dtype)
-    shape = StateShape(dimension, clients, dtype, torch.device("meta"))
+    clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
+
+    def kept(shape: Any) -> dict[str, Any]:
+        state: dict[str, Any] = under("state.solver.", solver.init(shape)) | under("state.server.", server.init(shape))
+        return state
+
+    # most plugins only ask for zeros; one that does more with them gets tensors, and torch is imported for it
+    with suppress(Exception):
+        outlines = kept(OutlineShape(dimension, clients, dtype))
+        if all(type(outline) is Outline for outline in outlines.values()):
+            return {name: (outline.kind, outline.shape) for name, outline in outlines.items()}
+    import torch
+
     try:
-        state = under("state.solver.", solver.init(shape)) | under("state.server.", server.init(shape))
+        state = kept(StateShape(dimension, clients, getattr(torch, dtype), torch.device("meta")))
     except Exception:  # replay compares with a state that is made on a device
         return None
     return {name: (kind_of(tensor), tuple(tensor.shape)) for name, tensor in state.items()}

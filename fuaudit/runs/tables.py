@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count, filterfalse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.schedule import Involvement
 from fuaudit.runs.files import read_bytes
+from fuaudit.runs.forms import Array, as_tensors
 from fuaudit.runs.layout import CHECKPOINT, checkpoint_name, form_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMUTATION)
 """Purposes as numbers in the file of recorded draws; new ones are added at the end."""
@@ -25,7 +29,7 @@ Answers = Mapping[Address, tuple[int, ...]]
 def read_checkpoint(path: Path, round: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Model and state after a stored round of a run that is still growing."""
     at = path / checkpoint_name(round)
-    return model_and_state(form_of(CHECKPOINT).parse(read_bytes(at), at))
+    return model_and_state(as_tensors(form_of(CHECKPOINT).parse(read_bytes(at), at)))
 
 
 def model_and_state(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -37,21 +41,21 @@ UNKNOWN = -1
 """In the place of the id of a row that a prune took out."""
 
 
-def population_tensors(population: Population, unknown: frozenset[int] = frozenset()) -> dict[str, Tensor]:
-    """A population as three flat int64 tensors: client ids, where each client's samples end, sample ids.
+def population_tensors(population: Population, unknown: frozenset[int] = frozenset()) -> dict[str, Array]:
+    """A population as three flat int64 arrays: client ids, where each client's samples end, sample ids.
 
     Ids that are ``unknown`` are stand-ins, and are written as ``UNKNOWN``.
     """
     counts = [len(population.samples[c]) for c in population.clients]
     samples = [UNKNOWN if s in unknown else s for c in population.clients for s in population.samples[c]]
     return {
-        "clients": torch.tensor(population.clients, dtype=torch.int64),
-        "ends": torch.tensor(counts, dtype=torch.int64).cumsum(0),
-        "samples": torch.tensor(samples, dtype=torch.int64),
+        "clients": np.array(population.clients, dtype=np.int64),
+        "ends": np.array(counts, dtype=np.int64).cumsum(),
+        "samples": np.array(samples, dtype=np.int64),
     }
 
 
-def population_of(tensors: dict[str, Tensor], path: Path) -> tuple[Population, frozenset[int]]:
+def population_of(tensors: Mapping[str, Array], path: Path) -> tuple[Population, frozenset[int]]:
     """The inverse of :func:`population_tensors`: a population, and which of its ids stand in for unknown ones.
 
     Stand-ins are the smallest ids that no client has, in order.
@@ -98,47 +102,47 @@ def segment_rows(segments: tuple[Segment, ...]) -> list[list[int]]:
     return [[*s.start, s.source, s.version] for s in segments]
 
 
-def recorded_tensors(sources: Mapping[int, Answers]) -> dict[str, Tensor]:
-    """Recorded draws by the number of their source, as int64 tensors: one row a draw, where its ids end, ids."""
+def recorded_tensors(sources: Mapping[int, Answers]) -> dict[str, Array]:
+    """Recorded draws by the number of their source, as int64 arrays: one row a draw, where its ids end, ids."""
     items = [(number, at, ids) for number, answers in sorted(sources.items()) for at, ids in sorted(answers.items())]
     rows = [
         [number, RECORDABLE.index(at.purpose), at.round, at.step, at.client, at.occurrence] for number, at, _ in items
     ]
     return {
-        "addresses": torch.tensor(rows, dtype=torch.int64).reshape(-1, 6),
-        "ends": torch.tensor([len(ids) for _, _, ids in items], dtype=torch.int64).cumsum(0),
-        "ids": torch.tensor([i for _, _, ids in items for i in ids], dtype=torch.int64),
+        "addresses": np.array(rows, dtype=np.int64).reshape(-1, 6),
+        "ends": np.array([len(ids) for _, _, ids in items], dtype=np.int64).cumsum(),
+        "ids": np.array([i for _, _, ids in items for i in ids], dtype=np.int64),
     }
 
 
-def recorded_of(tensors: dict[str, Tensor]) -> dict[int, dict[Address, tuple[int, ...]]]:
+def recorded_of(tensors: Mapping[str, Array]) -> dict[int, dict[Address, tuple[int, ...]]]:
     """The inverse of :func:`recorded_tensors`; ValueError when it is not one."""
     addresses, ends, ids = (tensors[name].tolist() for name in ("addresses", "ends", "ids"))
     sources: dict[int, dict[Address, tuple[int, ...]]] = {}
     for (number, purpose, *at), start, end in zip(addresses, [0, *ends][:-1], ends, strict=True):
         sources.setdefault(number, {})[Address(RECORDABLE[purpose], *at)] = tuple(ids[start:end])
     again = recorded_tensors(sources)
-    if any(not torch.equal(tensors[name], again[name]) for name in again):
+    if any(not np.array_equal(tensors[name], again[name]) for name in again):
         raise ValueError("recorded draws are not in order, or occur twice")
     return sources
 
 
-def involvement_tensors(involvement: Involvement) -> dict[str, Tensor]:
-    """First involvements as int64 tensors: rows (client, round) and (sample, round, step), sorted."""
+def involvement_tensors(involvement: Involvement) -> dict[str, Array]:
+    """First involvements as int64 arrays: rows (client, round) and (sample, round, step), sorted."""
     clients = sorted(involvement.clients.items())
     samples = sorted((s, at.round, at.step) for s, at in involvement.samples.items())
     return {
-        "clients": torch.tensor(clients, dtype=torch.int64).reshape(-1, 2),
-        "samples": torch.tensor(samples, dtype=torch.int64).reshape(-1, 3),
+        "clients": np.array(clients, dtype=np.int64).reshape(-1, 2),
+        "samples": np.array(samples, dtype=np.int64).reshape(-1, 3),
     }
 
 
-def involvement_of(tensors: dict[str, Tensor]) -> Involvement:
+def involvement_of(tensors: Mapping[str, Array]) -> Involvement:
     """The inverse of :func:`involvement_tensors`; ValueError when it is not one."""
     found = Involvement(
         dict(tensors["clients"].tolist()), {s: Position(r, e) for s, r, e in tensors["samples"].tolist()}
     )
     again = involvement_tensors(found)
-    if any(not torch.equal(tensors[name], again[name]) for name in again):
+    if any(not np.array_equal(tensors[name], again[name]) for name in again):
         raise ValueError("first involvements are not in order, or occur twice")
     return found

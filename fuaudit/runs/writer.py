@@ -13,10 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.config import Config
@@ -48,9 +45,14 @@ from fuaudit.runs.run import config_bytes, named_plugins
 from fuaudit.runs.tables import population_tensors, recorded_tensors, segment_rows
 from fuaudit.training.rounds import State
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 def versions(device: str = "cpu") -> dict[str, str]:
     """What computed: a replay is bit for bit only where these agree. ``processor``: instruction set, or GPU model."""
+    import torch
+
     return {
         "fuaudit": version("fuaudit"),
         "python": platform.python_version(),

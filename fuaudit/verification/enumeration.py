@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit.draws import Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.proof import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.runs.run import Run
-from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 from fuaudit.verification.toys import LONGEST, PLACES, Shape, Toy, Toys, federation, numbers_of, toys_like, trials
+
+if TYPE_CHECKING:
+    from fuaudit.verification.case import Case
 
 __all__ = ["Enumeration", "Succession", "Sweep", "Toy", "federation", "sweep", "toys_like"]
 
