@@ -18,11 +18,12 @@ from importlib.metadata import version  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
+    from fuaudit.runs.names import request_of
     from fuaudit.runs.run import load_run
     from fuaudit.verification.verify import verify
     from fuaudit.workflow.commit import commit
     from fuaudit.workflow.train import train
-    from fuaudit.workflow.unlearn import request_of, unlearn
+    from fuaudit.workflow.unlearn import unlearn
 
 __version__ = version("fuaudit")
 __all__ = ["commit", "load_run", "request_of", "train", "unlearn", "verify"]
@@ -30,7 +31,7 @@ __all__ = ["commit", "load_run", "request_of", "train", "unlearn", "verify"]
 _HOME = {
     "commit": "fuaudit.workflow.commit",
     "load_run": "fuaudit.runs.run",
-    "request_of": "fuaudit.workflow.unlearn",
+    "request_of": "fuaudit.runs.names",
     "train": "fuaudit.workflow.train",
     "unlearn": "fuaudit.workflow.unlearn",
     "verify": "fuaudit.verification.verify",

@@ -120,9 +120,8 @@ def entries(kind: str) -> dict[str, Entry]:
 def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entry]:
     """As :func:`entries`; metadata is read once for every search path."""
     found: dict[str, Entry] = {}
-    for point in entry_points(group=f"fuaudit.{kind}"):
-        owner = point.dist.name if point.dist else "unknown"
-        entry = Entry(kind, point.name, owner, point.dist.version if point.dist else "unknown", point)
+    for point, owner, version in _points(path)[kind]:
+        entry = Entry(kind, point.name, owner, version, point)
         if own_only and not entry.own:
             continue
         if (other := found.get(point.name)) and other.point.value != point.value:
@@ -132,6 +131,21 @@ def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entr
             )
         found[point.name] = entry
     return found
+
+
+@cache
+def _points(path: tuple[str, ...]) -> dict[str, list[tuple[EntryPoint, str, str]]]:
+    """Kind -> its entry points, each with name and version of its distribution. No metadata is read twice."""
+    installed, owners = entry_points(), dict[int, tuple[str, str]]()
+
+    def owner(point: EntryPoint) -> tuple[str, str]:
+        if (dist := point.dist) is None:
+            return "unknown", "unknown"
+        if id(dist) not in owners:
+            owners[id(dist)] = dist.name, dist.version
+        return owners[id(dist)]
+
+    return {kind: [(point, *owner(point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in KINDS}
 
 
 def find(kind: str, name: str) -> Entry:

@@ -264,7 +264,7 @@ def test_a_run_named_by_a_dot(fuaudit, copies, monkeypatch):
 
 
 def test_plugins(fuaudit):
-    code, out, _ = fuaudit("plugins", "--json")
+    code, out, _ = fuaudit("plugins", "--long", "--json")
     rows = {(row["kind"], row["name"]): row for row in json.loads(out)["plugins"]}
     assert code == 0
     assert {("unlearner", "fats"), ("unlearner", "noop"), ("learner", "fedavg"), ("audit", "replay")} <= rows.keys()
@@ -272,8 +272,13 @@ def test_plugins(fuaudit):
     assert "VLDB" in rows["unlearner", "fats"]["cite"]
     mutants = {name for (_, name), row in rows.items() if row["mutant"]}
     assert mutants == {"fats-as-printed", "coupling-wrong-acceptance"}
-    lines = [line for line in fuaudit("plugins")[1].splitlines() if "mutant: wrong on purpose" in line]
+    lines = [line for line in fuaudit("plugins", "--long")[1].splitlines() if "mutant: wrong on purpose" in line]
     assert {line.split()[1] for line in lines} == mutants
+    listed = json.loads(fuaudit("plugins", "--json")[1])["plugins"]
+    assert listed == [
+        {word: row[word] for word in ("kind", "name", "distribution", "version")} for row in rows.values()
+    ]
+    assert len(fuaudit("plugins")[1].splitlines()) == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -689,7 +694,8 @@ def test_a_plugin_with_an_option_called_use(fuaudit, trained, stranger, tmp_path
 
 def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):
     (stranger / "stranger_methods.py").write_text("import nothing_of_this_name\n")
-    code, out, err = fuaudit("plugins", "--json")
+    assert fuaudit("plugins")[0] == 0  # nothing is imported
+    code, out, err = fuaudit("plugins", "--long", "--json")
     assert code == 5
     document = json.loads(out)
     assert len(document["broken"]) == 2

@@ -85,12 +85,18 @@ def verify(
     quiet: bool,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
+    from fuaudit.runs.run import require_run
+
+    # arguments that cannot be meant are refused before anything heavy is imported
+    promised, chosen = commitment_of(commitment), hexadecimal(key, "--key")
+    places = list(map(place, samples))
+    require_run(run)
+
     from fuaudit.registry import trusting
     from fuaudit.terminal import bars
     from fuaudit.verification.spec import read_spec
     from fuaudit.verification.verify import verify as work
 
-    promised = commitment_of(commitment)
     policy = read_spec(spec) if spec else None
     expected = None
     if clients or samples:
@@ -98,7 +104,7 @@ def verify(
         from fuaudit.runs.run import load_run
 
         with trusting(policy.trusts if policy else None):
-            expected = requested(load_run(run), clients, map(place, samples))
+            expected = requested(load_run(run), clients, places)
     silent = quiet or as_json
     with bars(silent) as progress:
         result = work(
@@ -110,7 +116,7 @@ def verify(
             promised,
             expected,
             budget=budget,
-            key=hexadecimal(key, "--key"),
+            key=chosen,
             workers=workers,
             kept=kept,
             until_decided=until == "decided",

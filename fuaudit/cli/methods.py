@@ -12,50 +12,63 @@ from fuaudit.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
     from fuaudit.describe import Description
+    from fuaudit.registry import Entry
     from fuaudit.selftest.selftest import Selftest
 
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--long", "long", is_flag=True, help="Import each, and list guarantee and paper; mutants are marked.")
 @output_options
-def plugins(name: str | None, as_json: bool, quiet: bool) -> None:
-    """List what is installed: name, kind, paper, guarantee, distribution, version; mutants are marked.
+def plugins(name: str | None, long: bool, as_json: bool, quiet: bool) -> None:
+    """List what is installed: name, kind, distribution, version. Nothing is imported for it.
 
     With NAME: all that one plugin says of itself, with its options, their types, defaults and docs.
     """
     if name is not None:
+        if long:
+            raise UsageError("--long is for the list of all plugins", "One plugin is always described at length.")
         _describe(name, as_json, quiet)
         return
     from fuaudit.registry import KINDS, entries
 
+    found = [entry for kind in KINDS for _, entry in sorted(entries(kind).items())]
+    if long:
+        _plugins_at_length(found, as_json, quiet)
+        return
+    rows = [_named(entry) for entry in found]
+    emit(as_json, {"plugins": rows}, [_plugin_line(row) for row in rows])
+
+
+def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
+    """What the plugins say of themselves, each imported. PluginError where some cannot be, after the others."""
     rows, broken = [], []
-    for kind in KINDS:
-        for name, entry in sorted(entries(kind).items()):
-            try:
-                plugin = entry.load()
-            except PluginError as error:
-                broken.append(str(error))
-                continue
-            rows.append(
-                {
-                    "kind": kind[:-1],
-                    "name": name,
-                    "guarantee": getattr(plugin, "guarantee", ""),
-                    "mutant": getattr(plugin, "mutant", False) is True,
-                    "cite": getattr(plugin, "cite", ""),
-                    "distribution": entry.distribution,
-                    "version": entry.version,
-                }
-            )
+    for entry in found:
+        try:
+            plugin = entry.load()
+        except PluginError as error:
+            broken.append(str(error))
+            continue
+        own = {word: getattr(plugin, word, "") for word in ("guarantee", "cite")}
+        rows.append(_named(entry) | own | {"mutant": getattr(plugin, "mutant", False) is True})
     lines = []
     for row in rows:
-        mark = "  mutant: wrong on purpose" if row["mutant"] else ""
-        lines.append(f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}{mark}")
+        lines.append(_plugin_line(row) + ("  mutant: wrong on purpose" if row["mutant"] else ""))
         if not quiet:
             lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
     emit(as_json, {"plugins": rows, "broken": broken}, lines)
     if broken:
         raise PluginError("\n".join(broken))
+
+
+def _named(entry: Entry) -> dict[str, Any]:
+    """A plugin by what the metadata of its distribution tell."""
+    kind = entry.kind[:-1]
+    return {"kind": kind, "name": entry.name, "distribution": entry.distribution, "version": entry.version}
+
+
+def _plugin_line(row: dict[str, Any]) -> str:
+    return f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}"
 
 
 def _describe(name: str, as_json: bool, quiet: bool) -> None:
@@ -244,11 +257,12 @@ def _history(history: Any) -> list[str]:
 @output_options
 def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:
     """Plant eleven known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
+    chosen = hexadecimal(key, "--key") or bytes(32)
     from fuaudit.selftest import selftest as work
     from fuaudit.terminal import bars
 
     with bars(quiet or as_json) as progress:
-        result = work(name, hexadecimal(key, "--key") or bytes(32), repetitions, pairs, progress)
+        result = work(name, chosen, repetitions, pairs, progress)
     document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
     emit(as_json, document, lines_of(result, quiet))
     sys.exit(0 if result.held else 1)

@@ -44,16 +44,21 @@ def train(
     quiet: bool,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
+    from fuaudit.config import read_config
+
+    # arguments that cannot be meant are refused before anything heavy is imported
+    master, resolved = hexadecimal(secret, "--secret"), read_config(config)
+
     from fuaudit.terminal import bars
     from fuaudit.workflow.train import train as work
 
     folder = out or Path("runs") / config.stem
     with bars(quiet or as_json) as progress, resumable(folder):
         run = work(
-            config,
+            resolved,
             folder,
             root,
-            hexadecimal(secret, "--secret"),
+            master,
             until,
             progress=progress,
             announce=lambda text: say(f"commitment {text}", err=as_json),
@@ -71,9 +76,13 @@ def train(
 @output_options
 def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_json: bool, quiet: bool) -> None:
     """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file."""
+    from fuaudit.config import read_config
+
+    master, resolved = hexadecimal(secret, "--secret"), read_config(config)
+
     from fuaudit.workflow.commit import commit as work
 
-    promise = work(config, out, root, hexadecimal(secret, "--secret"))
+    promise = work(resolved, out, root, master)
     lines = [
         f"commitment {promise.commitment}",
         f"  {out} holds the secret: keep it to yourself, and publish the commitment",
@@ -105,14 +114,20 @@ def unlearn(
     quiet: bool,
 ) -> None:
     """Carry out a request on RUN; the result is a child run beside it."""
+    from fuaudit.registry import find
+    from fuaudit.runs.names import request_of
     from fuaudit.runs.run import load_run
+
+    # arguments that cannot be meant are refused before anything heavy is imported
+    places, chosen = tuple(map(place, samples)), options_of(options)
+    find("unlearners", name)
+    parent = load_run(run)
+    request = request_of(parent, clients, places)
+
     from fuaudit.terminal import bars
     from fuaudit.training.setup import depended_on
-    from fuaudit.workflow.unlearn import request_of
     from fuaudit.workflow.unlearn import unlearn as work
 
-    parent = load_run(run)
-    request = request_of(parent, clients, tuple(map(place, samples)))
     folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
     with bars(quiet or as_json) as progress, resumable(folder, parent.path):
         child = work(
@@ -120,7 +135,7 @@ def unlearn(
             name,
             request,
             folder,
-            options_of(options),
+            chosen,
             root,
             progress=progress,
             anyway=anyway,
@@ -146,6 +161,10 @@ def unlearn(
 @output_options
 def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
     """Finish the interrupted training or unlearning in RUN."""
+    from fuaudit.runs.run import require_begun
+
+    require_begun(run)
+
     from fuaudit.terminal import bars
     from fuaudit.workflow.resume import resume as work
 

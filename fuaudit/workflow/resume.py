@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from fuaudit.data.dataset import Dataset
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import TEMPORARY, claimed, storage
-from fuaudit.runs.layout import MANIFEST, RUN, checkpoint_name
+from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.prune import Tombstone, parent_of
-from fuaudit.runs.run import Run, read_config_of, read_info
+from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
@@ -38,14 +38,7 @@ def resume(
         EvidenceError: nothing was begun there, or the parent of an unlearning is not at hand.
     """
     folder = Path(path)
-    if (folder / MANIFEST).exists():
-        raise UsageError(
-            f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
-        )
-    if not folder.exists():
-        raise EvidenceError(f"there is no folder {folder}", "Give that of the training or unlearning that broke off.")
-    if not (folder / RUN).exists():
-        raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
+    require_begun(folder)
     with claimed(folder):
         with storage(folder):
             for torn in folder.rglob(f"*{TEMPORARY}"):

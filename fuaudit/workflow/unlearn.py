@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from fuaudit.plans.schedule import Drawn
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import claimed
 from fuaudit.runs.layout import EDIT, checkpoint_name
-from fuaudit.runs.names import Name, requested, require_committed
+from fuaudit.runs.names import request_of as request_of
+from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tables import read_checkpoint
@@ -34,17 +35,6 @@ from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor, is_mutant
 from fuaudit.workflow.train import finish, seal, size_of_run
-
-
-def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
-    """A request in stable ids; see :func:`fuaudit.runs.names.requested`.
-
-    Raises:
-        UsageError: an unknown client, one that is erased already, or an index beyond the client's samples.
-    """
-    request = requested(run, clients, samples)
-    run.plan.retained.without(request)  # says what is unknown
-    return request
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""Start-up: commands that need no model answer without importing what models and figures are made of."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fuaudit.plans import Request
+from fuaudit.verification.verify import verify
+from fuaudit.workflow.train import train
+from fuaudit.workflow.unlearn import unlearn
+
+HEAVY = {"torch", "torchvision", "matplotlib", "scipy.stats", "sklearn", "opacus", "tenseal"}
+WATCH = """
+import atexit, os, sys
+atexit.register(lambda: print("imported", *sys.modules, file=sys.stderr))
+from fuaudit.cli import main
+sys.argv[0] = "fuaudit"
+main()
+"""
+
+
+def imported(*arguments, cwd, expected=0):
+    """The heavy libraries that a command imports, and what it prints; it must end with the exit code expected."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == expected, done.stderr
+    *_, last = done.stderr.splitlines()
+    word, *modules = last.split()
+    assert (word, "fuaudit.cli" in modules) == ("imported", True)
+    return HEAVY & set(modules), done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(small_config, quick, tmp_path_factory):
+    """A folder with a run, a child of it with findings, a child that nobody pruned, and a run with memories."""
+    folder = tmp_path_factory.mktemp("startup")
+    run = train(small_config(rounds=2), folder / "run", secret=bytes(32))
+    child = unlearn(run, "fats", Request.of([0]), folder / "child")
+    verify(child, quick)
+    learner = {"use": "scaffold", "scenario": "static", "probability": 0.5, "steps": 1, "batch": 2, "step_size": 0.1}
+    server = [{"use": "mean"}, {"use": "momentum"}]
+    spare = {"cohort": None} | small_config(rounds=2)["learner"]
+    train(
+        small_config() | {"learner": {"rounds": spare["rounds"], **learner}, "server": server},
+        folder / "memories",
+        secret=bytes(32),
+    )
+    return folder
+
+
+LIGHT = {
+    "help": (("--help",), 0),
+    "help of a command": (("verify", "--help"), 0),
+    "show": (("show", "child"), 0),
+    "show, as JSON": (("show", "run", "--json"), 0),
+    "show, a run with memories": (("show", "memories"), 0),
+    "plugins": (("plugins",), 0),
+    "history": (("history", "child"), 0),
+    "report as JSON": (("report", "child", "--format", "json"), 0),
+    "report as Markdown": (("report", "child", "--format", "md"), 0),
+    "report as JUnit": (("report", "child", "--format", "junit"), 0),
+    "report of a run without findings": (("report", "run"), 4),
+    "prove": (("prove", "fats"), 0),
+    "prove, a sweep": (("prove", "fats", "--up-to", "2", "--leaves", "200"), 0),
+    "prove, an editor": (("prove", "finetune"), 2),
+    "unlearn, nothing to forget": (("unlearn", "run", "--with", "fats"), 2),
+    "unlearn, an unknown client": (("unlearn", "run", "--with", "fats", "--client", "77"), 2),
+    "unlearn, an unknown method": (("unlearn", "run", "--with", "fatz", "--client", "0"), 2),
+    "an unknown option": (("train", "x.toml", "--whatever"), 2),
+    "an unknown command": (("shows", "run"), 2),
+    "bad hexadecimal digits": (("verify", "child", "--commitment", "xyz"), 2),
+    "a bad key": (("verify", "child", "--key", "12"), 2),
+    "a bad sample": (("verify", "child", "--sample", "zero"), 2),
+    "no config": (("train", "nowhere.toml"), 2),
+    **{
+        f"no run to {words[0]}": ((words[0], "nowhere", *words[1:]), 4)
+        for words in (
+            ("show",), ("history",), ("report",), ("verify",), ("verify", "--spec", "client-erasure"), ("resume",),
+            ("prune", "--yes"), ("unlearn", "--with", "fats", "--client", "0"), ("receipt", "--client", "0"),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_needs_no_model_imports_none(place, name):
+    arguments, expected = LIGHT[name]
+    heavy, said = imported(*arguments, cwd=place, expected=expected)
+    assert not heavy, said
+
+
+def test_a_prune_imports_no_model(place, small_config, tmp_path):
+    run = train(small_config(rounds=2), tmp_path / "run", secret=bytes(32))
+    unlearn(run, "fats", Request.of([0]), tmp_path / "child")
+    heavy, said = imported("prune", "child", "--yes", cwd=tmp_path)
+    assert not heavy
+    assert "pruned child" in said
+    assert not imported("show", "child", cwd=tmp_path)[0]
+
+
+def test_a_report_with_figures_imports_what_draws_them(place):
+    assert imported("report", "child", cwd=place)[0] == {"matplotlib"}
+
+
+def test_a_list_of_plugins_imports_none_of_them(place):
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, "plugins", "--json"], cwd=place, capture_output=True, text=True, check=True
+    )
+    names = {row["name"] for row in json.loads(done.stdout)["plugins"]}
+    assert {"fats", "replay", "mnist"} <= names
+    assert not {"fuaudit_plugins", "numpy", "fuaudit.data", "fuaudit.verification"} & set(done.stderr.split())
