@@ -6,8 +6,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from fuaudit.plans import Request
+from fuaudit.registry import build, entries
+from fuaudit.training.rounds import Outline, OutlineShape, StateShape
+from fuaudit.training.stages import Chain
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -114,3 +118,25 @@ def test_a_list_of_plugins_imports_none_of_them(place):
     names = {row["name"] for row in json.loads(done.stdout)["plugins"]}
     assert {"fats", "replay", "mnist"} <= names
     assert not {"fuaudit_plugins", "numpy", "fuaudit.data", "fuaudit.verification"} & set(done.stderr.split())
+
+
+MEMORIES = [(kind, name) for kind in ("aggregators", "solvers", "stages") for name in sorted(entries(kind))]
+
+
+@pytest.mark.parametrize(("kind", "name"), MEMORIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outlines_are_those_of_the_tensors(kind, name, dtype):
+    """What solver and server keep is checked without torch, and it is the same."""
+    plugin = build(kind, name)
+    owner = plugin if kind == "solvers" else Chain((plugin,))
+    outlines = owner.init(OutlineShape(7, 3, dtype))
+    tensors = owner.init(StateShape(7, 3, getattr(torch, dtype), torch.device("meta")))
+    assert all(type(outline) is Outline for outline in outlines.values())
+    found = {name: (f"torch.{outline.kind}", outline.shape) for name, outline in outlines.items()}
+    assert found == {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("shape", [(True, 2), (2.0,), ((2, 3),), (-1,)])
+def test_an_outline_has_a_shape_that_a_tensor_can_have(shape):
+    with pytest.raises(TypeError, match="no shape"):
+        OutlineShape(7, 3, "float32").zeros(*shape)

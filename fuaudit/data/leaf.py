@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NUMBERS = {int, float}
 """The numbers of JSON; true and false are of another type."""
 
-Rows: TypeAlias = "tuple[Tensor, Tensor]"
+Rows: TypeAlias = tuple["Tensor", "Tensor"]
 """Inputs ``(n, *shape)`` and targets ``(n,)`` of one user."""
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OWN = "own_accuracy"
 """The one part of ``participation.json`` that is arithmetic on models; the rest follows from the plan."""
 
-Checkpoints: TypeAlias = "Mapping[int, tuple[Tensor, State]]"
+Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 """Round -> model ``(d,)`` and server state after it."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-State: TypeAlias = "dict[str, Tensor]"
+State: TypeAlias = dict[str, "Tensor"]
 
 
 @dataclass(frozen=True)
