@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 LEVELS = [
     {"errors", "progress", "text"},
     {"registry", "terminal", "draws", "reading"},
-    {"config", "plans"},
+    {"config", "describe", "plans"},
     {"data", "models"},
     {"training"},
     {"unlearning"},
