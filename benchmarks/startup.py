@@ -63,10 +63,9 @@ id = "startup"
 title = "startup"
 asks = "run"
 out_of_scope = ["much"]
-[[check]]
-claim = "integrity"
-audit = { use = "integrity" }
 """
+AUDITS = "integrity", "replay", "plan", "lineage"
+CHECK = '[[check]]\nclaim = "{0}"\naudit = {{ use = "{0}" }}\n'
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def imported(python: str, arguments: tuple[str, ...], folder: Path) -> list[str]
 def prepared(python: str, folder: Path) -> None:
     """A run, and a child of it with findings."""
     (folder / "config.toml").write_text(CONFIG)
-    (folder / "spec.toml").write_text(SPEC)
+    (folder / "spec.toml").write_text(SPEC + "".join(map(CHECK.format, AUDITS)))
     for words in (
         ("train", "config.toml", "--out", "run"),
         ("unlearn", "run", "--with", "fats", "--client", "0", "--out", "child"),
