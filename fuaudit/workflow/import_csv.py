@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.errors import UsageError
+from fuaudit.runs.layout import CONFIG
 from fuaudit.workflow.csv_table import CsvTable, Wanted, Words, read_table
 
 FORMAT = "fuaudit import 1"
@@ -383,7 +384,7 @@ def _write(
             "owners.json": _json(list(owners)),
             "classes.json": _json(list(classes)),
             "import.json": _json(record),
-            "config.toml": _config(parts, len(classes)).encode(),
+            CONFIG: _config(parts, len(classes)).encode(),
         },
     )
 
