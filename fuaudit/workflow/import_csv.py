@@ -325,7 +325,7 @@ def step_size(inputs: NDArray[Any]) -> float:
     return next((size for size in STEPS if size * curvature <= 2), STEPS[-1])
 
 
-CONFIG = """\
+TEMPLATE = """\
 # Trains on the rows beside it: fuaudit train FOLDER/config.toml --data FOLDER
 #
 # Inputs are used as they are written. Large ones are best divided by constants that are known beforehand (a unit, the
@@ -362,7 +362,7 @@ checkpoint_every = 5
 def _config(parts: dict[str, NDArray[Any]], classes: int) -> str:
     counts = np.bincount(parts["owners"])
     cohort, batch = max(1, min(4, len(counts) // 5)), min(8, int(counts.min()))
-    return CONFIG.format(classes=classes, cohort=cohort, batch=batch, step_size=step_size(parts["inputs"]))
+    return TEMPLATE.format(classes=classes, cohort=cohort, batch=batch, step_size=step_size(parts["inputs"]))
 
 
 def _write(
