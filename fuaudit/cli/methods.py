@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fuaudit.cli.options import emit, given, hexadecimal, output_options
+from fuaudit.cli.options import Folder, emit, given, hexadecimal, output_options
 from fuaudit.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +97,29 @@ def described(plugin: Description, quiet: bool) -> list[str]:
         lines.append(f"  {'' if at else 'options':<10} {option.name}: {option.type}, {default}")
         lines += [f"  {'':<14} {option.doc}"] if option.doc else []
     return [*lines, *([] if plugin.options else [f"  {'options':<10} none"])]
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["unlearner", "editor", "aggregator", "audit", "model", "dataset"]))
+@click.argument("name")
+@click.option("--out", type=Folder, help="Folder to write, a new one; default: NAME.")
+@output_options
+def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Write a package with a plugin to begin with, its tests and its README. An editor is an unlearner of models."""
+    from fuaudit.workflow.new import new as work
+
+    folder = out or Path(name)
+    names = work(kind, name, folder)
+    where = shlex.quote(str(folder))
+    lines = [
+        f"{folder} is written",
+        *(f"  {each}" for each in names),
+        "",
+        f"pip install --no-deps --no-build-isolation --editable {where}",
+        f"pytest {where}",
+        f"fuaudit plugins {name}",
+    ]
+    emit(as_json, {"folder": str(folder), "files": list(names)}, lines[:1] if quiet else lines)
 
 
 @click.command()

@@ -1,14 +1,16 @@
 """For authors of plugins: contracts to check against, proofs by enumeration, and Hypothesis strategies.
 
-The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_solver`` and ``check_audit``
-raise an AssertionError that lists all that is wrong; ``exactness`` proves or refutes a rewriter on one small
-federation. The strategies live in :mod:`fuaudit.testing.strategies`.
+The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_solver``, ``check_audit``,
+``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong; ``exactness`` proves or
+refutes a rewriter on one small federation. The strategies live in :mod:`fuaudit.testing.strategies`.
 """
 
 from fuaudit.plans.proof import Exactness, adaptive_exactness, exactness
 from fuaudit.testing import strategies
 from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.audits import check_audit
+from fuaudit.testing.datasets import check_dataset
+from fuaudit.testing.models import check_model
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.strategies import federations, laws, plans, requests, streams
 from fuaudit.testing.unlearners import check_unlearner
@@ -20,6 +22,8 @@ __all__ = [
     "adaptive_exactness",
     "check_aggregator",
     "check_audit",
+    "check_dataset",
+    "check_model",
     "check_solver",
     "check_unlearner",
     "exactness",

@@ -1,0 +1,243 @@
+"""New: a package with one plugin, its tests and its README. It installs, and its tests pass as written."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from fuaudit import registry
+from fuaudit.errors import UsageError
+
+LONGEST = 60
+"""Characters of a name."""
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be begun.
+
+    Attributes:
+        groups: where it is registered; others that share its names follow.
+        tests: the module of tests, below its docstring.
+        use: how it is used, for the README.
+    """
+
+    groups: tuple[str, ...]
+    tests: str
+    use: str
+
+
+_OPTIONS = """
+
+def test_options_are_checked():
+    with pytest.raises(UsageError, match="{option}"):
+        {plugin}({option}={wrong})
+"""
+
+_CONTRACT = """\
+from {module} import {plugin}
+
+from fuaudit.testing import {check}
+
+
+def test_it_keeps_the_contract():
+    {check}({plugin}())
+"""
+
+_CONTRACT_WITH_OPTION = """\
+import pytest
+from {module} import {plugin}
+
+from fuaudit.errors import UsageError
+from fuaudit.testing import {check}
+
+
+def test_it_keeps_the_contract():
+    {check}({plugin}())
+"""
+
+KINDS = {
+    "unlearner": Kind(
+        ("unlearners",),
+        _CONTRACT.replace("{check}", "check_unlearner"),
+        "fuaudit prove {name} --up-to 2           # looks for a small federation that refutes it\n"
+        "fuaudit unlearn RUN --with {name} --client 0",
+    ),
+    "editor": Kind(
+        ("unlearners",),
+        _CONTRACT_WITH_OPTION.replace("{check}", "check_unlearner")
+        + _OPTIONS.replace("{option}", "share").replace("{wrong}", "2.0"),
+        "fuaudit unlearn RUN --with {name} --client 0 --option share=0.5",
+    ),
+    "aggregator": Kind(
+        ("aggregators", "stages"),
+        _CONTRACT_WITH_OPTION.replace("{check}", "check_aggregator")
+        + _OPTIONS.replace("{option}", "norm").replace("{wrong}", "0.0"),
+        '# in a config:\n# [[server]]\n# use = "{name}"\n# norm = 1.0\nfuaudit train CONFIG',
+    ),
+    "audit": Kind(
+        ("audits",),
+        _CONTRACT.replace("{check}", "check_audit").replace(
+            "{plugin}())", '{plugin}(), {"training": "NOT_APPLICABLE", "noop": "FAIL", "retrain": "PASS"})'
+        ),
+        '# in a spec:\n# [[check]]\n# claim = "The model changed"\n# audit = { use = "{name}" }\n'
+        '# role = "supporting"\nfuaudit verify RUN --spec SPEC',
+    ),
+    "model": Kind(
+        ("models",),
+        _CONTRACT_WITH_OPTION.replace("{check}", "check_model")
+        + _OPTIONS.replace("{option}", "hidden").replace("{wrong}", "0"),
+        '# in a config:\n# [model]\n# use = "{name}"\n# hidden = 16\nfuaudit train CONFIG',
+    ),
+    "dataset": Kind(
+        ("datasets",),
+        """\
+import pytest
+from {module} import {plugin}
+
+from fuaudit.errors import UsageError
+from fuaudit.testing import check_dataset
+
+
+def written(root, last):
+    lines = [f"{row},{row * row},{row % 2}" for row in range(20)]
+    (root / "{name}.csv").write_text("\\n".join([*lines, last]) + "\\n")
+    return root
+
+
+def test_it_keeps_the_contract(tmp_path):
+    check_dataset({plugin}(), written(tmp_path, "20,400,0"))
+
+
+@pytest.mark.parametrize("last", ["20,400,0.5", "20,word,0", "20,400"])
+def test_bad_rows_are_refused(tmp_path, last):
+    with pytest.raises(UsageError, match="{name}.csv"):
+        {plugin}().load(written(tmp_path, last))
+""",
+        '# in a config:\n# [data]\n# use = "{name}"\n# classes = 2\nfuaudit train CONFIG --data ROOT',
+    ),
+}
+"""What can be begun, by the word of the command line."""
+
+PROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{name}"
+version = "0.1.0"
+description = "{article} {kind} for fuaudit"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["fuaudit"]
+
+[project.entry-points."fuaudit.{group}"]
+{name} = "{module}:{plugin}"
+
+[tool.setuptools]
+py-modules = ["{module}"]
+"""
+
+README = """\
+# {name}
+
+{Article} {kind} for fuaudit, `{plugin}` in `{module}.py`. The line under `[project.entry-points."fuaudit.{group}"]` in
+`pyproject.toml` registers it. Change the class, its docstring and its tests; its name stands in
+`pyproject.toml`, and in the module where that uses it.
+
+```sh
+pip install --no-deps --no-build-isolation --editable .   # needs setuptools >= 77; without the options pip fetches it
+pytest                                                    # holds the plugin to its contract
+fuaudit plugins {name}
+{use}
+```
+
+fuaudit's docs/plugin-guide.md explains the pieces.
+"""
+
+
+def new(kind: str, name: str, folder: Path) -> tuple[str, ...]:
+    """Write a package with one plugin; the names of its files.
+
+    Raises:
+        UsageError: the name cannot be used, or is taken; there is something in the place of the folder.
+        StorageError: the file system refused.
+    """
+    require_free(kind, name)
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} is there already, and is not overwritten", "Choose another folder with --out.")
+    contents = package(kind, name)
+    from fuaudit.runs.files import write_folder
+
+    write_folder(folder, {path: text.encode() for path, text in contents.items()})
+    return tuple(contents)
+
+
+def require_free(kind: str, name: str) -> None:
+    """Raises UsageError where a plugin of that kind cannot have a name, or a plugin, module or package has it."""
+    if not _NAME.fullmatch(name) or len(name) > LONGEST:
+        raise UsageError(
+            f"{name!r} cannot be the name of a plugin",
+            f"Names are lower-case words of a to z and 0 to 9 with hyphens between them, at most {LONGEST} characters.",
+        )
+    for group in KINDS[kind].groups:
+        if name in (known := registry.entries(group)):
+            raise UsageError(f"there is a plugin of that name already: {known[name]}", "Choose another name.")
+    module = module_of(name)
+    found = None if keyword.iskeyword(module) else find_spec(module)
+    if keyword.iskeyword(module) or (found is not None and found.origin is not None):
+        raise UsageError(f"{module!r} is already a word or a module of Python here", "Choose another name.")
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return
+    raise UsageError(f"a package called {name!r} is installed already", "Choose another name.")
+
+
+def module_of(name: str) -> str:
+    """The module of a plugin."""
+    return name.replace("-", "_")
+
+
+def class_of(kind: str, name: str) -> str:
+    """The class of a plugin: its name, with the kind behind it, so that it is no name that its module imports."""
+    words = name.split("-")
+    named = words[:-1] if len(words) > 1 and words[-1] == kind else words
+    return "".join(word.capitalize() for word in (*named, kind))
+
+
+def package(kind: str, name: str) -> dict[str, str]:
+    """The files of a package, by their paths."""
+    chosen, article = KINDS[kind], "an" if kind[0] in "aeu" else "a"
+    words = {
+        "name": name,
+        "kind": kind,
+        "module": module_of(name),
+        "plugin": class_of(kind, name),
+        "group": chosen.groups[0],
+        "article": article,
+        "Article": article.capitalize(),
+    }
+    words["use"] = filled(chosen.use, words)
+    template = (files("fuaudit.templates") / f"{kind}.py").read_text(encoding="utf-8")
+    module = template.replace(f"Example{kind.capitalize()}", words["plugin"]).replace("example-name", name)
+    tests = f'"""{name}: the contract of {article} {kind}."""\n\n' + filled(chosen.tests, words)
+    return {
+        "pyproject.toml": filled(PROJECT, words | {"article": words["Article"]}),
+        "README.md": filled(README, words),
+        f"{words['module']}.py": module,
+        f"tests/test_{words['module']}.py": tests,
+    }
+
+
+def filled(text: str, words: dict[str, str]) -> str:
+    """A text with words in the places that name them in braces; other braces stay."""
+    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), text)
