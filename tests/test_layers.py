@@ -19,7 +19,7 @@ LEVELS = [
     {"unlearning"},
     {"runs"},
     {"workflow", "verification"},
-    {"reporting", "testing"},
+    {"reporting", "templates", "testing"},
     {"demo", "selftest"},
     {"cli"},
 ]

@@ -43,6 +43,7 @@ def imported(*arguments, cwd, expected=0):
 def place(small_config, quick, tmp_path_factory):
     """A folder with a run, a child of it with findings, a child that nobody pruned, and a run with memories."""
     folder = tmp_path_factory.mktemp("startup")
+    (folder / "rows.csv").write_text("a,b,c\nx,1,1\nx,0,2\ny,1,1\ny,0,2\n")
     run = train(small_config(rounds=2), folder / "run", secret=bytes(32))
     child = unlearn(run, "fats", Request.of([0]), folder / "child")
     verify(child, quick)
@@ -81,6 +82,11 @@ LIGHT = {
     "a bad key": (("verify", "child", "--key", "12"), 2),
     "a bad sample": (("verify", "child", "--sample", "zero"), 2),
     "no config": (("train", "nowhere.toml"), 2),
+    "one plugin": (("plugins", "fats"), 0),
+    "no plugin": (("plugins", "fatz"), 2),
+    "no rows to import": (("import", "nowhere.csv", "--client", "a", "--label", "b", "--out", "own"), 2),
+    "rows to import": (("import", "rows.csv", "--client=a", "--label=b", "--out=own", "--test-share=.5"), 0),
+    "a new plugin": (("new", "audit", "our-audit"), 0),
     **{
         f"no run to {words[0]}": ((words[0], "nowhere", *words[1:]), 4)
         for words in (

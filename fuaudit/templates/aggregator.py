@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from fuaudit.errors import UsageError
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Stateless, weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

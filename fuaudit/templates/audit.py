@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.runs.run import Run
-from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
+
+if TYPE_CHECKING:
+    from fuaudit.verification.case import Case
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from fuaudit.data import Dataset
 from fuaudit.errors import UsageError
@@ -26,6 +25,8 @@ class ExampleDataset:
 
     def load(self, root: Path | None) -> Dataset:
         """Needs ``--data ROOT``."""
+        import torch  # here, so that commands without data start at once
+
         if root is None or not (root / self.file).is_file():
             raise UsageError(f"there is no {self.file} to read", f"Give --data ROOT with ROOT/{self.file}.")
         try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from fuaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class ExampleModel:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module that maps ``(B, *shape)`` to logits ``(B, classes)``; the values of its parameters do not matter."""
+        from torch import nn  # here, so that commands without a model start at once
+
         return nn.Sequential(
             nn.Flatten(), nn.Linear(prod(shape), self.hidden), nn.Tanh(), nn.Linear(self.hidden, classes)
         )

@@ -33,7 +33,7 @@ def check_model(recipe: Any, shape: tuple[int, ...] = (64,), classes: int = 10, 
     problems = Problems(recipe)
     rows = _rows(shape) if inputs is None else inputs
     with problems.during("building"):
-        module, again = _built(recipe, rows, classes, 1), _built(recipe, rows, classes, 2)
+        module, again = _built(recipe, rows, classes)
         if not isinstance(module, nn.Module):
             problems.require(False, f"it builds {type(module).__name__}, not a module")
             problems.conclude()
@@ -50,11 +50,11 @@ def _rows(shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(2 * key_of(5).uniform(Address(Purpose.AUDIT), size) - 1).reshape(ROWS, *shape).float()
 
 
-def _built(recipe: Any, rows: Tensor, classes: int, seed: int) -> Any:
-    """A module; layers fill their parameters from the global generator, which is put back."""
+def _built(recipe: Any, rows: Tensor, classes: int) -> tuple[Any, Any]:
+    """Two modules; layers fill their parameters from the global generator, which is put back after both."""
+    shape = tuple(rows.shape[1:])
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return recipe.build(tuple(rows.shape[1:]), classes)
+        return recipe.build(shape, classes), recipe.build(shape, classes)
 
 
 def _check_logits(module: nn.Module, rows: Tensor, classes: int, problems: Problems) -> None:
