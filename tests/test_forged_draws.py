@@ -36,7 +36,7 @@ def test_a_pruned_run_cannot_choose_where_it_is_cut(parent, commitment, tmp_path
         streams[name] = [[0, 0, 0, 0], [*cut, 1, 1]]
     edit(child.path, "plan.json", streams=streams)
     edit(child.path, "run.json", first_change=cut)
-    facts = {"event": "round", "round": cut[0], "model": "0" * 64}
+    facts = {"event": "round", "round": cut[0]}
 
     def course(events):
         for event in events:

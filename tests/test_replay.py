@@ -13,11 +13,11 @@ from math import inf
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, fitting, reseal, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Keyed
-from fuaudit.errors import UsageError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import NONE, expand
 from fuaudit.reporting import write_report
@@ -351,7 +351,7 @@ def test_reports_say_how_models_were_compared(lineage):
 def test_contradictions_need_no_platform(lineage):
     child = elsewhere(lineage["client"])
     (child.path / checkpoint_name(4)).unlink()
-    for finding in examined(reseal(child.path)):
+    for finding in examined(told(child.path, lambda events: fitting(child.path, events))):
         assert finding.verdict == "FAIL"
     other = elsewhere(lineage["sample"])
     vector, state = other.checkpoint(8)
@@ -463,8 +463,7 @@ def forged_at(run, stretch):
     models = {round: run.checkpoint(round) for round in run.checkpoints}
     vector, state = models[end]
     models[end] = vector + 1e-6, state
-    logged = {end: vector + 1e-6}
-    moment = Moment(logged[end][None], {})
+    moment = Moment(models[end][0][None], {})
     retained = run.plan.retained
     for round, after in execute(
         case.ready.learning,
@@ -475,10 +474,9 @@ def forged_at(run, stretch):
         case.ready.engine,
         first=end + 1,
     ):
-        logged[round] = after.vectors[0]
         if round in models:
             models[round] = after.vectors[0], {}
-    return store(run, models, logged)
+    return store(run, models)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -522,10 +520,16 @@ def test_a_forged_beginning_is_always_seen(made, tmp_path):
 def test_a_ledger_of_rounds_that_are_not_stored(made, tmp_path):
     run = load_run(shutil.copytree(made / "parent", tmp_path / "parent"))
     models = {round: run.checkpoint(round) for round in run.checkpoints}
-    forged = store(run, models, {7: torch.zeros_like(run.model)})
-    found = Replay(stretches=4).examine(case_of(forged))
+    with pytest.raises(EvidenceError, match="other rounds than those whose models are stored"):
+        store(run, models, {7: torch.zeros_like(run.model)})
+
+
+def test_a_ledger_of_another_model_than_is_stored(made, tmp_path):
+    run = load_run(shutil.copytree(made / "parent", tmp_path / "parent"))
+    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    found = Replay(stretches=4).examine(case_of(store(run, models, {6: torch.zeros_like(run.model)})))
     assert found.verdict == "FAIL"
-    assert "ledger names another model for round 7" in " ".join(found.details)
+    assert "ledger names another model for round 6" in " ".join(found.details)
 
 
 def test_a_spot_check_compares_bits(lineage):

@@ -985,8 +985,11 @@ def test_the_written_format(trained, child, target):
     initial = ((2 * ((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53) - 1) / 8).astype(np.float32)
     assert np.array_equal(safetensors(files["checkpoints/000000.safetensors"])["vector"], initial)
     final = safetensors(files["checkpoints/000006.safetensors"])["vector"]
-    rounds = {e["round"]: e["model"] for e in events if e["event"] == "round"}
+    rounds = {e["round"]: e.get("model") for e in events if e["event"] == "round"}
     assert rounds[6] == hashlib.sha256(final.tobytes()).hexdigest()
+    assert {r for r, model in rounds.items() if model} == {
+        r for r in rounds if f"checkpoints/{r:06d}.safetensors" in files
+    }
     model = safetensors(files["model.safetensors"])
     assert np.array_equal(np.concatenate([model["1.weight"].reshape(-1), model["1.bias"]]), final)
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -181,7 +181,7 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "request": ({"clients": are_ids, "samples": are_ids, "parent": is_digest},),
     "platform": ({"since": is_count, "versions": _VERSIONS, "plugins": listed(_PLUGIN), "canary": is_digest},),
     "unlearning": ({"first_change": is_position, "kept_rounds": is_count}, {"messages": is_count, "bytes": is_count}),
-    "round": ({"round": is_count, "model": is_digest},),
+    "round": ({"round": is_count, "model": is_digest}, {"round": is_count}),
     "sealed": ({"digest": is_digest},),
     "pruned": ({"digest": is_digest, "before": is_digest},),
 }
@@ -189,7 +189,10 @@ EVENTS: Mapping[str, tuple[Fields, ...]] = {
     kind: tuple(Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}) for form in forms)
     for kind, forms in _EVENTS.items()
 }
-"""Kind of event -> the fields that it has; an event of unlearning is that of a rewriter or that of an editor."""
+"""Kind of event -> the fields that it has.
+
+An event of unlearning is that of a rewriter or that of an editor; one of a round names its model where that is stored.
+"""
 
 # --- the forms
 
@@ -454,12 +457,22 @@ FILES: tuple[File, ...] = (
 
 _BY_NAME = {file.name: file for file in FILES}
 _FOLDERS = {str(Path(file.name).parent) for file in FILES if "/" in file.name}
-_ROUND = re.compile(r"(?<=/)\d{6}(?=\.)")
+_ROUND = re.compile(r"(?<=/)[0-9]{6}(?=\.)")
 
 
 def checkpoint_name(round: int) -> str:
     """The path of a stored round inside a run."""
     return CHECKPOINT.replace("NNNNNN", f"{round:06d}")
+
+
+def rounds_in(names: Iterable[str]) -> tuple[int, ...]:
+    """The rounds whose models are among some files of a run, ascending."""
+    return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is _BY_NAME[CHECKPOINT]))
+
+
+def stored_rounds(every: int, executed: int) -> tuple[int, ...]:
+    """The rounds after which training stores its model, ascending: 0 is before the first, and the last is stored."""
+    return tuple(sorted({*range(0, executed + 1, every), executed}))
 
 
 def file_of(name: str) -> File | None:

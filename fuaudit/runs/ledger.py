@@ -6,7 +6,7 @@ is cut off when a run is resumed, and rejected when a run is read as evidence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,11 +60,11 @@ def read_ledger(run: Path) -> Ledger:
     return _verified(content[:-1].split(b"\n"), path)
 
 
-def wrong_course(ledger: Ledger, info: Mapping[str, Any]) -> str:
+def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int]) -> str:
     """What the ledger of a sealed run tells otherwise than its ``run.json`` (shape checked); empty for nothing.
 
     One commitment, first; in children one request and one unlearning, before any round; every round that the run
-    executed itself, once and in order; one seal, and after it a prune at most.
+    executed itself, once and in order, with its model where that is ``stored``; one seal, and after it a prune at most.
     """
     is_child = info["kind"] == "unlearning"
     kinds = ledger.kinds
@@ -90,6 +90,8 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any]) -> str:
             return "it keeps rounds that were drawn anew"
     if len(rounds) != executed - kept or rounds != list(range(kept + 1, executed + 1)):
         return f"it does not tell rounds {kept + 1} to {executed}, each once and in order"
+    if any(("model" in event) != (event["round"] in stored) for event in ledger.of_kind("round")):
+        return "it names models of other rounds than those whose models are stored"
     return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0)
 
 
@@ -115,6 +117,11 @@ def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int) -> str:
     if any(own[0][word] != info[word] for word in ("versions", "plugins")):
         return "it names other versions or plugins than its run.json"
     return ""
+
+
+def models_told(ledger: Ledger) -> dict[int, str]:
+    """Round -> the digest of its model, of the rounds that a run executed itself and whose models it stores."""
+    return {event["round"]: event["model"] for event in ledger.of_kind("round") if "model" in event}
 
 
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:

@@ -54,6 +54,7 @@ from fuaudit.runs.layout import (
     file_of,
     form_of,
     names_in,
+    rounds_in,
 )
 from fuaudit.runs.ledger import read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of
@@ -80,6 +81,11 @@ class Tombstone:
         return bool(self.info["kind"] == "unlearning")
 
     @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """See :attr:`fuaudit.runs.run.Run.checkpoints`."""
+        return rounds_in(self.files)
+
+    @property
     def executed(self) -> int:
         """See :attr:`fuaudit.runs.run.Run.executed`."""
         return int(self.info["executed_rounds"])
@@ -96,7 +102,7 @@ def read_tombstone(path: Path) -> Tombstone:
     if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
         raise EvidenceError(f"{at} is not a tombstone: its copy of {RUN} is another")
     ledger = read_ledger(path)
-    if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info):
+    if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info, stone.checkpoints):
         raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
     return stone
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from math import prod
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
@@ -59,6 +59,7 @@ from fuaudit.runs.layout import (
     checkpoint_name,
     form_of,
     kind_of,
+    rounds_in,
 )
 from fuaudit.runs.ledger import Ledger, wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
@@ -369,7 +370,7 @@ class Run:
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
-        return tuple(sorted(int(PurePosixPath(f).stem) for f in self.files if f.startswith("checkpoints/")))
+        return rounds_in(self.files)
 
     def checkpoint(self, round: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and server state after a stored round."""
@@ -553,7 +554,7 @@ def _contradictions(run: Run) -> Iterator[str]:
         require_feasible(run.learner.law, run.original)
     except UsageError as error:
         yield f"cannot be a run: {error}"
-    if wrong := wrong_course(run.ledger, info):
+    if wrong := wrong_course(run.ledger, info, run.checkpoints):
         yield f"has a ledger that is not that of such a run: {wrong}"
     if (info["engine"], info["device"]) != (run.config.run.engine, run.config.run.device):
         yield f"names another engine or device in {RUN} than in {CONFIG}"

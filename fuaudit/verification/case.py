@@ -16,6 +16,7 @@ from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.contents import Differences
+from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, made
 from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone, parent_of
@@ -223,8 +224,7 @@ class Case:
     @property
     def stored_rounds(self) -> tuple[int, ...]:
         """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
-        every, last = self.run.config.run.checkpoint_every, self.run.executed
-        return tuple(sorted({*range(0, last + 1, every), last}))
+        return stored_rounds(self.run.config.run.checkpoint_every, self.run.executed)
 
     @cached_property
     def replayed(self) -> Checkpoints:

@@ -17,6 +17,7 @@ from fuaudit.plans.schedule import Drawn, Rounds
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.files import claimed, write_bytes
 from fuaudit.runs.keys import beacon_of
+from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.products import derived
 from fuaudit.runs.run import Run, load_run
@@ -141,13 +142,15 @@ def finish(
     """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
     population = plan.retained
     schedule = Drawn([plan], executed)
-    every = ready.config.run.checkpoint_every
+    stored = stored_rounds(ready.config.run.checkpoint_every, executed)
     ground = ready.ground(population)
     moment = start
     for round, moment in execute(ready.learning, ground, population, schedule, start, ready.engine, first=done + 1):
         require_finite(moment, round)
-        writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
-        if round % every == 0 or round == executed:
+        if round not in stored:
+            writer.record("round", round=round)
+        else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
+            writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
             writer.checkpoint(round, *moment.of(0))
         progress("rounds", round, executed)
     return seal(writer, ready, population, schedule, progress)

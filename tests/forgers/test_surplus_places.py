@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests_support import sealed, told
 
-from fuaudit import load_run, unlearn
+from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.runs.forms import parse_tensors, pretty_json, tensor_bytes
@@ -165,6 +165,9 @@ PLACES = {
     "run.json, a version": with_value("run.json", "versions", "torch"),
     "run.json, the version of a plugin": with_value("run.json", "plugins", 0, "version"),
     "run.json, another plugin": with_value("run.json", "plugins", 0, "use"),
+    "the number of a round in another script": lambda path, old: shutil.copyfile(
+        path / LAST, path / LAST.replace("2", "\u0662")
+    ),
     "plan.json": with_field("plan.json"),
     "plan.json, streams": with_field("plan.json", "streams"),
     "plan.json, a request": with_field("plan.json", "requests", 0),
@@ -237,6 +240,32 @@ def test_the_ledger_tells_what_it_must_and_nothing_else(child, old, kind):
         return [events[0], added, *events[1:]]
 
     with pytest.raises(EvidenceError):
+        told(child, edit)
+
+
+def test_digests_of_rounds_that_are_not_stored(tiny, old, tmp_path):
+    """The forger writes 32 bytes of the old model into the line of every round whose model nobody stores."""
+    more = {"learner": tiny.tables["learner"] | {"rounds": 9}, "run": tiny.tables["run"] | {"checkpoint_every": 9}}
+    parent = train(tiny.tables | more, tmp_path / "parent", dataset=tiny.dataset, secret=bytes(32))
+    child = unlearn(parent, "retrain", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    assert [event["round"] for event in child.ledger.of_kind("round") if "model" in event] == [9]
+    content = iter([word(old)[place : place + 64].ljust(64, "0") for place in range(0, 8 * 64, 64)])
+
+    def edit(events):
+        for event in events:
+            yield event | ({"model": next(content)} if event["event"] == "round" and event["round"] < 9 else {})
+
+    with pytest.raises(EvidenceError, match="other rounds than those whose models are stored"):
+        told(child.path, edit)
+
+
+def test_a_stored_round_names_its_model(child):
+    """The forger leaves the digest of a stored model out, so that another one could stand there."""
+
+    def edit(events):
+        return [{name: value for name, value in event.items() if name != "model"} for event in events]
+
+    with pytest.raises(EvidenceError, match="other rounds than those whose models are stored"):
         told(child, edit)
 
 

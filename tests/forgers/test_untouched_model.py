@@ -87,7 +87,7 @@ def from_the_start(events):
             yield event
     yield last
     for number in range(1, 9):
-        yield {"event": "round", "round": number, "model": "0" * 64}
+        yield {"event": "round", "round": number}
 
 
 def recorded(parent, path, data):

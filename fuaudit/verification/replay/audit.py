@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.errors import UsageError
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import beginning
@@ -156,7 +157,7 @@ def contradictions(case: Case) -> tuple[str, ...]:
     stored = {round: run.checkpoint(round) for round in run.checkpoints}
     start = beginning(case.ready.learning, [run.plan], run.plan.retained, case.ready.device)
     form = _form(*start.of(0))
-    logged = {event["round"]: event["model"] for event in run.ledger.of_kind("round")}
+    logged = models_told(run.ledger)
     return (
         *(
             f"what is stored after round {round} has not the form of this model"

@@ -14,6 +14,7 @@ from math import comb
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.schedule import Drawn
 from fuaudit.runs.keys import derive
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import Moment, beginning, execute
@@ -119,7 +120,7 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     retained = run.plan.retained
     start = Moment.of_run(*run.checkpoint(before), ready.device)
     schedule = Drawn([run.plan], after)
-    logged = {event["round"]: event["model"] for event in run.ledger.of_kind("round")}
+    logged = models_told(run.ledger)
     ground = ready.ground(retained)
     moment = start
     for round, moment in execute(ready.learning, ground, retained, schedule, start, ready.engine, first=before + 1):
