@@ -30,7 +30,7 @@ from fuaudit.runs.platforms import Platform, inherited, made, makers
 from fuaudit.runs.platforms import told as platforms_of
 from fuaudit.runs.products import products
 from fuaudit.runs.prune import parent_of, prune
-from fuaudit.runs.writer import digest_of_vector
+from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.setup import setup
@@ -211,6 +211,68 @@ def test_resuming_on_one_platform_tells_of_it_once(there, images):
         run = resume(there / "begun", dataset=images)
     assert len(platforms_of(run.ledger)) == 1
     assert torch.equal(run.model, load_run(there / "parent").model)
+
+
+def ended(at):
+    """Ends a process after a round."""
+
+    def progress(what, round, rounds):
+        if what == "rounds" and round == at:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def broken_off(folder, images, at):
+    with pytest.raises(KeyboardInterrupt):
+        resume(folder, dataset=images, progress=ended(at))
+
+
+def test_several_in_a_row_without_progress(there, images):
+    """Of platforms that stored nothing the ledger keeps none, and the run opens."""
+    broken_off(there / "begun", images, 3)
+    with another_library():
+        broken_off(there / "begun", images, 3)
+    broken_off(there / "begun", images, 3)
+    broken_off(there / "begun", images, 5)
+    run = resume(there / "begun", dataset=images)
+    assert [(platform.since, platform.canary) for platform in platforms_of(run.ledger)] == [
+        (0, platforms_of(load_run(there / "parent").ledger)[0].canary),
+        (2, canary(ready(images))),
+    ]
+
+
+@pytest.mark.parametrize("method", ["train", "retrain", "finetune"])
+def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
+    """Begun under other versions, resumed here before a round was stored: the whole run is this platform's."""
+    monkeypatch.setattr("fuaudit.runs.platforms.versions", _named)
+    monkeypatch.setattr("fuaudit.workflow.train.versions", _named)
+    monkeypatch.setattr("fuaudit.workflow.unlearn.versions", _named)
+    path, last = there / "new", {"finetune": "seal"}.get(method)
+    if last:
+        monkeypatch.setattr("fuaudit.workflow.unlearn.seal", _interrupted)
+    parent = load_run(there / "parent")
+    if method == "train":
+        with pytest.raises(KeyboardInterrupt):
+            train(tables(), path, dataset=images, secret=secret(7), progress=ended(1))
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            unlearn(parent, method, late(parent), path, dataset=images, progress=ended(1))
+    monkeypatch.undo()
+    run = resume(path, dataset=images)
+    (own,) = platforms_of(run.ledger)
+    assert own.versions == run.info["versions"]
+    assert run.info["versions"]["processor"] != "another"
+    if not last:
+        assert Replay().examine(case_of(run, images)).verdict == "PASS"
+
+
+def _named(device):
+    return versions(device) | {"processor": "another"}
+
+
+def _interrupted(*arguments):
+    raise KeyboardInterrupt
 
 
 def test_an_edit_is_judged_by_who_made_it(there, images):

@@ -75,6 +75,8 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
     told_of = [kind for kind in kinds[1:] if kind != PLATFORM]
     if told_of not in ([*course, "sealed"], [*course, "sealed", "pruned"]):
         return "a request, an unlearning or a seal is missing, surplus, or out of order"
+    if PLATFORM in kinds[kinds.index("sealed") :]:
+        return "a platform went on with it after its seal"
     if kinds[-1] == "pruned" and ledger.events[-1]["before"] != ledger.events[-2]["digest"]:
         return "it was pruned, and another run was sealed before"
     kept, executed = 0, info["executed_rounds"]
@@ -92,23 +94,28 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
         return f"it does not tell rounds {kept + 1} to {executed}, each once and in order"
     if any(("model" in event) != (event["round"] in stored) for event in ledger.of_kind("round")):
         return "it names models of other rounds than those whose models are stored"
-    return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0)
+    return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0, stored)
 
 
-def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int) -> str:
+def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int, stored: Collection[int]) -> str:
     """What is wrong with the platforms of a run that keeps so many rounds; empty for nothing.
 
-    First those that made what is kept, then the one that ``run.json`` names, and one each time that another went on.
+    First those that made what is kept, then the one that ``run.json`` names, and one each time that another went on
+    from a stored round. Of one whose work was lost nothing can be compared, so none is told of.
     """
-    since, rounds, own, last = 0, 0, list[Mapping[str, Any]](), None
+    since, rounds, own, last = -1, 0, list[Mapping[str, Any]](), None
     for event in ledger.events:
         rounds += event["event"] == "round"
         if event["event"] != PLATFORM:
             continue
-        if event["since"] < since or rounds != max(event["since"] - kept, 0):
+        if event["since"] <= since:
+            return "several of its platforms went on from one round"
+        if event["since"] not in {0, kept, *stored}:
+            return "a platform went on from a round whose model is not stored"
+        if rounds != max(event["since"] - kept, 0):
             return "its platforms did not begin where it says, one after another"
         same = {word: event[word] for word in ("versions", "plugins", "canary")}
-        if same == last and (own or event["since"] == since):
+        if same == last and own:
             return "it names one platform twice"
         since, last = event["since"], same
         own += [event] if since >= kept else []
@@ -127,21 +134,24 @@ def models_told(ledger: Ledger) -> dict[int, str]:
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
     """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
 
-    Platforms that went on after those rounds are cut with them.
+    A platform that went on after those rounds stored nothing: it is cut, with what it told after that.
     """
     path = run / LEDGER
     content = read_bytes(path, MAX_JSON_BYTES)
     lines = content.split(b"\n")[:-1]
     ledger = _verified(lines, path)
-    kept = [
-        line
-        for line, event in zip(lines, ledger.events, strict=True)
-        if event["event"] != "sealed" and event.get("round", event.get("since", 0)) <= keep_rounds
-    ]
+    # everything from the first event that goes: what is left is a beginning, whose chain holds
+    kept = lines[: next((place for place, e in enumerate(ledger.events) if _is_lost(e, keep_rounds)), len(lines))]
     whole = b"".join(line + b"\n" for line in kept)
     if whole != content:
         write_bytes(path, whole)
     return _verified(kept, path)
+
+
+def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
+    """Whether an event tells of what came after so many stored rounds."""
+    went_on, executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
+    return bool(went_on or executed or event["event"] == "sealed")
 
 
 def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:

@@ -13,7 +13,9 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from fuaudit.runs.layout import RUN
 from fuaudit.runs.ledger import PLATFORM, Ledger
+from fuaudit.runs.run import read_info
 from fuaudit.runs.writer import RunWriter, plugins_of, versions
 from fuaudit.training.canary import canary
 from fuaudit.training.setup import Setup
@@ -88,5 +90,18 @@ def stand(writer: RunWriter, platform: Platform, kept: tuple[Platform, ...] = ()
     for one in kept[len(known) :]:
         writer.record(PLATFORM, **one.facts)
     own = known[len(kept) :]
+    if not own:
+        _begin(writer, platform)
     if not own or own[-1].unlike(platform):
         writer.record(PLATFORM, **platform.facts)
+
+
+def _begin(writer: RunWriter, platform: Platform) -> None:
+    """Let ``run.json`` name the platform that begins a run: one that was there before it stored nothing.
+
+    Before its event: killed between the two, the next one to resume finds no event, and comes here again.
+    """
+    info = read_info(writer.path)
+    begun = info | {"versions": dict(platform.versions), "plugins": platform.plugins}
+    if begun != info:
+        writer.write(RUN, begun)

@@ -47,7 +47,8 @@ def resume(
         executed = info["executed_rounds"]
         stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
         done = stored[-1] if stored else 0
-        ledger = mend_ledger(folder, done)
+        edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
+        ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger)
         ready = setup(config, root, dataset, unfinished.rows)

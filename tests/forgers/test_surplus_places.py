@@ -16,6 +16,7 @@ from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.runs.forms import parse_tensors, pretty_json, tensor_bytes
+from fuaudit.runs.ledger import Ledger, append, read_ledger
 
 LAST = "checkpoints/000002.safetensors"
 
@@ -267,6 +268,47 @@ def test_a_stored_round_names_its_model(child):
 
     with pytest.raises(EvidenceError, match="other rounds than those whose models are stored"):
         told(child, edit)
+
+
+def _platform(events):
+    return next(event for event in events if event["event"] == "platform")
+
+
+def test_platforms_whose_work_was_lost(child, old):
+    """The forger writes the old model into the names of platforms that went on and, he says, stored nothing."""
+
+    def edit(events):
+        for event in events:
+            yield event
+            if event["event"] == "platform":
+                yield event | {"versions": event["versions"] | {"processor": word(old)[:200]}}
+                yield event | {"versions": event["versions"] | {"platform": word(old)[:200]}}
+
+    with pytest.raises(EvidenceError, match="several of its platforms went on from one round"):
+        told(child, edit)
+
+
+def test_a_platform_between_seal_and_prune(family, old, tmp_path):
+    """The forger adds a platform after the seal, in a pruned run and in a tombstone: refused in words."""
+    from fuaudit.runs.prune import parent_of, prune
+
+    root = shutil.copytree(family, tmp_path / "family")
+    pruned, (stone,) = prune(root / "child")
+    for path in (pruned.path, stone):
+        events = list(read_ledger(path).events)
+        end = next(place for place, event in enumerate(events) if event["event"] == "sealed") + 1
+        seal, late = events[end - 1], _platform(events) | {"since": 2, "canary": word(old)[:64].ljust(64, "0")}
+        pruning = {"event": "pruned", "digest": seal["digest"], "before": seal["digest"]}
+        (path / "ledger.jsonl").unlink()
+        ledger = Ledger()
+        for event in [*events[:end], late, *(events[end:] or [pruning])]:
+            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+            ledger = append(path, ledger, event["event"], **facts)
+    with pytest.raises(EvidenceError, match="is not that of the run that its tombstone names"):
+        parent_of(pruned)
+    sealed_blindly(pruned.path)
+    with pytest.raises(EvidenceError, match="a platform went on with it after its seal"):
+        load_run(pruned.path)
 
 
 def test_what_the_request_in_the_ledger_names(child, old):
