@@ -6,15 +6,18 @@ PASS counts them, and a spec may refuse them. One changed number makes another r
 PASS says so.
 """
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY
+from tests_support import AUDIT_KEY, reseal, with_options
 
-from fuaudit import train, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.data.dataset import Dataset, erased_input
+from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
+from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.receipts import receipt_of
 
 BEN, DAN = 1, 3
@@ -73,10 +76,32 @@ def test_equal_rows_are_counted_or_refused(forger, asked, quick, by):
     result = asked(run, *at_hand)
     assert result.verdict == "PASS"
     assert f"{EQUAL} Their owners did not ask, and models follow from them." in result.reason
-    refused = {"lineage": {"equal": "fail"}}
-    checks = tuple(replace(check, audit=check.audit | refused.get(check.audit["use"], {})) for check in quick.checks)
-    result = asked(run, *at_hand, spec=replace(quick, checks=checks))
+    result = asked(run, *at_hand, spec=with_options(quick, lineage={"equal": "fail"}))
     assert (result.verdict, result.reason) == ("FAIL", EQUAL)
+
+
+def test_who_refuses_equal_rows_has_to_see_that_there_are_none(forger, asked, quick):
+    """He lets nobody open the erased leaves, by other salts or other ids for them: nothing was compared then."""
+    run, receipt = forger(copied())
+    strict = with_options(quick, lineage={"equal": "fail"})
+    result = asked(run, without_ben(copied()), spec=strict)
+    assert result.verdict == "INCONCLUSIVE"
+    assert "4 rows that were to be forgotten are neither at hand nor opened: none was compared." in result.reason
+    path = run.path.with_name("run")
+    table = json.loads((path / "clients.json").read_bytes())
+    whole = load_run(path).opening.salts
+    values = [seed.hex() for seed in whole.between(0, whole.size)]
+    for leaf in load_run(path).contents.salts_of(BEN):
+        values[leaf] = "00" * 32
+    other = pretty_json(table | {"salts": [[i, i + 1, "seed", value] for i, value in enumerate(values)]})
+    try:
+        for folder in (path, run.path):
+            (folder / "clients.json").write_bytes(other)
+            reseal(folder)
+        verdict = asked(load_run(run.path), copied(), spec=strict).verdict
+    except EvidenceError:
+        return  # the form of the tree of salts is looked at first
+    assert verdict != "PASS"
 
 
 def test_without_either_it_is_named(forger, asked):
