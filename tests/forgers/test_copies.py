@@ -82,7 +82,7 @@ def test_equal_rows_are_counted_or_refused(forger, asked, quick, by):
 
 def test_who_refuses_equal_rows_has_to_see_that_there_are_none(forger, asked, quick):
     """He lets nobody open the erased leaves, by other salts or other ids for them: nothing was compared then."""
-    run, receipt = forger(copied())
+    run, _ = forger(copied())
     strict = with_options(quick, lineage={"equal": "fail"})
     result = asked(run, without_ben(copied()), spec=strict)
     assert result.verdict == "INCONCLUSIVE"
