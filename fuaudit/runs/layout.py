@@ -446,7 +446,7 @@ FILES: tuple[File, ...] = (
     ),
     File(
         TOMBSTONE,
-        "digests of what was there",
+        "run.json and digests of what was there",
         Json(_TOMBSTONE.wrong),
         _ALL,
         When.BURIED,

@@ -13,12 +13,13 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fuaudit.config import Config
 from fuaudit.draws import END, Address, Noted, Position, Recorded, Seeds, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.draws.seeds import Part
@@ -38,11 +39,13 @@ from fuaudit.runs.files import (
     sync_folder,
     write_bytes,
 )
-from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.forms import pretty_json, tensor_bytes
 from fuaudit.runs.keys import Keys
 from fuaudit.runs.layout import (
+    CHECKPOINT,
     CLIENTS,
     CONFIG,
+    FILES,
     FORMER,
     KEYS,
     LEDGER,
@@ -51,19 +54,26 @@ from fuaudit.runs.layout import (
     RECORDED,
     RUN,
     TOMBSTONE,
+    When,
+    checkpoint_name,
     file_of,
     form_of,
     names_in,
     rounds_in,
+    stored_rounds,
 )
 from fuaudit.runs.ledger import read_ledger, wrong_course
-from fuaudit.runs.manifest import digest_of_files, limit_of
-from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.tables import population_tensors
+from fuaudit.runs.manifest import digest_of_files, entry_of, limit_of
+from fuaudit.runs.run import Run, load_run, named_plugins
+from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, recorded_bytes
 
 REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS})
 """What a prune writes anew, of the files of a run."""
+
+
+_NO_DRAWS = tensor_bytes(recorded_tensors({}))
+"""Recorded draws of a rewriter that recorded none."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ class Tombstone:
     digest: str
     files: dict[str, Any]
     info: dict[str, Any]
+    config: Config | None = field(default=None, repr=False, compare=False)
+    """That of its child, which is its own."""
 
     @property
     def is_child(self) -> bool:
@@ -91,12 +103,12 @@ class Tombstone:
         return int(self.info["executed_rounds"])
 
 
-def read_tombstone(path: Path) -> Tombstone:
-    """The tombstone in a pruned run's folder; EvidenceError when it is not one."""
+def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
+    """The tombstone in a pruned run's folder, of a run with a config; EvidenceError when it is not one."""
     if strange := [name for name in names_in(path, torn=True) if file_of(name) is None]:
         raise EvidenceError(f"{path} holds what neither a run nor a tombstone has: {', '.join(strange[:5])}")
     at = path / TOMBSTONE
-    stone = Tombstone(path, **form_of(TOMBSTONE).parse(read_bytes(at, limit_of(TOMBSTONE)), at))
+    stone = Tombstone(path, **form_of(TOMBSTONE).parse(read_bytes(at, limit_of(TOMBSTONE)), at), config=config)
     if not {RUN, CONFIG} <= stone.files.keys() or digest_of_files(stone.files) != stone.digest:
         raise EvidenceError(f"{at} is not a tombstone: its files do not have its digest")
     if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
@@ -104,7 +116,42 @@ def read_tombstone(path: Path) -> Tombstone:
     ledger = read_ledger(path)
     if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info, stone.checkpoints):
         raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
+    if wrong := _wrong_files(stone, ledger.kinds[-1] == "pruned") or _wrong_info(stone):
+        raise EvidenceError(f"{at} is not that of a run: {wrong}")
     return stone
+
+
+def _wrong_files(stone: Tombstone, pruned: bool) -> str:
+    """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
+    editor = stone.is_child and stone.info["unlearner"]["kind"] == "editor"
+    held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
+    fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
+    others = stone.files.keys() - {checkpoint_name(round) for round in stone.checkpoints}
+    if others - ({RECORDED} if stone.is_child else set()) != fixed:
+        return "it lists other files than such a run has"
+    if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
+        return "it lists a file that is larger than such files are"
+    if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
+        return f"its copy of {RUN} has another size"
+    every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.executed
+    if editor and stone.checkpoints != (last,):
+        return "it lists models of other rounds than an editor stores"
+    # counted before they are listed: the last round may be any number
+    if every and not editor and (last // every > len(stone.files) or stone.checkpoints != stored_rounds(every, last)):
+        return "it lists models of other rounds than its config stores"
+    return ""
+
+
+def _wrong_info(stone: Tombstone) -> str:
+    """What the ``run.json`` in a tombstone says otherwise than its config; empty for nothing."""
+    config, info = stone.config, stone.info
+    if config is None:
+        return ""
+    if (info["engine"], info["device"]) != (config.run.engine, config.run.device):
+        return f"it names another engine or device in {RUN} than in {CONFIG}"
+    if [(row["kind"], row["use"]) for row in info["plugins"]] != named_plugins(config):
+        return f"it names other plugins in {RUN} than in {CONFIG}"
+    return ""
 
 
 def moment(parent: Run | Tombstone, rounds: int) -> Position:
@@ -126,7 +173,7 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
         if given:
             raise EvidenceError(f"there is no run at {given}")
         return None
-    parent = read_tombstone(path) if (path / TOMBSTONE).exists() else load_run(path)
+    parent = read_tombstone(path, run.config) if (path / TOMBSTONE).exists() else load_run(path)
     if parent.digest != recorded["digest"]:
         raise EvidenceError(
             f"{path} is not the parent of {run.path}: its digest is {parent.digest[:16]}, "
@@ -475,6 +522,12 @@ def former_of(run: Run) -> dict[str, Any]:
         wrong = "it is not the manifest of the seal before the prune"
     elif {name: entry for name, entry in files.items() if name not in REPLACED} != kept:
         wrong = "it names other files than are here"
+    elif files.keys() - {RECORDED} != run.files.keys() - {RECORDED, FORMER}:
+        wrong = "it names files that such a run does not have, or lacks some"
+    elif RECORDED in files and RECORDED not in run.files and files[RECORDED] != entry_of(_NO_DRAWS):
+        wrong = f"it names draws in {RECORDED}, of which a prune leaves the file"
+    elif any(entry["size"] > limit_of(name) for name, entry in files.items()):
+        wrong = "it names a file that is larger than such files are"
     else:
         return files
     raise EvidenceError(f"{run.path / FORMER} is not what the run was before it was pruned: {wrong}")
@@ -499,7 +552,7 @@ def _unknown(run: Run) -> frozenset[int]:
 
 def _clear(stone: Tombstone) -> None:
     """Replace a run by its tombstone: written first, then everything else but the ledger is removed."""
-    content = pretty_json({name: value for name, value in asdict(stone).items() if name != "path"})
+    content = pretty_json({"digest": stone.digest, "files": stone.files, "info": stone.info})
     path = stone.path / TOMBSTONE
     if not path.exists() or read_bytes(path) != content:
         write_bytes(path, content)

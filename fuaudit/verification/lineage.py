@@ -337,7 +337,7 @@ def _buried(stone: Tombstone) -> Copy:
     if rest:
         why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
         return Copy(stone.path.name, why)
-    return Copy(stone.path.name, "was pruned; its tombstone holds digests only", holds=False)
+    return Copy(stone.path.name, "was pruned; its tombstone holds no file of it but run.json", holds=False)
 
 
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:

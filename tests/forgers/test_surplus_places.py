@@ -7,6 +7,7 @@ format leaves free, and makes manifest and ledger fit. Every such place is one t
 import json
 import os
 import shutil
+from hashlib import sha256
 
 import pytest
 import torch
@@ -309,6 +310,53 @@ def test_a_platform_between_seal_and_prune(family, old, tmp_path):
     sealed_blindly(pruned.path)
     with pytest.raises(EvidenceError, match="a platform went on with it after its seal"):
         load_run(pruned.path)
+
+
+@pytest.mark.parametrize("way", ["a round", "recorded draws", "a ledger", "a size", "another engine"])
+def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
+    """The forger lists files in a tombstone whose digests are the old model, and makes its child name the tombstone."""
+    from fuaudit.runs.manifest import digest_of_files
+    from fuaudit.runs.prune import parent_of, prune
+
+    root = shutil.copytree(family, tmp_path / "family")
+    pruned, _ = prune(root / "child")
+    stone = json.loads((root / "parent" / "tombstone.json").read_bytes())
+    files, entry = stone["files"], {"sha256": word(old)[:64].ljust(64, "0"), "size": 1}
+    names = {"a round": "checkpoints/000003.safetensors", "recorded draws": "recorded.safetensors"}
+    if way == "a size":
+        files["metrics.json"]["size"] = 2**52
+    elif way == "another engine":
+        stone["info"]["engine"] = "batched"
+        content = pretty_json(stone["info"])
+        files["run.json"] = {"sha256": sha256(content).hexdigest(), "size": len(content)}
+    else:
+        files[names.get(way, "ledger.jsonl")] = entry
+    stone["digest"] = digest_of_files(files)
+    (root / "parent" / "tombstone.json").write_bytes(pretty_json(stone))
+    ledger, events = Ledger(), read_ledger(root / "parent").events
+    (root / "parent" / "ledger.jsonl").unlink()
+    for event in events:
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts |= {"digest": stone["digest"]} if event["event"] == "sealed" else {}
+        ledger = append(root / "parent", ledger, event["event"], **facts)
+    with pytest.raises(EvidenceError, match="is not that of a run"):
+        parent_of(pruned)
+
+
+@pytest.mark.parametrize("name", ["recorded.safetensors", "ledger.jsonl"])
+def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
+    """The forger lists a file in the manifest of before the prune, whose digest is a part of the old model."""
+    from fuaudit.runs.manifest import digest_of_files
+    from fuaudit.runs.prune import former_of, prune
+
+    root = shutil.copytree(family, tmp_path / "family")
+    run, _ = prune(root / "child")
+    assert former_of(run)
+    table = run.document("former-manifest.json")
+    table["files"][name] = {"sha256": word(old)[:64].ljust(64, "0"), "size": 1}
+    table["digest"] = run.ledger.events[-1]["before"] = digest_of_files(table["files"])
+    with pytest.raises(EvidenceError, match=r"of which a prune leaves the file|such a run does not have"):
+        former_of(run)
 
 
 def test_what_the_request_in_the_ledger_names(child, old):
