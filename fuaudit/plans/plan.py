@@ -177,7 +177,7 @@ class Plan:
         which its plan does not read is refused.
 
         Raises:
-            ValueError: a cohort is given for a round whose cohort comes from an earlier source.
+            ValueError: another cohort is given for a round whose cohort comes from an earlier source.
         """
         last = len(self.sources) - 1
         first = next(segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last)
@@ -187,7 +187,7 @@ class Plan:
             cohort = cohorts[round] if round in cohorts else self.cohort(round)
             if self.segment(Stream.COHORTS, Position(round, 0)).source == last:
                 answers[Address(Purpose.COHORT, round)] = cohort
-            elif round in cohorts:
+            elif cohort != self.cohort(round):
                 raise ValueError(f"the cohort of round {round} is kept: another one cannot be written down for it")
             steps = [
                 step

@@ -81,7 +81,7 @@ class Lineage:
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
-        judged = self._with_equal_rows(case, self._judge(case))
+        judged = _with_records_of_before(case, self._with_equal_rows(case, self._judge(case)))
         statistic = {"other_copies": sum(copy.holds for copy in copies), **judged.statistic}
         return replace(judged, statistic=statistic).finding("lineage", SHOWS_NOT, copies)
 
@@ -256,17 +256,37 @@ class _Watched(dict[Address, tuple[int, ...]]):
         return super().__getitem__(at)
 
 
-def unused_draws(run: Run) -> list[Address]:
+def _with_records_of_before(case: Case, judged: Judgement) -> Judgement:
+    """The judgement, where an ancestor was pruned and the run holds draws of earlier requests that nobody reads.
+
+    Elsewhere they are compared with the parent's. Nothing can be compared with a tombstone.
+    """
+    if judged.verdict is not Verdict.PASS or not any(isinstance(above, Tombstone) for above in case.ancestors):
+        return judged
+    if not (unused := unused_draws(case.run, all_of_them=True)):
+        return judged
+    shows = (
+        f"{RECORDED} holds {len(unused)} draws of earlier requests that the plan does not read; an ancestor was "
+        "pruned, so nothing shows that a method recorded them."
+    )
+    advice = f"The first of them is {unused[0]}. A prune of this run takes them out."
+    return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, details=(*judged.details, advice))
+
+
+def unused_draws(run: Run, all_of_them: bool = False) -> list[Address]:
     """The recorded draws of a run that its plan does not read, ascending.
 
     Those of earlier requests stay as they were recorded, also where a later request put others in their place; that
     they are the parent's is asked by the audit of plans. A prune leaves only what is read.
+
+    Args:
+        all_of_them: those of earlier requests too.
     """
-    last = len(run.plan.sources) - 1
+    last, every = len(run.plan.sources) - 1, run.pruned or all_of_them
     watched = {
         n: _Watched(s.answers)
         for n, s in enumerate(run.plan.sources)
-        if isinstance(s, Recorded) and (n == last or run.pruned)
+        if isinstance(s, Recorded) and (n == last or every)
     }
     if not watched:
         return []
