@@ -6,7 +6,7 @@ is cut off when a run is resumed, and rejected when a run is read as evidence.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,6 +104,7 @@ def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int, stored:
     from a stored round. Of one whose work was lost nothing can be compared, so none is told of.
     """
     since, rounds, own, last = -1, 0, list[Mapping[str, Any]](), None
+    plugins = _names(info["plugins"])
     for event in ledger.events:
         rounds += event["event"] == "round"
         if event["event"] != PLATFORM:
@@ -114,6 +115,8 @@ def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int, stored:
             return "a platform went on from a round whose model is not stored"
         if rounds != max(event["since"] - kept, 0):
             return "its platforms did not begin where it says, one after another"
+        if _names(event["plugins"]) != plugins:
+            return "its platforms used other plugins than its run.json names"
         same = {word: event[word] for word in ("versions", "plugins", "canary")}
         if same == last and own:
             return "it names one platform twice"
@@ -124,6 +127,11 @@ def _wrong_platforms(ledger: Ledger, info: Mapping[str, Any], kept: int, stored:
     if any(own[0][word] != info[word] for word in ("versions", "plugins")):
         return "it names other versions or plugins than its run.json"
     return ""
+
+
+def _names(plugins: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Plugins without their versions, which may differ from platform to platform."""
+    return [(plugin["kind"], plugin["use"], plugin["distribution"]) for plugin in plugins]
 
 
 def models_told(ledger: Ledger) -> dict[int, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from fuaudit.errors import EvidenceError
+from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import inherited, told
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
@@ -52,7 +54,7 @@ class Integrity:
             verdict, shows = served
         elif served is not None:
             details.append(served[1])
-        trusted = (NOT_COMPARED,) if served is None else ()
+        trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told(run))
         return Finding(
             "integrity", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=tuple(details)
         )
@@ -69,6 +71,15 @@ def in_use(case: Case) -> tuple[Verdict, str] | None:
     if wrong:
         return Verdict.FAIL, f"The model in use is not that of the run: {wrong}."
     return Verdict.PASS, f"The model in use (SHA-256 of its file {case.served.sha256}) is that of the run."
+
+
+def _as_told(run: Run) -> Iterator[str]:
+    """What nobody can check of the platforms that a ledger names besides one."""
+    words = {
+        json.dumps([e["versions"], e["plugins"], e["canary"]], sort_keys=True) for e in run.ledger.of_kind(PLATFORM)
+    }
+    if len(words) > 1:
+        yield f"The ledger names {len(words)} platforms, and what it says of them is as told."
 
 
 def contradictions(case: Case) -> Iterator[str]:

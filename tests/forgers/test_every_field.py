@@ -25,6 +25,7 @@ from fuaudit.runs.prune import prune
 FREE = {
     "ledger/*/time": "a time, to the second",
     "ledger/*/versions/*": "a platform: on another one models are judged within a tolerance, which a PASS names",
+    "ledger/*/plugins/*/version": "the same",
     "ledger/*/canary": "the same",
     "ledger/*/before": "the digest of the run before a prune: its manifest must have it",
     "run.json/versions/*": "a platform",
