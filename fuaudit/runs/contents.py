@@ -279,9 +279,12 @@ class Opening:
         return Opening(names, self.salts.keeping(salts_for(contents, kept, before)))
 
     def is_whole(self, contents: Contents) -> bool:
-        """Whether all names and salts are there, as in a run of which nothing was pruned."""
+        """Whether all names and salts are there, as in a run of which nothing was pruned.
+
+        Salts are one seed then, as they were made: a tree that is split holds salts of erased rows that nothing opens.
+        """
         named = self.names is None or self.names.keys() == set(contents.clients)
-        return named and self.salts.holds_just([range(contents.salts)])
+        return named and len(self.salts.parts) == 1 and self.salts.holds_just([range(contents.salts)])
 
     def is_that_of(self, contents: Contents, kept: Population, before: Mapping[int, Sequence[int]]) -> bool:
         """Whether names and salts are those of the clients and rows that are ``kept``: none is missing or surplus."""

@@ -35,8 +35,8 @@ from fuaudit.runs.shapes import (
     Fields,
     Shape,
     among,
+    are_doubts,
     are_ids,
-    are_lines,
     are_options,
     either,
     is_beacon,
@@ -138,7 +138,7 @@ _CHILD: dict[str, Shape] = {
     "parent": Fields({"digest": is_digest, "name": is_folder_name}),
     "unlearner": _UNLEARNER,
     "first_change": is_position,
-    "doubts": are_lines,
+    "doubts": are_doubts,
 }
 
 

@@ -244,9 +244,9 @@ class Run:
         That prune was of this run, or of an ancestor: a child has what its parent had.
         """
         contents, before = self.contents, self.original.samples
-        if not self.pruned and opening.is_whole(contents):
-            return True
-        left = self.populations[-1:] if self.pruned else self.populations[1:-1] if self.keys.partition is None else ()
+        if not self.pruned and self.keys.partition is not None:
+            return opening.is_whole(contents)
+        left = self.populations[-1:] if self.pruned else self.populations[1:-1]
         return any(opening.is_that_of(contents, kept, before) for kept in left)
 
     def name(self, client: int) -> str | None:

@@ -20,6 +20,9 @@ MAX_NAME = 255
 """Bytes in the name of a folder, on common file systems."""
 
 
+MAX_DOUBTS, MAX_DOUBT = 64, 700
+"""Doubts of a run, and characters of each: a sentence has the names of a method and of a law in it."""
+
 MAX_WORD, MAX_TEXT = 200, 2000
 """Characters of a name or a version, and of a sentence."""
 
@@ -143,6 +146,11 @@ def are_counts_by_id(value: Any) -> bool:
 def are_lines(value: Any) -> bool:
     """A list of texts."""
     return isinstance(value, list) and all(map(is_text, value))
+
+
+def are_doubts(value: Any) -> bool:
+    """A short list of sentences."""
+    return are_lines(value) and len(value) <= MAX_DOUBTS and all(len(line) <= MAX_DOUBT for line in value)
 
 
 def is_folder_name(value: Any) -> bool:

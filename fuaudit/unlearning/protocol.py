@@ -168,6 +168,35 @@ def doubt_of_rounds(name: str, law: Law, depended_on: str, request: Request, cha
     ]
 
 
+def doubts_of_law(unlearner: Any, name: str, law: str, kind: str) -> list[str]:
+    """As :func:`doubt_of_law`; of a rewriter that claims nothing in words of its own."""
+    return (
+        doubt_of_law(unlearner, name, law, kind) if unlearner.exact_for else [f"{name!r} claims to be exact for no law"]
+    )
+
+
+def doubts_of(
+    unlearner: Any,
+    name: str,
+    law: Law,
+    request: Request,
+    depended_on: str,
+    change: Position,
+    inherited: Sequence[str],
+) -> tuple[str, ...]:
+    """All that a run which an unlearner made records as doubts; an editor, which promises nothing, leaves none.
+
+    Args:
+        depended_on, change: see :func:`doubt_of_rounds`.
+        inherited: the doubts of the parent, which stand where anything of it is kept.
+    """
+    if is_editor(unlearner):
+        return ()
+    of_law = doubts_of_law(unlearner, name, law.name, request.kind)
+    of_rounds = doubt_of_rounds(name, law, depended_on, request, change)
+    return tuple(dict.fromkeys((*of_law, *of_rounds, *(inherited if change != START else ()))))
+
+
 @dataclass(frozen=True)
 class Message:
     """One message of an unlearning protocol: who sent it to whom, and how many bytes it had."""

@@ -17,9 +17,9 @@ import torch
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
-from fuaudit.draws import END, Keyed, Recorded, Stream
-from fuaudit.errors import EvidenceError, FuauditError
-from fuaudit.plans import Plan
+from fuaudit.draws import END, Keyed, Position, Recorded, Stream
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.plans import Plan, Request
 from fuaudit.plans.plan import occurrences
 from fuaudit.runs.layout import CONFIG, RECORDED
 from fuaudit.runs.names import in_words, to_forget
@@ -27,7 +27,7 @@ from fuaudit.runs.prune import Tombstone, former_of, repeated, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import is_editor
+from fuaudit.unlearning.protocol import doubts_of, is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
 from fuaudit.verification.finding import FORMAT, NEAR, Finding, Subject, Verdict
 
@@ -76,7 +76,7 @@ class PlanAudit:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
         chain = (case.run, *case.ancestors)
         answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
-        answers += [anchor(case), beacon(case), training(case), named(case)]
+        answers += [anchor(case), beacon(case), training(case), named(case), *doubted(case)]
         for place, child in enumerate(chain):
             if isinstance(child, Run) and child.is_child:
                 answers += link(case, child, chain[place:])
@@ -338,6 +338,9 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[A
         yield Answer(Verdict.FAIL, f"{_name(child)} has another config than its pruned parent.")
     elif isinstance(parent, Run) and parent.requests != child.requests[:-1]:
         yield Answer(Verdict.FAIL, f"The requests of {_name(child)} do not continue those of its parent.")
+    elif isinstance(parent, Run) and not child.pruned and (child.keys, child.opening) != (parent.keys, parent.opening):
+        # which prune was the last is not said by the child itself: it holds what its parent holds, to the bit
+        yield Answer(Verdict.FAIL, f"{_name(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
         yield _edit_recomputed(case, child, parent)
     elif isinstance(parent, Tombstone) or child.pruned:
@@ -372,6 +375,46 @@ def recomputed(child: Run, parent: Run) -> Answer:
     if expected != child.plan:
         return Answer(Verdict.FAIL, f"The plan of {_name(child)} is not what {name!r} makes of its parent's plan.")
     return Answer(Verdict.PASS, f"The plan of {_name(child)} is what {name!r} makes of its parent's plan.")
+
+
+def doubted(case: Case) -> Iterator[Answer]:
+    """Every run and tombstone of the lineage names just the doubts that its method, request and parent give it."""
+    chain = (case.run, *case.ancestors)
+    # a run whose parent is missing is left out: what it inherits cannot be known, and no PASS is given for the lineage
+    for child, parent, request in zip(chain, chain[1:], reversed(case.run.requests), strict=False):
+        if made_by_another(child):
+            yield Answer(
+                Verdict.INCONCLUSIVE, f"The doubts of {_name(child)} cannot be made: {made_by_another(child)}."
+            )
+        elif isinstance(child, Tombstone) and (words := _strange_method(child)):
+            yield Answer(Verdict.FAIL, words)
+        elif child.info["doubts"] != _doubts(case, child, parent, request):
+            yield Answer(Verdict.FAIL, f"{_name(child)} names other doubts than its method, request and parent give.")
+
+
+def _strange_method(stone: Tombstone) -> str:
+    """In words that a tombstone describes an installed method in other words than the plugin; "" where it does not."""
+    recorded = stone.info["unlearner"]
+    try:
+        installed = provenance(registry.find("unlearners", recorded["use"]), _method(stone))
+    except UsageError as error:
+        return f"The tombstone of {_name(stone)} names a method that cannot be: {error}."
+    if installed == recorded:
+        return ""
+    return f"The tombstone of {_name(stone)} describes {recorded['use']!r} in words that are not the plugin's own."
+
+
+def _method(run: Run | Tombstone) -> Any:
+    """The installed unlearner that a run names, with its recorded options."""
+    recorded = run.info["unlearner"]
+    return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+
+
+def _doubts(case: Case, child: Run | Tombstone, parent: Run | Tombstone, request: Request) -> list[str]:
+    """The doubts that unlearning would record for a child; law and config are those of the whole lineage."""
+    change, name = Position(*child.info["first_change"]), child.info["unlearner"]["use"]
+    known, inherited = depended_on(case.run.config, request), parent.info.get("doubts", [])
+    return list(doubts_of(_method(child), name, case.run.plan.law, request, known, change, inherited))
 
 
 def prune_of(run: Run, chain: Sequence[Run | Tombstone]) -> Answer:

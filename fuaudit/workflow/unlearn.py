@@ -33,7 +33,7 @@ from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import Moment, beginning, state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
-from fuaudit.unlearning.protocol import doubt_of_law, doubt_of_rounds, is_editor, is_mutant
+from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.train import finish, seal, size_of_run
 
 
@@ -139,10 +139,10 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
     """
     law = run.plan.law
     promises = bool(unlearner.exact_for) and not is_mutant(unlearner)
-    of_law = doubt_of_law(unlearner, name, law.name, request.kind)
-    of_law = of_law if unlearner.exact_for else [f"{name!r} claims to be exact for no law"]
     if promises and not anyway:
-        _refuse(of_law)  # before the rewriter runs on a law that it may not know
+        _refuse(
+            doubts_of_law(unlearner, name, law.name, request.kind)
+        )  # before the rewriter runs on a law that it may not know
     plan = rewritten(unlearner, name, run.plan, request, fresh, run.next_position)
     first = plan.first_change(run.plan)
     if "edited_by" in run.info and first != START:
@@ -150,9 +150,8 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
-    inherited = run.info.get("doubts", []) if first != START else []
-    of_rounds = doubt_of_rounds(name, law, depended_on(run.config, request), request, first)
-    doubts = tuple(dict.fromkeys((*of_law, *of_rounds, *inherited)))
+    known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
+    doubts = doubts_of(unlearner, name, law, request, known, first, inherited)
     if promises and not anyway:
         _refuse(doubts)
     return Unlearning(plan, first, doubts)

@@ -1,0 +1,110 @@
+"""A forger writes the untouched model where a run may hold words or numbers that nothing was computed from.
+
+He unlearns honestly. The doubts of a run, the words of a tombstone and the salts of erased rows are no models, and bear
+on none; each is long enough to hold one.
+"""
+
+import pytest
+from tests_support import AUDIT_KEY, edit, reseal
+
+from fuaudit import unlearn, verify
+from fuaudit.draws.seeds import Part, Seeds
+from fuaudit.errors import EvidenceError
+from fuaudit.plans import Request
+from fuaudit.runs.prune import prune
+
+
+@pytest.fixture
+def parent(tiny, tmp_path):
+    return tiny(tmp_path / "parent")
+
+
+@pytest.fixture
+def child(parent, tiny, tmp_path):
+    return unlearn(parent, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+
+
+@pytest.fixture
+def judged(tiny, quick):
+    """The verdict on a run, and what the audit of plans says of it."""
+
+    def work(run):
+        result = verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY, save=False, commitment=run.commitment)
+        return result.verdict, next(f for f in result.findings if f.audit == "plan")
+
+    return work
+
+
+def hidden(parent):
+    """The old model in words."""
+    text = parent.model.numpy().tobytes().hex()
+    return [text[at : at + 700] for at in range(0, len(text), 700)]
+
+
+def test_doubts_that_nobody_has(parent, child, judged):
+    """He writes the old model into the doubts of the child."""
+    assert judged(child)[0] == "PASS"
+    edit(child.path, "run.json", doubts=hidden(parent))
+    verdict, plan = judged(reseal(child.path))
+    assert (verdict, plan.shows) == ("FAIL", "child names other doubts than its method, request and parent give.")
+
+
+@pytest.mark.parametrize("doubts", [["x"] * 65, ["x" * 701]])
+def test_doubts_without_end(child, doubts):
+    """He writes more doubts than a run may have, or longer ones."""
+    edit(child.path, "run.json", doubts=doubts)
+    with pytest.raises(EvidenceError, match="doubts"):
+        reseal(child.path)
+
+
+@pytest.mark.parametrize("field", ["doubts", "guarantee"])
+def test_words_of_a_tombstone(parent, child, tiny, tmp_path, judged, field):
+    """He writes it into a run between, lets fuaudit unlearn from that, and prunes: only its tombstone is left."""
+    told = child.info["unlearner"] | {"guarantee": hidden(parent)[0]}
+    edit(child.path, "run.json", **({"doubts": hidden(parent)} if field == "doubts" else {"unlearner": told}))
+    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", dataset=tiny.dataset)
+    last, _ = prune(last)
+    verdict, plan = judged(last)
+    assert verdict == "FAIL"
+    assert "child" in plan.shows
+
+
+def test_doubts_of_a_method_that_is_not_here(child, tiny, tmp_path, judged):
+    """He names a method that nobody has, whose doubts nobody can make again."""
+    edit(child.path, "run.json", unlearner=child.info["unlearner"] | {"version": "77"}, doubts=["who knows"])
+    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", dataset=tiny.dataset)
+    last, _ = prune(last)
+    verdict, plan = judged(last)
+    assert verdict == "INCONCLUSIVE"
+    assert plan.shows.startswith("The doubts of child cannot be made")
+
+
+def split(run, salts):
+    """The tree of salts, a seed a leaf, with other salts in some places."""
+    own = run.opening.salts.between(0, run.opening.salts.size)
+    rows = [[at, at + 1, "seed", salts.get(at, value.hex())] for at, value in enumerate(own)]
+    edit(run.path, "clients.json", salts=rows)
+
+
+def test_salts_of_erased_rows(child):
+    """He splits the tree of salts, and gives the erased rows salts that open nothing."""
+    where = child.contents.salts_of(1)
+    split(child, {at: "5a" * 32 for at in where[1:]})
+    with pytest.raises(EvidenceError, match="names or salts"):
+        reseal(child.path)
+
+
+def test_salts_that_an_earlier_prune_left(child, tiny, tmp_path, judged):
+    """He gives the child of a run that was pruned twice a salt that the last prune destroyed, made of the old model."""
+    for name, number in (("second", 0), ("third", 0)):
+        pruned, _ = prune(child)
+        asked = Request.of(samples=[pruned.plan.retained.samples[2][number]])
+        child = unlearn(pruned, "fats", asked, tmp_path / name, dataset=tiny.dataset)
+    assert judged(child)[0] == "PASS"
+    gone, before = set(child.contents.salts_of(1)), child.opening.salts
+    salts = before.between(0, before.size)
+    leaves = tuple(Part(at, at + 1, salt or b"\7" * 32) for at, salt in enumerate(salts))
+    kept = [range(at, at + 1) for at in range(before.size) if at not in gone]
+    edit(child.path, "clients.json", salts=Seeds(leaves).keeping(kept).as_rows())
+    verdict, plan = judged(reseal(child.path))
+    assert (verdict, plan.shows) == ("FAIL", "third holds other seeds, names or salts than its parent.")
