@@ -110,7 +110,7 @@ def sweep(
 
 def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    return _once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most
+    return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
 
 
 def _one_path(_: None, toy: Toy) -> float:

@@ -220,10 +220,11 @@ def verify(
         folders = {"--data": root, "--erased": erased, "--parent": parent, "--model": model, "--before": before}
         arguments = _arguments(case, folders)
         context = _context(case)  # before the audits: what cannot be read should not cost their time
-        for line in _foreseen(case) if estimate else ():
-            estimate(line)
-        if estimate and data is not None and opened.is_child:
-            estimate(cost(case, policy))
+        if estimate:
+            for line in _foreseen(case):
+                estimate(line)
+            if data is not None and opened.is_child:
+                estimate(cost(case, policy))
         # 4. the log says that it begins, so that what is broken off shows; what cannot be written is found out here
         folder = out or audit_folder(opened.path)
         named = {"id": policy.id, "origin": policy.source, "digest": policy.digest}
