@@ -28,22 +28,22 @@ from plan_law import REQUESTS, clopper_pearson, trial_of
 from scipy.stats import binom
 
 from fuaudit import train, unlearn
+from fuaudit.audits.model_law.audit import BETTING, SHARES
+from fuaudit.audits.plan_law import simulate
+from fuaudit.audits.plan_law.plan_statistics import Ids
+from fuaudit.audits.plan_law.simulate import Trial
+from fuaudit.audits.plan_law.tested import chance, registered
+from fuaudit.commitments.keys import derive
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans import Request, UniformLaw
-from fuaudit.runs.keys import derive
+from fuaudit.proofs.toys import federation
+from fuaudit.replicas.pairs import Pairs
+from fuaudit.statistics.known_law import average, log_wealth
+from fuaudit.statistics.two_sample.batch import batch_test
+from fuaudit.statistics.two_sample.betting import log_wealth_path
 from fuaudit.verification.case import Case
-from fuaudit.verification.executor import HERE, Kept
-from fuaudit.verification.parameters.audit import BETTING, SHARES
-from fuaudit.verification.parameters.pairs import Pairs
-from fuaudit.verification.planlaw import simulate
-from fuaudit.verification.planlaw.betting import average, log_wealth
-from fuaudit.verification.planlaw.simulate import Trial
-from fuaudit.verification.planlaw.statistics import Ids
-from fuaudit.verification.planlaw.tested import chance, registered
-from fuaudit.verification.toys import federation
-from fuaudit.verification.twosample.batch import batch_test
-from fuaudit.verification.twosample.betting import log_wealth_path
+from fuaudit.workers import IN_PROCESS, CachedJob
 
 ROOT = b"fuaudit: calibration audits, v2."
 ALPHAS = (0.01, 0.05)
@@ -172,7 +172,7 @@ def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, ke
         for number in range(audits):
             key = derive(root, "parameters", name, str(number))
             work = Pairs.of(Case(child, None, data, Keyed(key)), TEST_ROWS)
-            found = list(HERE.map(Kept(work, kept) if kept else work, work.parts(pairs)))
+            found = list(IN_PROCESS.map(CachedJob(work, kept) if kept else work, work.shards(pairs)))
             arms = {arm: np.concatenate([part[arm] for part in found]) for arm in found[0]}
             path = wealths(arms, ("subject", "second", "untouched"))
             rows.append(
@@ -212,7 +212,7 @@ def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, ke
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("plans", "parameters"))
+    parser.add_argument("--only", choices=("plans", "model-law"))
     parser.add_argument("--audits", type=int, default=2000, help="of FATS; of retrain a tenth, at level 6")
     parser.add_argument("--plans", type=int, default=250, help="in an audit of level 5")
     parser.add_argument("--pairs", type=int, default=64, help="in an audit of level 6")
@@ -225,11 +225,11 @@ def main() -> None:
     root = bytes.fromhex(given.root)
     versions = {name: version(name) for name in ("fuaudit", "numpy", "torch")} | {"python": platform.python_version()}
     document: Table = {"root": given.root, "versions": versions, "machine": hardware()}
-    if given.only != "parameters":
+    if given.only != "model-law":
         document["plans"] = plans(root, given.audits, given.plans)
     if given.only != "plans":
         work = partial(parameters, root, pairs=given.pairs, kept=given.keep)
-        document["parameters"] = {
+        document["model-law"] = {
             "fats": work("fats", audits=given.audits, powered=min(given.powered, given.audits)),
             "retrain": work("retrain", audits=max(1, given.audits // 10), powered=0),
         }

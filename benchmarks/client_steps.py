@@ -49,7 +49,7 @@ from fuaudit.draws import Keyed
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import expand_many
 from fuaudit.training.engines import ENGINES, Engine, engine
-from fuaudit.training.execute import beginning, execute
+from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup
 
 CLIENTS, ROWS, BATCH = 4, 64, 16
@@ -112,11 +112,11 @@ def work(model: str, method: str, steps: int, device: str) -> Work:
     ready = setup(resolve(tables), None, rows_of(MODELS[model]))
     population = Population({c: tuple(range(ROWS * c, ROWS * (c + 1))) for c in range(CLIENTS)})
     plans = [Plan.fresh(ready.learner.law, population, Keyed(b"fuaudit: benchmark, client steps"))]
-    schedule, ground = expand_many(plans), ready.ground(population)
-    start = beginning(ready.learning, plans, population, ready.device)
+    schedule, problem = expand_many(plans), ready.client_problem(population)
+    start = initial_state(ready.procedure, plans, population, ready.device)
 
     def run(maker: Engine) -> Tensor:
-        return deque(execute(ready.learning, ground, population, schedule, start, maker), maxlen=1)[0][1].vectors
+        return deque(execute(ready.procedure, problem, population, schedule, start, maker), maxlen=1)[0][1].vectors
 
     return Work(steps, run)
 

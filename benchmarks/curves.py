@@ -56,7 +56,7 @@ def mean_over_keys(entries: Sequence[Entry]) -> tuple[list[int], list[float]]:
     """Rounds, and the mean accuracy at each, where all of them stored a model: not all runs store the same rounds."""
     rounds = shared(one["rounds"] for one in entries)
     found = [dict(zip(one["rounds"], one["accuracies"], strict=True)) for one in entries]
-    return rounds, [statistics.fmean(one[round] for one in found) for round in rounds]
+    return rounds, [statistics.fmean(one[round_number] for one in found) for round_number in rounds]
 
 
 def over_rounds(axes: Axes, method: str, entries: Sequence[Entry], keys: Sequence[int]) -> None:

@@ -39,7 +39,7 @@ from machine import hardware
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
-from fuaudit.runs.files import write_bytes
+from fuaudit.formats.files import write_bytes
 from fuaudit.runs.run import Run, load_run
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
@@ -206,7 +206,7 @@ def entry(run: Run, number: int) -> dict[str, Any]:
         "largest_gap": seen["largest_gap"],
         "stored_every": run.config.run.checkpoint_every,
         "rounds": rounds,
-        "uploads": [sent[round] for round in rounds],
+        "uploads": [sent[round_number] for round_number in rounds],
         "accuracies": ladder,
         "engine": run.info["engine"],
         "commitment": run.commitment,

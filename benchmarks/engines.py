@@ -35,9 +35,9 @@ from fuaudit.models.convolutional import Cnn
 from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import Schedule, expand_many
-from fuaudit.training import Chain, Learning
-from fuaudit.training.engines import Engine, Task, engine
-from fuaudit.training.execute import Moment, StepSizes, beginning, execute, task
+from fuaudit.training import Chain, Procedure
+from fuaudit.training.engines import ClientProblem, Engine, engine
+from fuaudit.training.execute import RoundState, StepSizes, client_problem, execute, initial_state
 from fuaudit.training.stages import Mean
 
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ TOLERANCE = 1e-5
 class Setting:
     """A learning task with a law of plans."""
 
-    learning: Learning
+    procedure: Procedure
     dataset: Dataset
     population: Population
     law: UniformLaw
@@ -60,19 +60,19 @@ class Setting:
             for run in range(runs)
         ]
 
-    def starts(self, plans: list[Plan]) -> Moment:
-        return beginning(self.learning, plans, self.population, CPU)
+    def starts(self, plans: list[Plan]) -> RoundState:
+        return initial_state(self.procedure, plans, self.population, CPU)
 
-    def ground(self) -> Task:
-        return task(self.learning, self.dataset, self.population, CPU)
+    def client_problem(self) -> ClientProblem:
+        return client_problem(self.procedure, self.dataset, self.population, CPU)
 
 
 def digits() -> Setting:
     """Digits, 64-32-10 (2,410 parameters), 20 clients of about 70 rows, K=4, E=5, b=8, 10 rounds."""
     data = Digits().load(None)
     population = partition(Iid(20), data, Keyed(b"fuaudit: benchmark's partition  "))
-    learning = Learning(Mlp().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.1))
-    return Setting(learning, data, population, UniformLaw(10, 4, 5, 8))
+    procedure = Procedure(Mlp().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.1))
+    return Setting(procedure, data, population, UniformLaw(10, 4, 5, 8))
 
 
 def images(places: int) -> Setting:
@@ -82,13 +82,13 @@ def images(places: int) -> Setting:
     targets = torch.randint(10, (1200,), generator=draws)
     data = Dataset(inputs, targets, inputs[:1], targets[:1], classes=10)
     population = Population({client: tuple(range(60 * client, 60 * client + 60)) for client in range(20)})
-    learning = Learning(Cnn().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.05))
-    return Setting(learning, data, population, UniformLaw(1, places, 10, 10))
+    procedure = Procedure(Cnn().build(data.shape, data.classes), Chain((Mean(),)), StepSizes(0.05))
+    return Setting(procedure, data, population, UniformLaw(1, places, 10, 10))
 
 
-def plain_loop(module: nn.Module, ground: Task, vector: Tensor, batches: Tensor, step_size: float) -> Tensor:
+def plain_loop(module: nn.Module, problem: ClientProblem, vector: Tensor, batches: Tensor, step_size: float) -> Tensor:
     """Federated averaging as one would write it: batches ``(R, K, E, B)`` of row numbers, returns ``(d,)``."""
-    inputs, targets = ground.inputs, ground.targets
+    inputs, targets = problem.inputs, problem.targets
     nn.utils.vector_to_parameters(vector.clone(), module.parameters())
     sent = {name: value.clone() for name, value in module.state_dict().items()}
     for cohort in batches:
@@ -185,29 +185,29 @@ def shown(values: dict[str, float]) -> str:
     return " / ".join(f"{values[key]:.2f}" for key in ("min", "median", "max"))
 
 
-def replay(setting: Setting, ground: Task, schedule: Schedule, start: Moment, maker: Engine) -> Tensor:
-    rounds = execute(setting.learning, ground, setting.population, schedule, start, maker)
+def replay(setting: Setting, problem: ClientProblem, schedule: Schedule, start: RoundState, maker: Engine) -> Tensor:
+    rounds = execute(setting.procedure, problem, setting.population, schedule, start, maker)
     return deque(rounds, maxlen=1)[0][1].vectors
 
 
 def mlp_rows(runs: int, few: int) -> list[Row]:
     """Repeated runs: the loop, one run at a time, against engines that take many."""
-    setting, ground, plans, schedule, start, _ = prepared(runs)
+    setting, problem, plans, schedule, start, _ = prepared(runs)
     pool = ProcessPoolExecutor(2, get_context("fork"))  # forks at the first use, with all that is prepared
     first = Schedule(schedule.cohorts[:few], schedule.batches[:few])
-    head = Moment(start.vectors[:few], {})
+    head = RoundState(start.vectors[:few], {})
     module, batches = Mlp().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
 
     def loop() -> Tensor:
-        step = setting.learning.step_sizes.first
-        return torch.stack([plain_loop(module, ground, start.vectors[i], batches[i], step) for i in range(few)])
+        step = setting.procedure.step_sizes.first
+        return torch.stack([plain_loop(module, problem, start.vectors[i], batches[i], step) for i in range(few)])
 
     def batched(what: str, workers: int, draw_plans: bool = True, draw_models: bool = False) -> Row:
         maker = engine("batched", workers)
 
         def work() -> Tensor:
             drawn = expand_many(plans) if draw_plans else schedule
-            return replay(setting, ground, drawn, setting.starts(plans) if draw_models else start, maker)
+            return replay(setting, problem, drawn, setting.starts(plans) if draw_models else start, maker)
 
         return Row(f"batched, {what}", runs, work, TOLERANCE)
 
@@ -217,7 +217,7 @@ def mlp_rows(runs: int, few: int) -> list[Row]:
 
     return [
         Row("plain loop", few, loop),
-        Row("reference", few, lambda: replay(setting, ground, first, head, engine("reference"))),
+        Row("reference", few, lambda: replay(setting, problem, first, head, engine("reference"))),
         batched("1 core", 1, draw_plans=False),
         batched("2 threads", 2, draw_plans=False),
         Row("batched, 2 processes", runs, lambda: beside(False), TOLERANCE, elsewhere=True),
@@ -228,37 +228,37 @@ def mlp_rows(runs: int, few: int) -> list[Row]:
 
 
 @cache
-def prepared(runs: int) -> tuple[Setting, Task, list[Plan], Schedule, Moment, Engine]:
+def prepared(runs: int) -> tuple[Setting, ClientProblem, list[Plan], Schedule, RoundState, Engine]:
     setting = digits()
     plans = setting.plans(runs)
-    return setting, setting.ground(), plans, expand_many(plans), setting.starts(plans), engine("batched", 1)
+    return setting, setting.client_problem(), plans, expand_many(plans), setting.starts(plans), engine("batched", 1)
 
 
 def half(runs: int, drawn: bool, first: int) -> NDArray[np.float32]:
     """Half of the runs, from ``first`` on, with its own draws if ``drawn``; for a process of its own."""
-    setting, ground, plans, schedule, start, maker = prepared(runs)
+    setting, problem, plans, schedule, start, maker = prepared(runs)
     own = slice(first, first + runs // 2)
     if drawn:
         schedule, start = expand_many(plans[own]), setting.starts(plans[own])
     else:
         schedule = Schedule(schedule.cohorts[own], schedule.batches[own])
-        start = Moment(start.vectors[own], {})
-    models: NDArray[np.float32] = replay(setting, ground, schedule, start, maker).numpy()
+        start = RoundState(start.vectors[own], {})
+    models: NDArray[np.float32] = replay(setting, problem, schedule, start, maker).numpy()
     return models
 
 
 def cnn_rows(places: int) -> list[Row]:
     """One round of one run."""
     setting = images(places)
-    ground, plans = setting.ground(), setting.plans(1)
+    problem, plans = setting.client_problem(), setting.plans(1)
     start, schedule = setting.starts(plans), expand_many(plans)
     module, batches = Cnn().build(setting.dataset.shape, 10), torch.from_numpy(schedule.batches)
-    step = setting.learning.step_sizes.first
+    step = setting.procedure.step_sizes.first
     return [
-        Row("plain loop", 1, lambda: plain_loop(module, ground, start.vectors[0], batches[0], step)[None]),
-        Row("reference", 1, lambda: replay(setting, ground, schedule, start, engine("reference"))),
-        Row("threads, 2 cores", 1, lambda: replay(setting, ground, schedule, start, engine("threads", 2))),
-        Row("batched, 1 core", 1, lambda: replay(setting, ground, schedule, start, engine("batched", 1)), TOLERANCE),
+        Row("plain loop", 1, lambda: plain_loop(module, problem, start.vectors[0], batches[0], step)[None]),
+        Row("reference", 1, lambda: replay(setting, problem, schedule, start, engine("reference"))),
+        Row("threads, 2 cores", 1, lambda: replay(setting, problem, schedule, start, engine("threads", 2))),
+        Row("batched, 1 core", 1, lambda: replay(setting, problem, schedule, start, engine("batched", 1)), TOLERANCE),
     ]
 
 

@@ -146,7 +146,7 @@ def drawn_targets(run: Run) -> dict[str, Request]:
     return {"drawn client": Request.of(clients=[client]), "drawn sample": Request.of(samples=[sample])}
 
 
-OF_THE_RUN = ("integrity", "replay", "plan", "lineage")
+OF_THE_RUN = ("integrity", "replay", "provenance", "lineage")
 
 
 def policy(kind: str, stress: int, run_only: bool) -> Spec:
@@ -178,7 +178,7 @@ class Audits:
         started = time.perf_counter()
         spec = policy(kind, self.stress, run_only)
         result = verify(run, spec, dataset=case.data, budget=self.budget, key=key(case.name, "audit", case.number))
-        plan = next(f for f in result.findings if f.audit == "plan")
+        plan = next(f for f in result.findings if f.audit == "provenance")
         return {
             "verdict": str(result.verdict),
             "audits": {f.audit: str(f.verdict) for f in result.findings},

@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fuaudit.audits.model_law.audit import BETTING
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.figures import ARMS, ROLES, STYLE, drawings
-from fuaudit.verification.parameters.audit import BETTING
 
 COLOURS = {
     "ink": "#16202c",

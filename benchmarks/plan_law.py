@@ -30,17 +30,17 @@ from numpy.typing import NDArray
 from recomputation import LAW, POPULATION
 from scipy.stats import beta
 
+from fuaudit.audits.plan_law import comparison, simulate
+from fuaudit.audits.plan_law.audit import PlanLaw
+from fuaudit.audits.plan_law.plan_statistics import Ids, of_history
+from fuaudit.audits.plan_law.simulate import Scores, Step, Trial
+from fuaudit.audits.plan_law.tested import finding, registered
+from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose
 from fuaudit.plans import AvailabilityLaw, Law, Plan, Request, UniformLaw
 from fuaudit.plans.availability import BoundedRoundRobin, FreshBatches, StaticProbability, TimeVaryingWeights
-from fuaudit.runs.keys import derive
+from fuaudit.statistics.known_law import average, log_wealth
 from fuaudit.unlearning.baselines import Noop, Retrain
-from fuaudit.verification.planlaw import comparison, simulate
-from fuaudit.verification.planlaw.audit import PlanLaw
-from fuaudit.verification.planlaw.betting import average, log_wealth
-from fuaudit.verification.planlaw.simulate import Scores, Step, Trial
-from fuaudit.verification.planlaw.statistics import Ids, of_history
-from fuaudit.verification.planlaw.tested import finding, registered
 
 REQUESTS = {"sample": Request.of(samples=[0]), "client": Request.of(clients=[0])}
 ALPHA, EFFECT = 0.001, 0.01
@@ -52,7 +52,7 @@ REPLICATIONS = 60
 class Late(FatsUnlearning):
     """A mutant: restarts one round too late."""
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         first = plan.first_involvement(request) or END
         return plan.erase(request, fresh, first if first == END else Position(first.round + 1, 0))
 
@@ -101,8 +101,8 @@ def slow(trial: Trial, key: bytes, numbers: range) -> Ids:
     for number, plan in zip(numbers, simulate.trained(trial, key, numbers), strict=True):
         for place, step in enumerate(trial.steps):
             source = Keyed(derive(key, "plan law request", str(number), str(place)))
-            plan = step.unlearner.rewrite(plan, step.request, source, step.executed)
-        rows.append(of_history(plan.history(), trial.focus))
+            plan = step.unlearner.rewrite(plan, step.request, source, step.not_before)
+        rows.append(of_history(plan.history(), trial.probe))
     return np.array(rows)
 
 

@@ -101,7 +101,7 @@ def work(step: Step, data: Dataset) -> dict[str, Any]:
         run = unlearn(parent, "fats", Request.of([max(first, key=first.__getitem__)]), path, dataset=data)
     else:
         spec = read_spec("client-erasure")
-        checks = tuple(c for c in spec.checks if c.audit["use"] in ("integrity", "replay", "plan", "lineage"))
+        checks = tuple(c for c in spec.checks if c.audit["use"] in ("integrity", "replay", "provenance", "lineage"))
         found = verify(path, replace(spec, checks=checks), dataset=data, key=SECRET, save=False)
         return {finding.audit: str(finding.verdict) for finding in found.findings} | {"shows": found.reason}
     return {
@@ -224,7 +224,7 @@ def verdicts_of(found: Mapping[tuple[str, ...], dict[str, Any]]) -> dict[str, di
     """How often each audit gave each verdict, by how the run went on."""
     counts: dict[str, dict[str, int]] = {}
     for key, one in found.items():
-        for audit in ("integrity", "plan", "replay", "lineage"):
+        for audit in ("integrity", "provenance", "replay", "lineage"):
             row = counts.setdefault(f"{key[-1]}, {audit}", {})
             row[one[audit]] = row.get(one[audit], 0) + 1
     return counts

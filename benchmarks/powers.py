@@ -27,15 +27,15 @@ from machine import hardware
 from numpy.typing import NDArray
 
 from fuaudit import train, unlearn
+from fuaudit.audits.model_law.audit import SHARES
+from fuaudit.commitments.keys import derive
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.plans import Request
-from fuaudit.runs.keys import derive
+from fuaudit.replicas.pairs import Pairs
+from fuaudit.statistics.two_sample.betting import log_wealth_path
+from fuaudit.statistics.two_sample.power import RATES, Detectable, detectable_rate
 from fuaudit.verification.case import Case
-from fuaudit.verification.parameters.audit import SHARES
-from fuaudit.verification.parameters.pairs import Pairs
-from fuaudit.verification.twosample.betting import log_wealth_path
-from fuaudit.verification.twosample.power import RATES, Detectable, detectable_rate
 
 ROOT = b"fuaudit: stated powers, v2......"
 Floats = NDArray[np.float64]
@@ -226,7 +226,7 @@ def federation(audits: int) -> Table:
         run = train(CONFIG, Path(folder) / "run", secret=derive(ROOT, "training"))
         child = unlearn(run, "fats", Request.of(clients=[0]), Path(folder) / "child")
         work = Pairs.of(Case(child, None, data, Keyed(derive(ROOT, "pairs"))), 300)
-        parts = [work.compute(part, 1) for part in work.parts(audits * PAIRS)]
+        parts = [work.compute(part, 1) for part in work.shards(audits * PAIRS)]
     arms = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     names, found = ("untouched", "retrained", "second", "subject"), []
     for number in range(audits):

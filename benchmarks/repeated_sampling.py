@@ -15,8 +15,8 @@ import click
 import numpy as np
 
 from fuaudit import train, unlearn, verify
+from fuaudit.commitments.keys import derive
 from fuaudit.plans import Request
-from fuaudit.runs.keys import derive
 from fuaudit.verification.spec import read_spec
 
 ROOT = b"fuaudit: repeated sampling, v1.."
@@ -37,7 +37,7 @@ def config(partition):
 
 def sampling_alone():
     spec = read_spec("client-erasure")
-    return replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] == "parameters"))
+    return replace(spec, checks=tuple(check for check in spec.checks if check.audit["use"] == "model-law"))
 
 
 def findings_of(number, title, unlearners):

@@ -26,12 +26,12 @@ from machine import hardware
 from matplotlib.axes import Axes
 from recomputation import LAW, POPULATION
 
+from fuaudit.audits.plan_law import stability
+from fuaudit.audits.plan_law.simulate import Step, Trial, simulate
 from fuaudit.draws import Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
-from fuaudit.plans.proof import exactness
-from fuaudit.verification.planlaw import stability
-from fuaudit.verification.planlaw.simulate import Step, Trial, simulate
-from fuaudit.verification.toys import federation
+from fuaudit.proofs.exactness import exactness
+from fuaudit.proofs.toys import federation
 
 Curve = tuple[str, list[float], list[float]]
 
@@ -79,7 +79,7 @@ def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
         "requests": number,
         "plans": plans,
         "rho": bound,
-        "ever": row(times > 0, stability.ever(LAW, POPULATION, requests)),
+        "ever": row(times > 0, stability.recompute_probability(LAW, POPULATION, requests)),
         "ever_bound": min(number * bound, 1.0),
         "recomputations": row(times, math.fsum(c.probability for c in exact)),
         "recomputations_bound": 4 * number * min(bound, 1.0),
@@ -188,9 +188,9 @@ def panel(axis: Axes, title: str, curves: list[Curve]) -> None:
 class FullRestart(FatsUnlearning):
     """The cheap variant of section 5.3.2: one bit a sample, and everything again on a hit."""
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         involved = plan.first_involvement(request) is not None
-        return plan.restart(request, fresh) if involved else plan.erase(request, fresh, executed)
+        return plan.restart(request, fresh) if involved else plan.erase(request, fresh, not_before)
 
 
 def witnesses() -> dict[str, Any]:

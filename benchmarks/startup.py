@@ -64,7 +64,7 @@ title = "startup"
 asks = "run"
 out_of_scope = ["much"]
 """
-AUDITS = "integrity", "replay", "plan", "lineage"
+AUDITS = "integrity", "replay", "provenance", "lineage"
 CHECK = '[[check]]\nclaim = "{0}"\naudit = {{ use = "{0}" }}\n'
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from fuaudit import train, unlearn, verify
+from fuaudit.commitments.keys import derive
 from fuaudit.plans import Request
-from fuaudit.runs.keys import derive
 
 ROOT = b"fuaudit: verdicts on digits, v1!"
 PARTITIONS = {
@@ -41,7 +41,7 @@ def audits_of(number, partition):
         for name in UNLEARNERS:
             child = unlearn(run, name, Request.of(clients=[0]), Path(folder) / name)
             result = verify(child, key=derive(ROOT, "audit", str(number), name), save=False)
-            found = {f.audit: f for f in result.findings}["parameters"]
+            found = {f.audit: f for f in result.findings}["model-law"]
             yield name, str(result.verdict), str(found.verdict), found.statistic
 
 

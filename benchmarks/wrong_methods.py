@@ -29,6 +29,8 @@ import torch
 from machine import hardware
 
 from fuaudit import train, unlearn, verify
+from fuaudit.audits.plan_law.audit import PlanLaw, trial_of
+from fuaudit.audits.plan_law.comparison import compare, differences, references
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Request
@@ -39,8 +41,6 @@ from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import Finding
-from fuaudit.verification.planlaw.audit import PlanLaw, trial_of
-from fuaudit.verification.planlaw.comparison import compare, differences, references
 from fuaudit.verification.spec import read_spec
 from fuaudit.verification.verify import Verification, default_spec
 
@@ -176,7 +176,7 @@ def chosen(run: Run, method: Method, options: Mapping[str, object]) -> Request:
     raise SystemExit(f"{method.name} goes wrong on no request that was tried")
 
 
-CHEAP = ("integrity", "plan", "enumeration")
+CHEAP = ("integrity", "provenance", "enumeration")
 BLOCK = 128
 
 
@@ -208,13 +208,13 @@ def examined(parent: Run, method: Method, folder: Path, **data: Any) -> dict[str
     """What ``verify`` says of a method on a run where it goes wrong: a row of the table."""
     run, options = parent, {}
     if method.knows:
-        cohorts = [client for round in range(1, method.knows + 1) for client in parent.plan.cohort(round)]
+        cohorts = [client for round_number in range(1, method.knows + 1) for client in parent.plan.cohort(round_number)]
         options = {"known": cohorts}
     if method.asks == "sample again":
         first = next(iter(parent.plan.index.samples))  # type: ignore[union-attr]
         run = unlearn(parent, method.name, Request.of(samples=[first]), folder / f"{method.name}-first", **data)
     request = chosen(run, method, options)
-    child = unlearn(run, method.name, request, folder / method.name, options, anyway=True, **data)
+    child = unlearn(run, method.name, request, folder / method.name, options, allow_inexact=True, **data)
     hidden = method.right or method.beyond or method.knows
     result = None if hidden else refuted(child, KEY, **data)
     result = result or verify(child, key=KEY, save=False, budget=0, **data)
@@ -239,7 +239,7 @@ def row_of(method: Method, result: Verification, differs: int | None) -> dict[st
 
 
 LEVELS = {
-    "plan": "the run's plan",
+    "provenance": "the run's plan",
     "enumeration": "small federations",
     "plan-law": "plans at full size",
 }

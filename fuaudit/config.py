@@ -202,7 +202,7 @@ def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
     if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
-    early = [at for at in range(first) if getattr(stages[at], "one_row", False) is True]
+    early = [at for at in range(first) if getattr(stages[at], "after_aggregation", False) is True]
     if early:
         wrong, aggregator = server[early[0]]["use"], server[first]["use"]
         return [

@@ -57,9 +57,9 @@ class MaximalCoupling:
         """The probability of keeping a cohort whose probability changes by ``ratio = q / p``."""
         return min(Fraction(1), ratio)
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
-        first = min(plan.first_involvement(request) or END, executed)
+        first = min(plan.first_involvement(request) or END, not_before)
         if not request.clients:
             return plan.erase(request, fresh, first)
         law = plan.law
@@ -68,16 +68,16 @@ class MaximalCoupling:
         version = len(plan.populations)
         before = cohorts_of(law, plan.retained.clients)
         after = cohorts_of(law, plan.retained.without(request).clients)
-        for round in range(1, law.rounds + 1):
-            if first < Position(round, 0):
+        for round_number in range(1, law.rounds + 1):
+            if first < Position(round_number, 0):
                 break  # a sample of the same request, or training that was stopped, decides first
-            old = plan.cohort(round)
+            old = plan.cohort(round_number)
             ratio = after.get(old, Fraction(0)) / before[old]
             keep = self.acceptance(ratio, len(plan.retained.clients))
-            at = Address(Purpose.COUPLING, round, version=version)
+            at = Address(Purpose.COUPLING, round_number, version=version)
             if not _happens(fresh, at, keep):
                 cohort = _drawn(fresh, at._replace(occurrence=1), _residual(before, after))
-                return plan.erase(request, fresh, Position(round, 0)).recorded({round: cohort})
+                return plan.erase(request, fresh, Position(round_number, 0)).recorded({round_number: cohort})
         return plan.erase(request, fresh, first)
 
 

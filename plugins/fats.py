@@ -106,9 +106,9 @@ class FatsUnlearning:
         "non-adaptive requests",
     )
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
-        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, executed))
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class FatsAsPrinted(FatsUnlearning):
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED, kinds=("client",))
     mutant: ClassVar[bool] = True
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
-        first = min(plan.first_involvement(request) or END, executed)
+        first = min(plan.first_involvement(request) or END, not_before)
         return plan.erase(request, fresh, Position(first.round, 0) if first.step == 1 else first)
 
 

@@ -33,7 +33,7 @@ class Proximal:
     """
 
     mu: float = 0.01
-    client_rows: ClassVar[frozenset[str]] = frozenset()
+    per_client_state: ClassVar[frozenset[str]] = frozenset()
     uploads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

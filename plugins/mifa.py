@@ -43,9 +43,9 @@ class LatestUpdates:
     """
 
     memory: Literal["free", "scaled"] = "free"
-    stackable: ClassVar[bool] = True
-    client_rows: ClassVar[frozenset[str]] = frozenset({"updates"})
-    tells_of: ClassVar[frozenset[str]] = frozenset({"clients"})
+    vectorised: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"updates"})
+    depends_on: ClassVar[frozenset[str]] = frozenset({"clients"})
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

@@ -70,8 +70,8 @@ class Corrections:
     """
 
     memory: Memory = "free"
-    stackable: ClassVar[bool] = True
-    client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
+    vectorised: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"corrections"})
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""
@@ -95,7 +95,7 @@ class OwnCorrection:
     """
 
     memory: Memory = "free"
-    client_rows: ClassVar[frozenset[str]] = frozenset({"corrections"})
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"corrections"})
     uploads: ClassVar[int] = 1
     downloads: ClassVar[int] = 2  # the model, and afterwards the mean that c_i is made of
     aggregator: ClassVar[str] = "mean"

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class ControlVariates:
     """SGD corrected by control variates: ``control (1, d)`` of the server, ``controls (M, d)`` of the clients."""
 
-    client_rows: ClassVar[frozenset[str]] = frozenset({"controls"})
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"controls"})
     uploads: ClassVar[int] = 2
     downloads: ClassVar[int] = 2
-    tells_of: ClassVar[frozenset[str]] = frozenset({"clients"})
+    depends_on: ClassVar[frozenset[str]] = frozenset({"clients"})
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

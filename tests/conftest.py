@@ -16,8 +16,8 @@ from tests_support import sealed
 
 from fuaudit.cli import main
 from fuaudit.data.dataset import Dataset
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.forms import pretty_json
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -69,7 +69,7 @@ def small_config():
 def quick():
     """A spec of the run alone: client erasure without the slow audits of the algorithm."""
     spec = read_spec("client-erasure")
-    fast = ("integrity", "replay", "plan", "lineage")
+    fast = ("integrity", "replay", "provenance", "lineage")
     checks = tuple(check for check in spec.checks if check.audit["use"] in fast)
     return replace(spec, id="quick", asks="run", alpha=None, checks=checks, origin="")
 

@@ -9,6 +9,7 @@ from fuaudit_plugins.fats import FatsUnlearning
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuaudit.audits.enumeration import federation
 from fuaudit.draws import END, Address, Keyed, Position, Purpose
 from fuaudit.draws.keyed import Addresses, philox_key
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw
@@ -23,7 +24,6 @@ from fuaudit.plans.availability import (
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.testing import strategies
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.verification.enumeration import federation
 
 WHO = [
     BoundedRoundRobin(3, "drawn"),
@@ -72,7 +72,7 @@ def test_who_is_there(who):
         there = Attendance(some).there(population.clients)
         for plan, rows in zip(some, there, strict=True):
             found = [tuple(np.flatnonzero(row).tolist()) for row in rows]
-            assert found == [plan.cohort(round) for round in range(1, 7)]
+            assert found == [plan.cohort(round_number) for round_number in range(1, 7)]
 
 
 def test_one_integer_of_many_draws_is_that_of_one():

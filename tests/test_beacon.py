@@ -7,8 +7,8 @@ from tests_support import audits, config, drawn_client, secret
 
 from fuaudit import commit, train, unlearn
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.prune import prune
 from fuaudit.workflow.commit import read_promise
 
@@ -77,19 +77,19 @@ def test_findings_say_whether_a_beacon_was_used(tmp_path, promised):
     assert child.beacon == BEACON
     for found in (audits(child, commitment=promise.commitment, beacon=BEACON), audits(prune(child)[0], beacon=BEACON)):
         assert found[0].verdict == "PASS", found[0].reason
-        told = next(line for line in found[1]["plan"].assumptions if "beacon" in line)
+        told = next(line for line in found[1]["provenance"].assumptions if "beacon" in line)
         assert "only if it was published after the commitment" in told
         assert "given by --beacon" in told
     _, found = audits(child)
-    assert any("no --beacon was given" in line for line in found["plan"].assumptions)
+    assert any("no --beacon was given" in line for line in found["provenance"].assumptions)
     result, found = audits(child, beacon="00" * 32)
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    assert result.verdict == found["provenance"].verdict == "FAIL"
     without = train(config(), tmp_path / "without" / "parent", secret=secret(7))
     other = unlearn(without, "fats", Request.of([target]), tmp_path / "without" / "child")
     result, found = audits(other, beacon=BEACON)
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    assert result.verdict == found["provenance"].verdict == "FAIL"
     _, found = audits(other)
-    assert any("No beacon was mixed into the draws" in line for line in found["plan"].assumptions)
+    assert any("No beacon was mixed into the draws" in line for line in found["provenance"].assumptions)
 
 
 def test_a_beacon_is_not_exchanged_in_a_child(tmp_path, promised):
@@ -101,7 +101,7 @@ def test_a_beacon_is_not_exchanged_in_a_child(tmp_path, promised):
     table = json.loads((child.path / "plan.json").read_text())
     (child.path / "plan.json").write_bytes(pretty_json(table | {"beacon": "00" * 32}))
     _, found = audits(reseal(child.path))
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
     (child.path / "plan.json").write_bytes(pretty_json(table | {"beacon": "0" * 31}))
     with pytest.raises(EvidenceError, match="beacon"):
         audits(reseal(child.path))
@@ -114,12 +114,12 @@ def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path, fuaud
         child = unlearn(run, name, Request.of([target]), tmp_path / name)
         result, found = audits(child)
         assert result.verdict == "PASS", result.reason
-        assert any("was chosen later" in line for line in found["plan"].assumptions) == later
+        assert any("was chosen later" in line for line in found["provenance"].assumptions) == later
     said = fuaudit("unlearn", run.path, "--with", "noop", "--client", target, "--out", tmp_path / "noop")[1]
     assert "the config named 'fats', and every verification will say that 'noop' was chosen later" in said
     open_run = train(config(), tmp_path / "open" / "parent", secret=secret(7))
     _, found = audits(unlearn(open_run, "fats", Request.of([target]), tmp_path / "open" / "child"))
-    assert any("the committed config names none" in line for line in found["plan"].assumptions)
+    assert any("the committed config names none" in line for line in found["provenance"].assumptions)
     with pytest.raises(UsageError, match="no unlearner called"):
         train(config(unlearner={"use": "fatz"}), tmp_path / "wrong")
 

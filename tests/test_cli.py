@@ -20,12 +20,12 @@ from tests_support import spoiled_tables, stored
 from fuaudit.config import resolve
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.plans import Request
+from fuaudit.proofs.toys import AllToys, leaves_choice
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.run import read_config_of
 from fuaudit.terminal import lines
 from fuaudit.verification import verify as verifying
-from fuaudit.verification.toys import AllToys, leaves_choice
 from fuaudit.verification.verify import verify
 from fuaudit.workflow import fetch as fetching
 from fuaudit.workflow.unlearn import unlearn
@@ -165,7 +165,7 @@ def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained,
 
     run = documents("train", config_file(), "--out", tmp_path / "parent", "--secret", SECRET.hex())
     assert run["digest"] == trained.digest
-    assert run["executed_rounds"] == 6
+    assert run["rounds_executed"] == 6
     assert run["metrics"][-1]["round"] == 6
     assert documents("show", tmp_path / "parent") == run
     parent, child = tmp_path / "parent", tmp_path / "parent-fats"
@@ -572,8 +572,8 @@ def test_what_is_no_file(fuaudit, config_file, trained, tmp_path):
         (("nowhere.toml",), "no config nowhere.toml"),
         ((__file__,), "is not TOML"),
         (("CONFIG", "--secret", "abc"), "64 hexadecimal"),
-        (("CONFIG", "--until", "7"), "rounds 1 to 6"),
-        (("CONFIG", "--until", "0"), "rounds 1 to 6"),
+        (("CONFIG", "--stop-after", "7"), "rounds 1 to 6"),
+        (("CONFIG", "--stop-after", "0"), "rounds 1 to 6"),
         ((), "CONFIG"),
     ],
 )

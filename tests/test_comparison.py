@@ -12,6 +12,12 @@ from fuaudit_plugins.coupling import MaximalCoupling
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import registry
+from fuaudit.audits.enumeration import federation
+from fuaudit.audits.plan_law.audit import PlanLaw
+from fuaudit.audits.plan_law.comparison import alone, compare, differences, needed, references
+from fuaudit.audits.plan_law.simulate import Step, Trial
+from fuaudit.audits.plan_law.tested import plans_for, registered, suspects
+from fuaudit.audits.provenance import Provenance
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
@@ -23,17 +29,11 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.reference import PROVED
 from fuaudit.runs.prune import parent_of, prune
+from fuaudit.statistics.known_law import log_wealth
+from fuaudit.statistics.rounding import up
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
-from fuaudit.verification.enumeration import federation
 from fuaudit.verification.finding import Verdict
-from fuaudit.verification.plan import PlanAudit
-from fuaudit.verification.planlaw.audit import PlanLaw
-from fuaudit.verification.planlaw.betting import log_wealth
-from fuaudit.verification.planlaw.comparison import alone, compare, differences, needed, references
-from fuaudit.verification.planlaw.simulate import Step, Trial
-from fuaudit.verification.planlaw.tested import plans_for, registered, suspects
-from fuaudit.verification.rounding import up
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -72,15 +72,15 @@ LAWS = {
 }
 
 
-def trial_of(method, requests, law=LAW, executed=END):
+def trial_of(method, requests, law=LAW, not_before=END):
     requests = requests if isinstance(requests, tuple) and not isinstance(requests, Request) else (requests,)
-    moments = [executed, *[END] * (len(requests) - 1)]
+    moments = [not_before, *[END] * (len(requests) - 1)]
     return Trial(law, POPULATION, tuple(Step(method, "fats", r, at) for r, at in zip(requests, moments, strict=True)))
 
 
-def judged(method, requests, law=LAW, executed=END, **options):
+def judged(method, requests, law=LAW, not_before=END, **options):
     return PlanLaw(**{"plans": 2000, "most": 20_000, "effect": 0.05} | options).judged(
-        trial_of(method, requests, law, executed), KEY
+        trial_of(method, requests, law, not_before), KEY
     )
 
 
@@ -104,11 +104,11 @@ def test_what_is_kept_of_a_share_of_the_clients_gets_no_bound():
     assert "No bound" in found.shows
 
 
-@pytest.mark.parametrize("executed", [Position(1, 0), Position(3, 0)])
+@pytest.mark.parametrize("not_before", [Position(1, 0), Position(3, 0)])
 @pytest.mark.parametrize("requests", [CLIENT, SAMPLE, MIXED], ids=str)
-def test_requests_during_training(requests, executed):
-    assert judged(FatsUnlearning(), requests, executed=executed).verdict is Verdict.PASS
-    assert judged(Noop(), requests, executed=Position(3, 0)).verdict is Verdict.FAIL
+def test_requests_during_training(requests, not_before):
+    assert judged(FatsUnlearning(), requests, not_before=not_before).verdict is Verdict.PASS
+    assert judged(Noop(), requests, not_before=Position(3, 0)).verdict is Verdict.FAIL
 
 
 RIGHT = [WritesDown(), AsksForEach(), AlwaysRestarts(), MoreSegments()]
@@ -259,16 +259,16 @@ def test_a_prune_hides_no_run_that_starts_over_where_it_is_recognised(lineage, s
     """The plan of the run says itself that it kept nothing; its method keeps draws on all other plans."""
     usual = FatsUnlearning.rewrite
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         rounds = -(-len(self.known) // plan.law.cohort_size)
         if [c for r in range(1, rounds + 1) for c in plan.cohort(r)] == list(self.known):
             return plan.restart(request, fresh)
-        return usual(self, plan, request, fresh, executed)
+        return usual(self, plan, request, fresh, not_before)
 
     monkeypatch.setattr(Recognises, "rewrite", rewrite)
     parent = train(small_config(rounds=12), tmp_path / "parent", secret=KEY)
     _, client = lineage
-    drawn = [client for round in range(1, 13) for client in parent.plan.cohort(round)]
+    drawn = [client for round_number in range(1, 13) for client in parent.plan.cohort(round_number)]
     child = unlearn(parent, "mutant-recognises", Request.of(clients=[client]), tmp_path / "child", {"known": drawn})
     pruned, _ = prune(child)
     found = of_run(pruned)
@@ -287,7 +287,7 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
     found = of_run(second)
     assert (found.verdict, found.statistic["own_plan"]) == (Verdict.PASS, "not compared")
     assert "of its 2 methods only the last was looked at" in found.qualification
-    again = PlanAudit().examine(Case(prune(second)[0], parent_of(second), None, Keyed(KEY)))
+    again = Provenance().examine(Case(prune(second)[0], parent_of(second), None, Keyed(KEY)))
     assert "The ids of erased samples are as told; no draw follows from them." in again.assumptions
     assert ("kept nothing of what was drawn before it" in again.shows) == (name == "retrain")
 
@@ -312,19 +312,19 @@ def test_a_run_of_another_version_is_not_compared(lineage, monkeypatch):
     assert found.verdict is Verdict.PASS
     assert found.statistic["own_plan"] == "not compared"
     assert "made by another version" in found.qualification
-    plan = PlanAudit().examine(Case(child, parent, None, Keyed(KEY)))
+    plan = Provenance().examine(Case(child, parent, None, Keyed(KEY)))
     assert plan.verdict is Verdict.INCONCLUSIVE
     assert sum("installed is" in line for line in plan.details) == 3  # its name, its plan and its doubts
 
 
 def test_every_ancestor_that_stopped_early_is_named(small_config, tmp_path):
-    parent = train(small_config(rounds=12) | {"run": {"requests": 2}}, tmp_path / "parent", secret=KEY, until=6)
+    parent = train(small_config(rounds=12) | {"run": {"requests": 2}}, tmp_path / "parent", secret=KEY, stop_after=6)
     first = unlearn(parent, "fats", Request.of(clients=[0]), tmp_path / "first")
     second = unlearn(first, "fats", Request.of(clients=[1]), tmp_path / "second")
     line = "The training of parent really was stopped for a request after round 6."
-    assert line in PlanAudit().examine(Case(second, first, None, Keyed(KEY))).assumptions
+    assert line in Provenance().examine(Case(second, first, None, Keyed(KEY))).assumptions
     pruned, _ = prune(second)
-    assert line in PlanAudit().examine(Case(pruned, parent_of(pruned), None, Keyed(KEY))).assumptions
+    assert line in Provenance().examine(Case(pruned, parent_of(pruned), None, Keyed(KEY))).assumptions
 
 
 def test_bounds_in_sentences_are_rounded_up():
@@ -441,7 +441,7 @@ def test_a_recorded_plan_holds_what_its_sources_draw(law):
     plan = Plan.fresh(LAWS[law], POPULATION, Keyed(KEY)).erase(SAMPLE, Keyed(bytes(32)), Position(2, 2))
     fresh = Keyed(bytes(32))
     if law == "static":
-        drawn = {round: plan.cohort(round) for round in range(2, 5)}
+        drawn = {round_number: plan.cohort(round_number) for round_number in range(2, 5)}
         places = [Address(Purpose.BATCH, r, 1, c) for r, cohort in drawn.items() for c in cohort]
         assert plan._batches(places) == [plan.batch(at.round, 1, at.client, 0) for at in places]
         return

@@ -16,6 +16,9 @@ from fuaudit_plugins.scaffold import ControlVariates
 
 import fuaudit
 from fuaudit import registry
+from fuaudit.audits.enumeration import Enumeration
+from fuaudit.audits.model_law.audit import ModelLaw
+from fuaudit.audits.replay.audit import Replay
 from fuaudit.draws import END, START, Position, Stream
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan, Request, Segment, WeightedLaw
@@ -26,14 +29,11 @@ from fuaudit.testing.unlearners import _tiny
 from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, server_step, weighted_sum
 from fuaudit.unlearning import exact_under
 from fuaudit.unlearning.apply import edited
-from fuaudit.verification.enumeration import Enumeration
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.parameters.audit import Parameters
-from fuaudit.verification.replay.audit import Replay
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
-SMALLER = {"parameters": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
+SMALLER = {"model-law": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
 REFUTED = {"coupling-wrong-acceptance"}
 
 
@@ -69,11 +69,11 @@ def test_size_weighted_by_total():
 
 
 class SaysNothing(SizeWeighted):
-    tells_of = frozenset()
+    depends_on = frozenset()
 
 
 class SaysNothingOfClients(ControlVariates):
-    tells_of = frozenset()
+    depends_on = frozenset()
 
 
 def test_what_is_not_named_in_tells_of_must_have_no_effect():
@@ -93,7 +93,7 @@ def test_registered_stages(name):
 class AnyRows(Momentum):
     """Server momentum that does not say that it takes one row."""
 
-    one_row = False
+    after_aggregation = False
 
 
 def test_a_stage_of_one_row_must_say_so():
@@ -102,10 +102,10 @@ def test_a_stage_of_one_row_must_say_so():
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-@pytest.mark.parametrize("stackable", [True, False])
-def test_a_state_keeps_its_form(runs, stackable):
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_state_keeps_its_form(runs, vectorised):
     """Else a momentum for every place mixes the clients that stood there."""
-    chain = Chain((type("Places", (AnyRows,), {"stackable": stackable})(), Mean()))
+    chain = Chain((type("Places", (AnyRows,), {"vectorised": vectorised})(), Mean()))
     state = {name: torch.stack([tensor] * runs) for name, tensor in chain.init(shape_of(torch.float32)).items()}
     context = stacked([context_of([0, 2], torch.float32)] * runs)
     with pytest.raises(PluginError, match=r"state of Places changed its form in a round: velocity from \(.*1, 5\)"):
@@ -122,7 +122,7 @@ def test_a_state_keeps_its_form(runs, stackable):
 )
 def test_a_state_keeps_its_names_and_dtypes(init, apply):
     row = weighted_sum(torch.ones(2, 5), torch.ones(2))
-    stage = aggregator(lambda s, u, c, state: (row, apply(state)), lambda s, shape: init, stackable=False)
+    stage = aggregator(lambda s, u, c, state: (row, apply(state)), lambda s, shape: init, vectorised=False)
     chain = Chain((stage,))
     state = {name: tensor[None] for name, tensor in chain.init(shape_of(torch.float32)).items()}
     with pytest.raises(PluginError, match="state of Mutant changed its form"):
@@ -184,8 +184,8 @@ def test_declarations():
     broken(check_unlearner, object(), "frozen dataclass", "exactly one of")
 
 
-def old_key(self, plan, request, fresh, executed):
-    first = min(plan.first_involvement(request) or END, executed)
+def old_key(self, plan, request, fresh, not_before):
+    first = min(plan.first_involvement(request) or END, not_before)
     new = plan.erase(request, fresh, first)
     if first >= END:
         return new
@@ -195,43 +195,45 @@ def old_key(self, plan, request, fresh, executed):
     return replace(old, streams={**plan.streams, **drawn})
 
 
-def old_numbers(self, plan, request, fresh, executed):
-    first = min(plan.first_involvement(request) or END, executed)
+def old_numbers(self, plan, request, fresh, not_before):
+    first = min(plan.first_involvement(request) or END, not_before)
     again = Plan.fresh(plan.law, plan.retained.without(request), plan.sources[0])
     new = plan.erase(request, fresh, first)
     if first >= END or request.samples:
         return new
-    return new.recorded({round: again.cohort(round) for round in range(first.round, plan.law.rounds + 1)})
+    return new.recorded(
+        {round_number: again.cohort(round_number) for round_number in range(first.round, plan.law.rounds + 1)}
+    )
 
 
-def without_memory(self, plan, request, fresh, executed):
+def without_memory(self, plan, request, fresh, not_before):
     self.calls.append(1)
     return plan.restart(request, fresh) if len(self.calls) % 2 else plan.erase(request, fresh, END)
 
 
-def in_place(self, plan, request, fresh, executed):
-    new = FatsUnlearning.rewrite(self, plan, request, fresh, executed)
+def in_place(self, plan, request, fresh, not_before):
+    new = FatsUnlearning.rewrite(self, plan, request, fresh, not_before)
     for client in plan.retained.clients:
         plan.retained.samples[client] = plan.retained.samples[client][::-1]
     return new
 
 
-def throws_dice(self, plan, request, fresh, executed):
+def throws_dice(self, plan, request, fresh, not_before):
     random.random()
-    return FatsUnlearning.rewrite(self, plan, request, fresh, executed)
+    return FatsUnlearning.rewrite(self, plan, request, fresh, not_before)
 
 
-def full_population(self, plan, request, fresh, executed):
+def full_population(self, plan, request, fresh, not_before):
     new = plan.restart(request, fresh)
     return replace(new, populations=(*plan.populations, plan.retained))
 
 
-def erased_client_in_a_kept_cohort(self, plan, request, fresh, executed):
+def erased_client_in_a_kept_cohort(self, plan, request, fresh, not_before):
     first = plan.first_involvement(request)
     return plan.erase(request, fresh, Position(first.round, 1) if first else END)
 
 
-def reads_the_key(self, plan, request, fresh, executed):
+def reads_the_key(self, plan, request, fresh, not_before):
     return plan.erase(request, fresh, Position(1, 0) if plan.sources[0].secret[0] % 2 else START)
 
 
@@ -239,10 +241,10 @@ def reads_the_key(self, plan, request, fresh, executed):
     ("rewrite", "reason"),
     [
         (
-            lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END),
+            lambda self, plan, request, fresh, not_before: plan.erase(request, fresh, END),
             "something erased is still drawn",
         ),
-        (lambda self, plan, request, fresh, executed: plan.erase(request, fresh, END), "total variation"),
+        (lambda self, plan, request, fresh, not_before: plan.erase(request, fresh, END), "total variation"),
         (old_key, "added or dropped keys or populations"),
         (old_numbers, "KeyReuseError"),
         (without_memory, "not deterministic"),
@@ -251,8 +253,8 @@ def reads_the_key(self, plan, request, fresh, executed):
         (full_population, "another law or population"),
         (erased_client_in_a_kept_cohort, "over a population without it"),
         (reads_the_key, "secret"),
-        (lambda self, plan, request, fresh, executed: None, "not a Plan"),
-        (lambda self, plan, request, fresh, executed: 1 / 0, "raised while rewriting"),
+        (lambda self, plan, request, fresh, not_before: None, "not a Plan"),
+        (lambda self, plan, request, fresh, not_before: 1 / 0, "raised while rewriting"),
     ],
 )
 def test_broken_rewriters(rewrite, reason):
@@ -354,8 +356,8 @@ class Broken(Stateless):
     """For aggregators with one method replaced."""
 
 
-def aggregator(apply, init=None, stackable=True):
-    body = {"apply": apply, "stackable": stackable, "__doc__": "A mutant."} | ({"init": init} if init else {})
+def aggregator(apply, init=None, vectorised=True):
+    body = {"apply": apply, "vectorised": vectorised, "__doc__": "A mutant."} | ({"init": init} if init else {})
     return dataclass(frozen=True)(type("Mutant", (Broken,), body))()
 
 
@@ -406,7 +408,7 @@ def velocity(self, shape):
         (aggregator(overwrites_state, velocity), "old state in place"),
         (aggregator(lambda s, u, c, state: (Mean().apply(u + torch.rand(1), c, {})[0], state)), "global generator"),
         (aggregator(lambda s, u, c, state: Mean().apply(u, c, {})[0]), "a tensor and a dict"),
-        (aggregator(Mean.apply, stackable=None), "stackable"),
+        (aggregator(Mean.apply, vectorised=None), "vectorised"),
     ],
 )
 def test_broken_aggregators(subject, reason):
@@ -478,8 +480,8 @@ def test_audits_that_declare_wrongly(members, reason):
 
 
 def test_a_sound_audit_of_a_stranger():
-    check_audit(audit(lambda self, case: finding(statistic={"rounds": case.run.executed})))
-    check_audit(Parameters(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))
+    check_audit(audit(lambda self, case: finding(statistic={"rounds": case.run.rounds_executed})))
+    check_audit(ModelLaw(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))
 
 
 # the guide

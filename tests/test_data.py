@@ -29,8 +29,8 @@ from fuaudit.data.text import ALPHABET, MOST_TEXT, OTHER, TOKENS, ShakespeareRol
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population, Request
+from fuaudit.runs.encoding import population_of, population_tensors
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import population_of, population_tensors
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import request_of, unlearn

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_models import SMALL, STEP, ground_of, round_of
+from test_models import SMALL, STEP, problem_of, round_of
 from tests_support import config, secret
 
 from fuaudit import train
@@ -23,12 +23,12 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("model", SMALL)
 def test_every_model_in_the_batched_engine(model, device):
     """Sums are taken in another order on a GPU; in double precision little of that is left after two steps."""
-    ground = ground_of(model)
-    vectors, batches = round_of(ground)
-    expected = Reference().advance(ground, vectors, batches, STEP).updates
-    module = copy.deepcopy(ground.module).to(device)
-    there = replace(ground, module=module, inputs=ground.inputs.to(device), targets=ground.targets.to(device))
-    found = Batched(1, lanes=6).advance(there, vectors.to(device), batches.to(device), STEP).updates
+    problem = problem_of(model)
+    vectors, batches = round_of(problem)
+    expected = Reference().advance(problem, vectors, batches, STEP).updates
+    module = copy.deepcopy(problem.module).to(device)
+    there = replace(problem, module=module, inputs=problem.inputs.to(device), targets=problem.targets.to(device))
+    found = Batched(1, stack_size=6).advance(there, vectors.to(device), batches.to(device), STEP).updates
     assert found.device.type == device
     assert float((found.cpu() - expected).abs().max()) <= 1e-9
 

@@ -27,10 +27,10 @@ from fuaudit.plans.schedule import NONE, Participations, expand, expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
 from fuaudit.training.dropouts import Dropouts
-from fuaudit.training.execute import Moment, beginning, execute, require_finite
+from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.rounds import Cohort, RoundContext, StateShape
 from fuaudit.training.server_step import ServerStep
-from fuaudit.training.setup import setup, tells_of
+from fuaudit.training.setup import depends_on, setup
 from fuaudit.training.solvers import Outcome, Sgd, Steps
 from fuaudit.training.stages import Mean
 from fuaudit.workflow.resume import resume
@@ -51,16 +51,16 @@ def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, serv
     ready = setup(resolve(tables), None, tiny_dataset())
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
     plans = [Plan.fresh(ready.learner.law, members, key) for key in keys]
-    moments = [beginning(ready.learning, plans, members, ready.device)]
+    round_states = [initial_state(ready.procedure, plans, members, ready.device)]
     schedule = expand_many(plans)
-    ground = ready.ground(members)
-    for _, moment in execute(ready.learning, ground, members, schedule, moments[0], ready.engine):
-        moments.append(moment)
-    return moments, schedule
+    problem = ready.client_problem(members)
+    for _, round_state in execute(ready.procedure, problem, members, schedule, round_states[0], ready.engine):
+        round_states.append(round_state)
+    return round_states, schedule
 
 
 def models(*arguments, **options):
-    return torch.stack([moment.vectors[0] for moment in learn(*arguments, **options)[0]])
+    return torch.stack([round_state.vectors[0] for round_state in learn(*arguments, **options)[0]])
 
 
 # contracts
@@ -99,7 +99,7 @@ class Broken(ControlVariates):
 
 
 class NoRows(Broken):
-    client_rows: ClassVar[frozenset[str]] = frozenset({"controls", "momenta"})
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"controls", "momenta"})
 
 
 class NoUploads(Broken):
@@ -111,7 +111,7 @@ class NoDownloads(Broken):
 
 
 class NotARow(Broken):
-    client_rows: ClassVar[frozenset[str]] = frozenset({"control"})
+    per_client_state: ClassVar[frozenset[str]] = frozenset({"control"})
 
 
 class InPlace(Broken):
@@ -286,9 +286,9 @@ N, D = 4, 3
 ROUNDS = [(0, 1, 2, 3), (1,), (0, 2), (1, 3), (3,), (0, 1, 2, 3), (2, 3), (0,)]
 
 
-def whole(round, client):
+def whole(round_number, client):
     """An update of small whole numbers."""
-    return [Fraction((7 * round + 5 * client * client + 3 * k) % 11 - 5) for k in range(D)]
+    return [Fraction((7 * round_number + 5 * client * client + 3 * k) % 11 - 5) for k in range(D)]
 
 
 def tensor(rows):
@@ -416,12 +416,12 @@ RARE = {"scenario": "static", "probability": 0.2, "first_all": False, "rounds": 
 
 @pytest.mark.parametrize("name", ["dropouts", "scaffold", "mifa", "mimic", "mimic-at-clients"])
 def test_a_round_with_nobody_in_it_changes_nothing(name):
-    moments, schedule = learn(name, **RARE, server=None)
+    round_states, schedule = learn(name, **RARE, server=None)
     empty = [r for r in range(12) if (schedule.cohorts[0, r] == NONE).all()]
     assert empty
     assert len(empty) < 12
     for r in range(12):
-        before, after = moments[r], moments[r + 1]
+        before, after = round_states[r], round_states[r + 1]
         still = torch.equal(before.vectors, after.vectors) and all(
             torch.equal(before.state[name], after.state[name]) for name in before.state
         )
@@ -453,8 +453,8 @@ def test_epochs_train_on_every_engine(name):
         ready = setup(resolve(tables), None, tiny_dataset())
         members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
         plan = Plan.fresh(ready.learner.law, members, KEY)
-        start, schedule = beginning(ready.learning, [plan], plan.retained, ready.device), expand(plan)
-        *_, (_, last) = execute(ready.learning, ready.ground(members), members, schedule, start, ready.engine)
+        start, schedule = initial_state(ready.procedure, [plan], plan.retained, ready.device), expand(plan)
+        *_, (_, last) = execute(ready.procedure, ready.client_problem(members), members, schedule, start, ready.engine)
         finals[engine] = last.vectors
     assert torch.equal(finals["reference"], finals["threads"])
     assert torch.allclose(finals["reference"], finals["batched"], rtol=1e-9, atol=1e-10)
@@ -621,7 +621,7 @@ def test_a_wrong_learner_is_the_only_thing_that_is_wrong(options):
 
 @dataclass(frozen=True)
 class Telling(Mean):
-    tells_of: object = frozenset()
+    depends_on: object = frozenset()
 
 
 @pytest.mark.parametrize("said", ["samples", frozenset({"sample"}), ["clients"], None, 3])
@@ -629,8 +629,8 @@ def test_what_a_stage_says_it_tells_of_is_checked(said, monkeypatch):
     """A slip of the pen would switch a refusal off."""
     config = resolve(tiny_config())
     monkeypatch.setattr("fuaudit.training.setup.build_stage", lambda table: Telling(said))
-    with pytest.raises(PluginError, match="Telling declares tells_of as"):
-        tells_of(config)
+    with pytest.raises(PluginError, match="Telling declares depends_on as"):
+        depends_on(config)
 
 
 def fails(*_):
@@ -653,7 +653,7 @@ def test_conclusions_that_cannot_be_recorded_are_the_plugins_fault(concluded, mo
 def test_a_memory_that_is_no_longer_finite_is_named():
     state = {"server.0.corrections": torch.tensor([[[0.0, inf]]])}
     with pytest.raises(UsageError, match=r"the memory server\.0\.corrections is no longer finite after round 3"):
-        require_finite(Moment(torch.zeros(1, 2), state), 3)
+        require_finite(RoundState(torch.zeros(1, 2), state), 3)
 
 
 def test_nobody_in_any_round_is_told(tmp_path, fuaudit):

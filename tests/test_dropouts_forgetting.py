@@ -17,16 +17,16 @@ import torch
 from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.files import sha256
-from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.prune import prune
 from fuaudit.selftest.faults import with_memory_kept
 from fuaudit.training.setup import setup
 from fuaudit.verification.case import Case
-from fuaudit.verification.lineage import Lineage
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.resume import resume
 
@@ -67,7 +67,7 @@ def examined():
     Enumeration does not look at solvers and servers, so it is asked once for every law only.
     """
     spec = read_spec("client-erasure")
-    judges = ("integrity", "replay", "stress", "plan", "lineage")
+    judges = ("integrity", "replay", "stress", "provenance", "lineage")
     spec = replace(spec, asks="run", checks=tuple(check for check in spec.checks if check.audit["use"] in judges))
 
     def work(run, **options):
@@ -92,14 +92,14 @@ def test_fats_forgets_a_client_unless_kept_rounds_divide_by_their_number(name, p
     if name in KNOWS_ALL:
         with pytest.raises(UsageError, match=r"depend on all clients, .* 'fats', which keeps rounds"):
             unlearn(run, "fats", request, run.path.parent / "fats")
-    child = unlearn(run, "fats", request, run.path.parent / "fats", anyway=name in KNOWS_ALL)
+    child = unlearn(run, "fats", request, run.path.parent / "fats", allow_inexact=name in KNOWS_ALL)
     assert bool(child.info["doubts"]) == (name in KNOWS_ALL)
     result, found = examined(child)
     expected = "FAIL" if name in KNOWS_ALL else "PASS"
     assert result.verdict == expected, verdicts(found)
     for audit in ("replay", "stress", "lineage"):
         assert found[audit].verdict == expected
-    assert found["plan"].verdict == "PASS"
+    assert found["provenance"].verdict == "PASS"
     retrained, found = examined(unlearn(run, "retrain", request, run.path.parent / "retrained"))
     assert retrained.verdict == "PASS", verdicts(found)
 
@@ -131,7 +131,7 @@ def test_doubts_go_on_to_children(parent_of, tmp_path):
     assert kept.info["doubts"] == ["'noop' claims to be exact for no law"]
     with pytest.raises(UsageError, match="'noop' claims to be exact for no law"):
         unlearn(kept, "fats", asked[1], tmp_path / "fats")
-    assert unlearn(kept, "fats", asked[1], tmp_path / "fats", anyway=True).info["doubts"] == kept.info["doubts"]
+    assert unlearn(kept, "fats", asked[1], tmp_path / "fats", allow_inexact=True).info["doubts"] == kept.info["doubts"]
     assert unlearn(kept, "retrain", asked[1], tmp_path / "retrain").info["doubts"] == []
     again = unlearn(run, "fats", asked[0], tmp_path / "first")
     assert again.info["doubts"] == []
@@ -152,19 +152,19 @@ def test_with_everybody_there_first_nothing_is_kept(name, parent_of, examined):
 def test_a_memory_that_was_not_rewound(name, parent_of, examined):
     """The model goes back to before the first round of the client, the memory only loses its row."""
     run = parent_of(name)
-    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "not-rewound", anyway=True)
-    kept = [round for round in run.checkpoints if 0 < round < child.info["first_change"][0]]
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), run.path.parent / "not-rewound", allow_inexact=True)
+    kept = [round_number for round_number in run.checkpoints if 0 < round_number < child.info["first_change"][0]]
     spoiled = with_memory_kept(run, child, run.path.parent / "spoiled")
     assert kept
-    for round in kept:
-        assert torch.equal(spoiled.checkpoint(round)[0], child.checkpoint(round)[0])
+    for round_number in kept:
+        assert torch.equal(spoiled.checkpoint(round_number)[0], child.checkpoint(round_number)[0])
     shapes = [{name: rows.shape for name, rows in one.checkpoint(8)[1].items()} for one in (spoiled, child)]
     assert shapes[0] == shapes[1], "the row is gone"
     result, found = examined(spoiled)
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
     assert found["lineage"].verdict == "FAIL"
-    assert found["plan"].verdict == "PASS", "the draws are right, the memory is not"
+    assert found["provenance"].verdict == "PASS", "the draws are right, the memory is not"
 
 
 @pytest.mark.parametrize("name", ["scaffold", "mifa", "mimic", "mimic-at-clients"])
@@ -187,7 +187,7 @@ def test_a_memory_whose_rows_are_not_named(parent_of):
     run = parent_of("mifa", server=[{"use": "mutant-unnamed-rows"}])
     last = run.plan.retained.clients[-1]  # ids below it still find their rows
     with pytest.raises(EvidenceError, match=r"memories .* other shapes"):
-        unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed", anyway=True)
+        unlearn(run, "fats", Request.of([last]), run.path.parent / "unnamed", allow_inexact=True)
     with pytest.raises(EvidenceError, match=r"memories .* other shapes"):
         load_run(run.path.parent / "unnamed")
 
@@ -202,7 +202,7 @@ def findings(folder, result):
 def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     run = parent_of("mimic")
     table = json.loads((run.path / "participation.json").read_text())
-    cohorts = [run.plan.cohort(round) for round in range(1, 9)]
+    cohorts = [run.plan.cohort(round_number) for round_number in range(1, 9)]
     assert table["cohorts"] == [list(cohort) for cohort in cohorts]
     assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
     assert table["own_accuracy"].keys() == table["gaps"].keys()
@@ -240,7 +240,7 @@ def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, exami
     asked = {"commitment": run.commitment, "expected": child.request}
     small = {"use": "plan-law", "plans": 200, "effect": 0.05, "alpha": 0.001}
     spec = read_spec("client-erasure")
-    both = [check for check in spec.checks if check.audit["use"] in ("plan", "plan-law")]
+    both = [check for check in spec.checks if check.audit["use"] in ("provenance", "plan-law")]
     both = [replace(check, audit=small) if check.audit["use"] == "plan-law" else check for check in both]
     spec = replace(spec, checks=tuple(both))
     with pytest.raises(UsageError, match="never pruned"):
@@ -255,25 +255,25 @@ def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, exami
     assert [seeds.holds(leaves.client(0, c)) for c in run.original.clients] == [c != target for c in range(10)]
     result, found = examined(pruned)
     if scenario is ROBIN:
-        assert found["plan"].verdict == "INCONCLUSIVE"
-        assert "no findings from before the prune were given (--before)" in found["plan"].shows
+        assert found["provenance"].verdict == "INCONCLUSIVE"
+        assert "no findings from before the prune were given (--before)" in found["provenance"].shows
         for name, missing in (("plan-only", "do not pass plan-law"), ("unasked", "did not compare this --commitment")):
             result, found = examined(pruned, before=tmp_path / f"{name}.json", **asked)
-            assert found["plan"].verdict == "INCONCLUSIVE"
-            assert missing in found["plan"].shows
+            assert found["provenance"].verdict == "INCONCLUSIVE"
+            assert missing in found["provenance"].shows
         table = json.loads(document.read_text())
         table["checks"][0]["finding"]["verdict"] = "FAIL"
         (tmp_path / "failed.json").write_bytes(pretty_json(table))
-        found = examined(pruned, before=tmp_path / "failed.json", **asked)[1]["plan"]
+        found = examined(pruned, before=tmp_path / "failed.json", **asked)[1]["provenance"]
         assert found.verdict == "INCONCLUSIVE"
         assert any("do not pass the audit plan" in line for line in found.assumptions)
         result, found = examined(pruned, before=document, **asked)
-        assert any("shown before the prune, by the findings" in line for line in found["plan"].details)
-        assert "was shown before the prune, by the findings given with --before" in found["plan"].shows
+        assert any("shown before the prune, by the findings" in line for line in found["provenance"].details)
+        assert "was shown before the prune, by the findings given with --before" in found["provenance"].shows
         told = f"with --before (SHA-256 {sha256(document.read_bytes())}) are the auditor's own: nothing in them proves"
-        assert any(told in line for line in found["plan"].assumptions)
+        assert any(told in line for line in found["provenance"].assumptions)
     else:
-        unneeded = examined(pruned, before=document)[1]["plan"].assumptions
+        unneeded = examined(pruned, before=document)[1]["provenance"].assumptions
         assert any("Nothing here rests on the findings given with --before" in line for line in unneeded)
     assert {finding.verdict for finding in found.values()} == {"PASS"}, verdicts(found)
 
@@ -302,9 +302,9 @@ def test_a_share_of_the_clients_is_refuted_by_enumeration(tmp_path, examined, fu
     code, _, err = fuaudit(*command)
     assert code == 2
     assert "does not claim to be exact for client requests under draws of the law 'time-varying" in err
-    assert "'retrain', which keeps nothing; or say --anyway" in err
+    assert "'retrain', which keeps nothing; or say --allow-inexact" in err
     assert not (tmp_path / "fats").exists()
-    assert fuaudit(*command, "--anyway")[0] == 0
+    assert fuaudit(*command, "--allow-inexact")[0] == 0
     result, found = audits(load_run(tmp_path / "fats"))
     assert result.verdict == "FAIL"
     assert found["enumeration"].verdict == "FAIL"
@@ -327,7 +327,7 @@ def test_the_work_announced_counts_everybody_who_may_be_there(parent_of):
     run = unlearn(run, "fats", Request.of([drawn_client(run, 1)]), run.path.parent / "announced")
     told = []
     spec = read_spec("client-erasure")
-    check = next(check for check in spec.checks if check.audit["use"] == "parameters")
+    check = next(check for check in spec.checks if check.audit["use"] == "model-law")
     spec = replace(spec, checks=(replace(check, audit={**check.audit, "pairs": 16}),))
     verify(run, spec=spec, key=AUDIT_KEY, save=False, estimate=told.append)
     work = re.fullmatch(r"repeated sampling: .* (\d+) training runs, at most ([\d,]+) client steps", told[0])
@@ -358,11 +358,11 @@ def test_a_run_with_memory_resumes_to_the_same_digest(name, parent_of, tmp_path)
 @pytest.mark.parametrize("scenario", [SOMETIMES, ROBIN], ids=lambda s: s["scenario"])
 def test_a_request_during_training(scenario, tmp_path, examined):
     """After five of eight rounds; what was not executed is drawn from the new key, with the client or without."""
-    stopped = train(config(learner=learner("mimic", **scenario)), tmp_path / "run", secret=secret(4), until=5)
+    stopped = train(config(learner=learner("mimic", **scenario)), tmp_path / "run", secret=secret(4), stop_after=5)
     child = unlearn(stopped, "fats", Request.of([drawn_client(stopped, 1)]), tmp_path / "child")
     result, found = examined(child)
     assert result.verdict == "PASS", verdicts(found)
-    assert child.executed == 8
+    assert child.rounds_executed == 8
 
 
 def test_an_editor_may_train_on(parent_of, examined):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
+from fuaudit.audits.enumeration import sweep
 from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw
@@ -22,13 +23,12 @@ from fuaudit.plans.availability import (
     TimeVaryingWeights,
 )
 from fuaudit.plans.plan import Routed
-from fuaudit.plans.proof import compare, drawn, exactness, retraining
-from fuaudit.plans.schedule import NONE, Chosen, Drawn, Involvement, Participations, expand, expand_many
+from fuaudit.plans.schedule import NONE, Involvement, LazySchedule, Participations, SelectedRuns, expand, expand_many
+from fuaudit.proofs.exactness import compare, drawn, exactness, retraining
+from fuaudit.proofs.toys import Shape, federation, toys_like
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.unlearning.baselines import Retrain
 from fuaudit.unlearning.protocol import KINDS
-from fuaudit.verification.enumeration import sweep
-from fuaudit.verification.toys import Shape, federation, toys_like
 
 KEY = Keyed(bytes(range(32)))
 THIRD = Fraction(1, 3)
@@ -53,7 +53,7 @@ def law_of_cohorts(law, clients):
 
     def procedure(draws: Enumeration):
         plan = Plan.fresh(law, population, draws.source("key"))
-        return tuple(plan.cohort(round) for round in range(1, law.rounds + 1))
+        return tuple(plan.cohort(round_number) for round_number in range(1, law.rounds + 1))
 
     return enumerate_law(procedure)
 
@@ -66,7 +66,7 @@ def test_no_round_has_more_participations_than_the_law_says():
     population = federation((1, 1))
     for law in laws:
         plans = [Plan.fresh(law, population, Keyed(bytes([number]) * 32)) for number in range(40)]
-        most = max(len(plan.cohort(round)) for plan in plans for round in (1, 2))
+        most = max(len(plan.cohort(round_number)) for plan in plans for round_number in (1, 2))
         assert most == law.places(population), law
     assert [law.places(population) for law in laws[-3:]] == [3, 2, 2]
 
@@ -129,9 +129,9 @@ def test_epochs_read_every_sample_once_and_ragged_clients_take_fewer_steps():
     schedule = expand(plan)
     assert schedule.batches.shape == (1, 2, 4, 9, 2)
     orders = set()
-    for round, (client, size) in product((0, 1), enumerate((5, 2, 3, 0))):
+    for round_number, (client, size) in product((0, 1), enumerate((5, 2, 3, 0))):
         for epoch in range(3):
-            batches = schedule.batches[0, round, client, 3 * epoch : 3 * epoch + 3]
+            batches = schedule.batches[0, round_number, client, 3 * epoch : 3 * epoch + 3]
             read = batches[batches != NONE]
             assert sorted(read) == sorted(population.samples[client])
             assert ((batches != NONE).any(axis=1)).sum() == -(-size // 2)
@@ -158,17 +158,17 @@ def test_a_client_larger_than_the_law_says_is_an_error():
 def test_rounds_drawn_as_needed_are_those_drawn_at_once(who, what, at_once, monkeypatch):
     monkeypatch.setattr("fuaudit.plans.schedule.IDS_AT_ONCE", at_once)
     plans = [Plan.fresh(law_of(who, what, rounds=9), federation((2, 1, 2, 2)), Keyed(bytes([n]) * 32)) for n in (1, 2)]
-    together, drawn = expand_many(plans), Drawn(plans)
+    together, drawn = expand_many(plans), LazySchedule(plans)
     for number in range(1, 10):
-        round = drawn.round(number)
-        places = round.cohorts.shape[1]
+        drawn_round = drawn.round(number)
+        places = drawn_round.cohorts.shape[1]
         assert places >= 1
-        assert np.array_equal(round.cohorts, together.cohorts[:, number - 1, :places])
-        assert np.array_equal(round.batches, together.batches[:, number - 1, :places])
+        assert np.array_equal(drawn_round.cohorts, together.cohorts[:, number - 1, :places])
+        assert np.array_equal(drawn_round.batches, together.batches[:, number - 1, :places])
         assert (together.cohorts[:, number - 1, places:] == NONE).all()
-        second = Chosen(drawn, np.array([1]), 9).round(number)
-        assert np.array_equal(second.cohorts, round.cohorts[1:])
-        assert np.array_equal(second.batches, round.batches[1:])
+        second = SelectedRuns(drawn, np.array([1]), 9).round(number)
+        assert np.array_equal(second.cohorts, drawn_round.cohorts[1:])
+        assert np.array_equal(second.batches, drawn_round.batches[1:])
 
 
 def test_a_round_may_have_nobody_in_it():
@@ -216,8 +216,8 @@ def test_closed_laws_are_those_that_were_proved():
 class PeriodsDrawnAnew(Plan):
     """A wrong plan: at every restart the periods come from the key in force in the round that asks for them."""
 
-    def cohort(self, round):
-        return self.law.cohort(_Following(self, round), round)
+    def cohort(self, round_number):
+        return self.law.cohort(_Following(self, round_number), round_number)
 
 
 @dataclass(frozen=True)
@@ -297,15 +297,17 @@ def test_a_period_is_kept_with_the_rounds_that_show_it():
     law = AvailabilityLaw(12, BoundedRoundRobin(5), FreshBatches(1, 1), False)
     plan = Plan.fresh(law, federation((2,) * 6), KEY)
     after = plan.erase(CLIENT, Keyed(bytes(32)), Position(4, 0))
-    for round in range(1, 13):  # rounds 1 to 3 are kept whole; from round 4 on client 0 is gone
-        assert after.cohort(round) == tuple(client for client in plan.cohort(round) if client or round < 4)
+    for round_number in range(1, 13):  # rounds 1 to 3 are kept whole; from round 4 on client 0 is gone
+        assert after.cohort(round_number) == tuple(
+            client for client in plan.cohort(round_number) if client or round_number < 4
+        )
 
 
 def test_first_involvement_is_where_the_order_of_an_epoch_is_drawn():
     law = AvailabilityLaw(3, StaticProbability(THIRD), PermutedEpochs(2, 1, 4), False)
     for number in range(20):
         plan = Plan.fresh(law, federation((4, 4)), Keyed(bytes([number]) * 32))
-        rounds = [round for round in (1, 2, 3) if 0 in plan.cohort(round)]
+        rounds = [round_number for round_number in (1, 2, 3) if 0 in plan.cohort(round_number)]
         expected = Position(rounds[0], 1) if rounds else None
         assert plan.first_involvement(SAMPLE) == expected
         indexed = Plan(plan.law, plan.populations, plan.sources, index=Involvement.of(expand(plan)))
@@ -363,7 +365,7 @@ def test_steps_that_were_taken_are_counted():
     plan = Plan.fresh(
         AvailabilityLaw(2, StaticProbability(Fraction(1)), PermutedEpochs(2, 2, 8)), federation((5, 2, 0)), KEY
     )
-    for schedule in (expand(plan), Drawn([plan])):
+    for schedule in (expand(plan), LazySchedule([plan])):
         seen = Participations.of(schedule)
         assert seen.cohorts == ((0, 1, 2),) * 2
         assert seen.steps == ((6, 2, 0),) * 2
@@ -437,7 +439,7 @@ def test_addresses_of_periods_are_those_of_the_start():
             return (population[-1],)
 
     law = AvailabilityLaw(5, BoundedRoundRobin(4, "drawn"), FreshBatches(1, 1), False)
-    for round in range(1, 6):
-        law.cohort(Watching(), round)
+    for round_number in range(1, 6):
+        law.cohort(Watching(), round_number)
     start = Address(Purpose.AVAILABILITY)
     assert asked == {start._replace(client=c, occurrence=o) for c in (0, 1) for o in (0, 1)}

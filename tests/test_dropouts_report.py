@@ -119,10 +119,10 @@ def test_a_client_that_is_drawn_twice_sends_twice(small_config, tmp_path, quick)
     learner = {"use": "fats", "rounds": 12, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.1}
     run = train(small_config(learner=learner), tmp_path / "run", secret=secret(6))
     told = json.loads((run.path / "participation.json").read_text())
-    cohorts = [run.plan.cohort(round) for round in range(1, 13)]
+    cohorts = [run.plan.cohort(round_number) for round_number in range(1, 13)]
     assert any(len(set(cohort)) < 4 for cohort in cohorts)
     assert told["cohorts"] == [list(cohort) for cohort in cohorts]
-    assert told["uploads"] == [4 * round for round in range(1, 13)]
+    assert told["uploads"] == [4 * round_number for round_number in range(1, 13)]
     assert told["gaps"].keys() == told["own_accuracy"].keys() == {"0", "1", "2", "3", "4"}
     result = verify(run, spec=quick, budget=0, key=AUDIT_KEY, save=False)
     words = Page(render(result.as_json(), "html")).words
@@ -135,7 +135,7 @@ def test_a_report_of_a_run_has_both(tmp_path, quick):
     run = train(config(learner=learner | {"step_size": 0.1}), tmp_path / "run", secret=secret(4))
     result = verify(run, spec=quick, budget=0, key=AUDIT_KEY, save=False)
     words = Page(render(result.as_json(), "html")).words
-    total = sum(len(run.plan.cohort(round)) for round in range(1, 7))
+    total = sum(len(run.plan.cohort(round_number)) for round_number in range(1, 7))
     assert f"after {2 * total} uploads." in words
     assert f"{total} participations in 6 rounds" in words
     table = json.loads((run.path / "participation.json").read_text())

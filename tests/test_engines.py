@@ -21,13 +21,13 @@ from fuaudit.models.dense import Linear, Mlp
 from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.schedule import expand_many
-from fuaudit.training import Chain, Learning
-from fuaudit.training.engines import Engine, Task, batched, engine, suggested
-from fuaudit.training.engines.batched import Batched, suitable_lanes
+from fuaudit.training import Chain, Procedure
+from fuaudit.training.engines import ClientProblem, Engine, batched, engine, suggested
+from fuaudit.training.engines.batched import Batched, suitable_stack_size
 from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
-from fuaudit.training.execute import StepSizes, beginning, execute, task
+from fuaudit.training.execute import StepSizes, client_problem, execute, initial_state
 from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import SizeWeighted
 
@@ -56,16 +56,16 @@ every_model = pytest.mark.parametrize("model", MODELS)
 both_paths = pytest.mark.parametrize("model", ["mlp", "cnn"])
 
 
-def make_task(model: str, dtype: torch.dtype = torch.float64) -> Task:
+def make_task(model: str, dtype: torch.dtype = torch.float64) -> ClientProblem:
     draws = torch.Generator().manual_seed(5)
     module = MODELS[model]().to(dtype)
     inputs = torch.rand(ROWS, *SHAPE, generator=draws, dtype=torch.float64).to(dtype)
-    return Task(module, Layout.of(module), inputs, torch.randint(CLASSES, (ROWS,), generator=draws))
+    return ClientProblem(module, Layout.of(module), inputs, torch.randint(CLASSES, (ROWS,), generator=draws))
 
 
-def make_vectors(ground: Task, runs: int) -> Tensor:
-    uniform = np.random.Generator(np.random.Philox(7)).random((runs, ground.layout.dimension))
-    return ground.layout.initial(uniform, ground.inputs.dtype)
+def make_vectors(problem: ClientProblem, runs: int) -> Tensor:
+    uniform = np.random.Generator(np.random.Philox(7)).random((runs, problem.layout.dimension))
+    return problem.layout.initial(uniform, problem.inputs.dtype)
 
 
 def make_batches(runs: int, places: int = 3, steps: int = 3, slots: int = 5, ragged: bool = True) -> Tensor:
@@ -80,10 +80,10 @@ def make_batches(runs: int, places: int = 3, steps: int = 3, slots: int = 5, rag
     return torch.from_numpy(result)
 
 
-def gap(one: Engine, other: Engine, ground: Task, batches: Tensor, steps: Steps = STEP) -> float:
+def gap(one: Engine, other: Engine, problem: ClientProblem, batches: Tensor, steps: Steps = STEP) -> float:
     """The largest difference between the outcomes of two engines; NaN counts as infinite."""
-    vectors = make_vectors(ground, len(batches))
-    left, right = (maker.advance(ground, vectors, batches, steps) for maker in (one, other))
+    vectors = make_vectors(problem, len(batches))
+    left, right = (maker.advance(problem, vectors, batches, steps) for maker in (one, other))
     pairs = [(left.updates, right.updates)]
     if steps.momentum:
         assert left.velocity is not None
@@ -92,10 +92,10 @@ def gap(one: Engine, other: Engine, ground: Task, batches: Tensor, steps: Steps 
     return max(float((a - b).abs().nan_to_num(nan=torch.inf).max()) for a, b in pairs)
 
 
-def train(maker: Engine, ground: Task, vectors: Tensor, batches: Tensor) -> Tensor:
+def train(maker: Engine, problem: ClientProblem, vectors: Tensor, batches: Tensor) -> Tensor:
     """Two rounds over the same batches, with a plain mean."""
     for _ in range(2):
-        updates = maker.advance(ground, vectors, batches, STEP).updates
+        updates = maker.advance(problem, vectors, batches, STEP).updates
         vectors = vectors - updates.sum(dim=1) / updates.shape[1]
     return vectors
 
@@ -104,31 +104,31 @@ def train(maker: Engine, ground: Task, vectors: Tensor, batches: Tensor) -> Tens
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @every_model
 def test_threads_have_the_bits_of_the_reference(model: str, dtype: torch.dtype, ragged: bool) -> None:
-    ground, batches = make_task(model, dtype), make_batches(3, ragged=ragged)
-    assert gap(Threads(2), Reference(), ground, batches) == 0
+    problem, batches = make_task(model, dtype), make_batches(3, ragged=ragged)
+    assert gap(Threads(2), Reference(), problem, batches) == 0
 
 
 @pytest.mark.parametrize("ragged", [False, True])
 @every_model
 def test_batched_agrees_with_the_reference(model: str, ragged: bool) -> None:
-    ground, batches = make_task(model), make_batches(3, ragged=ragged)
-    assert gap(Batched(1, lanes=6), Reference(), ground, batches) <= TOLERANCE
+    problem, batches = make_task(model), make_batches(3, ragged=ragged)
+    assert gap(Batched(1, stack_size=6), Reference(), problem, batches) <= TOLERANCE
 
 
 @both_paths
 def test_batched_agrees_in_single_precision_over_a_short_horizon(model: str) -> None:
-    assert gap(Batched(1, lanes=6), Reference(), make_task(model, torch.float32), make_batches(3)) <= 1e-5
+    assert gap(Batched(1, stack_size=6), Reference(), make_task(model, torch.float32), make_batches(3)) <= 1e-5
 
 
 TERMS = ["proximal", "drift", "momentum", "carried momentum", "everything"]
 every_term = pytest.mark.parametrize("term", TERMS)
 
 
-def make_steps(ground: Task, batches: Tensor, term: str) -> Steps:
+def make_steps(problem: ClientProblem, batches: Tensor, term: str) -> Steps:
     """Steps with one term, or all of them; rows of drift and velocity differ from participation to participation."""
     draws = np.random.Generator(np.random.Philox(13))
-    rows = draws.random((2, *batches.shape[:2], ground.layout.dimension)) - 0.5
-    drift, velocity = torch.from_numpy(rows).to(ground.inputs.dtype)
+    rows = draws.random((2, *batches.shape[:2], problem.layout.dimension)) - 0.5
+    drift, velocity = torch.from_numpy(rows).to(problem.inputs.dtype)
     return {
         "proximal": Steps(0.2, proximal=0.7),
         "drift": Steps(0.2, drift=drift),
@@ -141,55 +141,55 @@ def make_steps(ground: Task, batches: Tensor, term: str) -> Steps:
 @every_term
 @both_paths
 def test_engines_agree_on_every_term_of_a_step(model: str, term: str) -> None:
-    ground, batches = make_task(model), make_batches(3)
-    steps = make_steps(ground, batches, term)
-    assert gap(Threads(2), Reference(), ground, batches, steps) == 0
-    assert gap(Batched(1, lanes=6), Reference(), ground, batches, steps) <= TOLERANCE
-    assert gap(Batched(2, lanes=7), Reference(), ground, batches, steps) <= TOLERANCE
+    problem, batches = make_task(model), make_batches(3)
+    steps = make_steps(problem, batches, term)
+    assert gap(Threads(2), Reference(), problem, batches, steps) == 0
+    assert gap(Batched(1, stack_size=6), Reference(), problem, batches, steps) <= TOLERANCE
+    assert gap(Batched(2, stack_size=7), Reference(), problem, batches, steps) <= TOLERANCE
     alone = Steps(steps.size) if term != "everything" else replace(steps, drift=None)
-    assert gap(Batched(1, lanes=6), Batched(1, lanes=6), ground, batches, alone) == 0
-    updates = [Reference().advance(ground, make_vectors(ground, 3), batches, s).updates for s in (steps, alone)]
+    assert gap(Batched(1, stack_size=6), Batched(1, stack_size=6), problem, batches, alone) == 0
+    updates = [Reference().advance(problem, make_vectors(problem, 3), batches, s).updates for s in (steps, alone)]
     assert (updates[0] - updates[1]).abs().max() > 1e-3  # the term does something
 
 
 def test_momentum_is_that_of_torch() -> None:
-    ground, batches = make_task("mlp"), make_batches(1, places=1, steps=5, ragged=False)
-    (vector,) = make_vectors(ground, 1)
-    module = copy.deepcopy(ground.module)
+    problem, batches = make_task("mlp"), make_batches(1, places=1, steps=5, ragged=False)
+    (vector,) = make_vectors(problem, 1)
+    module = copy.deepcopy(problem.module)
     torch.nn.utils.vector_to_parameters(vector.clone(), module.parameters())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.2, momentum=0.9)
     for rows in batches[0, 0]:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(module(ground.inputs[rows]), ground.targets[rows]).backward()
+        torch.nn.functional.cross_entropy(module(problem.inputs[rows]), problem.targets[rows]).backward()
         optimizer.step()
     end = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
-    found = Reference().advance(ground, vector[None], batches, Steps(0.2, momentum=0.9)).updates[0, 0]
+    found = Reference().advance(problem, vector[None], batches, Steps(0.2, momentum=0.9)).updates[0, 0]
     assert (vector - end - found).abs().max() <= TOLERANCE
 
 
 def test_the_proximal_term_is_the_gradient_of_half_a_squared_distance() -> None:
-    ground, batches = make_task("mlp"), make_batches(1, places=1, steps=4, ragged=False)
-    (vector,) = make_vectors(ground, 1)
+    problem, batches = make_task("mlp"), make_batches(1, places=1, steps=4, ragged=False)
+    (vector,) = make_vectors(problem, 1)
     point = vector.clone()
     for rows in batches[0, 0]:
         leaf = point.clone().requires_grad_()
-        named = dict(zip(ground.layout.names, ground.layout.split(leaf), strict=True))
-        logits = torch.func.functional_call(ground.module, named, (ground.inputs[rows],))
-        loss = torch.nn.functional.cross_entropy(logits, ground.targets[rows])
+        named = dict(zip(problem.layout.names, problem.layout.split(leaf), strict=True))
+        logits = torch.func.functional_call(problem.module, named, (problem.inputs[rows],))
+        loss = torch.nn.functional.cross_entropy(logits, problem.targets[rows])
         (loss + 0.7 / 2 * (leaf - vector).square().sum()).backward()
         assert leaf.grad is not None
         point = point - 0.2 * leaf.grad
-    found = Reference().advance(ground, vector[None], batches, Steps(0.2, proximal=0.7)).updates[0, 0]
+    found = Reference().advance(problem, vector[None], batches, Steps(0.2, proximal=0.7)).updates[0, 0]
     assert (vector - point - found).abs().max() <= TOLERANCE
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
 @both_paths
 def test_terms_of_zero_leave_the_bits(model: str, maker: Engine) -> None:
-    ground, batches = make_task(model, torch.float32), make_batches(2)
-    vectors = make_vectors(ground, 2)
-    zero = torch.zeros(*batches.shape[:2], ground.layout.dimension)
-    plain, drifting = (maker.advance(ground, vectors, batches, steps) for steps in (STEP, Steps(0.2, drift=zero)))
+    problem, batches = make_task(model, torch.float32), make_batches(2)
+    vectors = make_vectors(problem, 2)
+    zero = torch.zeros(*batches.shape[:2], problem.layout.dimension)
+    plain, drifting = (maker.advance(problem, vectors, batches, steps) for steps in (STEP, Steps(0.2, drift=zero)))
     assert torch.equal(plain.updates, drifting.updates)
 
 
@@ -247,10 +247,10 @@ def test_what_only_looks_like_linear_layers_is_computed_as_it_says(
     look_alike: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(MODELS, look_alike, LOOK_ALIKES[look_alike])
-    ground = make_task(look_alike)
-    assert linear_stack(ground.module) is None
-    assert gap(Batched(1, lanes=6), Reference(), ground, make_batches(3)) <= TOLERANCE
-    assert gap(Threads(2), Reference(), ground, make_batches(3)) == 0
+    problem = make_task(look_alike)
+    assert linear_stack(problem.module) is None
+    assert gap(Batched(1, stack_size=6), Reference(), problem, make_batches(3)) <= TOLERANCE
+    assert gap(Threads(2), Reference(), problem, make_batches(3)) == 0
 
 
 def test_frozen_parameters_and_hooks_on_gradients_are_refused() -> None:
@@ -265,21 +265,21 @@ def test_frozen_parameters_and_hooks_on_gradients_are_refused() -> None:
     assert "3: Linear has a hook on a gradient (weight)" in error.value.hint
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 7, 256])
+@pytest.mark.parametrize("stack_size", [1, 3, 7, 256])
 @both_paths
-def test_a_chunk_may_be_smaller_or_larger_than_the_work(model: str, lanes: int) -> None:
-    assert gap(Batched(1, lanes=lanes), Reference(), make_task(model), make_batches(4)) <= TOLERANCE
+def test_a_chunk_may_be_smaller_or_larger_than_the_work(model: str, stack_size: int) -> None:
+    assert gap(Batched(1, stack_size=stack_size), Reference(), make_task(model), make_batches(4)) <= TOLERANCE
 
 
 @both_paths
 def test_what_is_gathered_at_once_changes_no_bit(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ground, batches = make_task(model), make_batches(3, steps=5)
-    steps, vectors = make_steps(ground, batches, "everything"), make_vectors(ground, 3)
+    problem, batches = make_task(model), make_batches(3, steps=5)
+    steps, vectors = make_steps(problem, batches, "everything"), make_vectors(problem, 3)
     for terms in (STEP, steps):
-        expected = Batched(1, lanes=4).advance(ground, vectors, batches, terms).updates
+        expected = Batched(1, stack_size=4).advance(problem, vectors, batches, terms).updates
         for limit in (0, 2 * 4 * 5 * 256 * 8):  # one step, two steps at a time
             monkeypatch.setattr(batched, "READ_AT_ONCE", limit)
-            found = Batched(1, lanes=4).advance(ground, vectors, batches, terms).updates
+            found = Batched(1, stack_size=4).advance(problem, vectors, batches, terms).updates
             assert torch.equal(found, expected)
             monkeypatch.undo()
 
@@ -287,16 +287,16 @@ def test_what_is_gathered_at_once_changes_no_bit(model: str, monkeypatch: pytest
 @both_paths
 def test_memory_that_is_kept_does_not_grow_with_places_and_steps(model: str) -> None:
     """Thirty places in chunks of four; a thousand steps of four batches of five images would be 41 MB."""
-    ground = make_task(model)
-    maker = Batched(1, lanes=4)
+    problem = make_task(model)
+    maker = Batched(1, stack_size=4)
     for places, steps in ((4, 2), (30, 2), (1, 1000)):
         batches = make_batches(1, places, steps, ragged=False)
-        assert torch.isfinite(maker.advance(ground, make_vectors(ground, 1), batches, STEP).updates).all()
+        assert torch.isfinite(maker.advance(problem, make_vectors(problem, 1), batches, STEP).updates).all()
         (buffers,) = maker._idle
         sizes = {name: kept.numel() * kept.element_size() for name, kept in buffers._kept.items()}
         assert sizes["inputs"] <= batched.READ_AT_ONCE
         held = sum(size for name, size in sizes.items() if name.startswith("parameter"))
-        assert held == 4 * 8 * ground.layout.dimension
+        assert held == 4 * 8 * problem.layout.dimension
 
 
 @dataclass(frozen=True)
@@ -305,14 +305,14 @@ class CountsUnusedSlots:
 
     name: str = "wrong"
 
-    def advance(self, ground: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
-        result = Reference().advance(ground, vectors, batches[:, :, :0], steps).updates
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        result = Reference().advance(problem, vectors, batches[:, :, :0], steps).updates
         for at in np.ndindex(*batches.shape[:2]):
             vector = vectors[at[0]]
             for batch in batches[at]:
                 share = float((batch >= 0).double().mean())
                 less = Steps(steps.size * share)
-                one = Reference().advance(ground, vector[None], batch.view(1, 1, 1, -1), less).updates
+                one = Reference().advance(problem, vector[None], batch.view(1, 1, 1, -1), less).updates
                 vector = vector - one[0, 0]
             result[at] = vectors[at[0]] - vector
         return Outcome(result)
@@ -324,99 +324,102 @@ class ReadsRowZero:
 
     name: str = "wrong"
 
-    def advance(self, ground: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
-        return Reference().advance(ground, vectors, batches.clamp(min=0), steps)
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        return Reference().advance(problem, vectors, batches.clamp(min=0), steps)
 
 
 @pytest.mark.parametrize("wrong", [CountsUnusedSlots(), ReadsRowZero()])
 @both_paths
 def test_the_comparison_catches_wrong_engines(model: str, wrong: Engine) -> None:
-    ground = make_task(model)
-    assert gap(wrong, Reference(), ground, make_batches(3, ragged=False)) <= TOLERANCE  # wrong on ragged ones only
-    assert gap(wrong, Reference(), ground, make_batches(3)) > 1e-4
+    problem = make_task(model)
+    assert gap(wrong, Reference(), problem, make_batches(3, ragged=False)) <= TOLERANCE  # wrong on ragged ones only
+    assert gap(wrong, Reference(), problem, make_batches(3)) > 1e-4
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
 @both_paths
 def test_empty_batches_leave_the_model_exactly_as_it_is(model: str, maker: Engine) -> None:
-    ground = make_task(model, torch.float32)
-    vectors = make_vectors(ground, 2)
+    problem = make_task(model, torch.float32)
+    vectors = make_vectors(problem, 2)
     batches = make_batches(2)
-    assert not maker.advance(ground, vectors, batches, STEP).updates[0, 0].any()
-    without_slots = maker.advance(ground, vectors, batches[..., :0], STEP).updates
-    assert without_slots.shape == (2, 3, ground.layout.dimension)
+    assert not maker.advance(problem, vectors, batches, STEP).updates[0, 0].any()
+    without_slots = maker.advance(problem, vectors, batches[..., :0], STEP).updates
+    assert without_slots.shape == (2, 3, problem.layout.dimension)
     assert not without_slots.any()
     # an empty step between others is no step
     steps = make_batches(2, ragged=False)
     padded = torch.cat([steps[:, :, :1], torch.full_like(steps[:, :, :1], -1), steps[:, :, 1:]], dim=2)
     assert torch.equal(
-        maker.advance(ground, vectors, padded, STEP).updates, maker.advance(ground, vectors, steps, STEP).updates
+        maker.advance(problem, vectors, padded, STEP).updates, maker.advance(problem, vectors, steps, STEP).updates
     )
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)])
 @both_paths
 def test_rows_outside_the_batches_are_not_read(model: str, maker: Engine) -> None:
-    ground, batches = make_task(model, torch.float32), make_batches(3)
-    vectors = make_vectors(ground, 3)
-    expected = maker.advance(ground, vectors, batches, STEP).updates
-    ground.inputs[:10] = torch.nan
-    ground.targets[:10] = 0
-    found = maker.advance(ground, vectors, batches, STEP).updates
+    problem, batches = make_task(model, torch.float32), make_batches(3)
+    vectors = make_vectors(problem, 3)
+    expected = maker.advance(problem, vectors, batches, STEP).updates
+    problem.inputs[:10] = torch.nan
+    problem.targets[:10] = 0
+    found = maker.advance(problem, vectors, batches, STEP).updates
     assert torch.isfinite(found).all()
     assert torch.equal(found, expected)
-    ground.inputs[10:] = torch.nan  # and NaN does show when it is read
-    assert not torch.isfinite(maker.advance(ground, vectors, batches, STEP).updates).all()
+    problem.inputs[10:] = torch.nan  # and NaN does show when it is read
+    assert not torch.isfinite(maker.advance(problem, vectors, batches, STEP).updates).all()
 
 
 @pytest.fixture(scope="module", params=["mlp", "cnn"])
-def together(request: pytest.FixtureRequest) -> tuple[Task, Tensor, Tensor, Tensor]:
+def together(request: pytest.FixtureRequest) -> tuple[ClientProblem, Tensor, Tensor, Tensor]:
     """Forty runs in single precision, ragged, and what the batched engine makes of them at once."""
-    ground, batches = make_task(request.param, torch.float32), make_batches(40, places=4)
-    vectors = make_vectors(ground, 40)
-    return ground, vectors, batches, train(Batched(1), ground, vectors, batches)
+    problem, batches = make_task(request.param, torch.float32), make_batches(40, places=4)
+    vectors = make_vectors(problem, 40)
+    return problem, vectors, batches, train(Batched(1), problem, vectors, batches)
 
 
-Together = tuple[Task, Tensor, Tensor, Tensor]
+Together = tuple[ClientProblem, Tensor, Tensor, Tensor]
 
 
 @pytest.mark.parametrize("size", [1, 3, 8, 32])
 def test_bits_do_not_depend_on_the_grouping(together: Together, size: int) -> None:
-    ground, vectors, batches, expected = together
+    problem, vectors, batches, expected = together
     pieces = zip(vectors.split(size), batches.split(size), strict=True)
-    assert torch.equal(torch.cat([train(Batched(1), ground, v, b) for v, b in pieces]), expected)
+    assert torch.equal(torch.cat([train(Batched(1), problem, v, b) for v, b in pieces]), expected)
 
 
 def test_bits_do_not_depend_on_the_order(together: Together) -> None:
-    ground, vectors, batches, expected = together
+    problem, vectors, batches, expected = together
     order = torch.from_numpy(np.random.Generator(np.random.Philox(3)).permutation(len(vectors)))
-    assert torch.equal(train(Batched(1), ground, vectors[order], batches[order]), expected[order])
+    assert torch.equal(train(Batched(1), problem, vectors[order], batches[order]), expected[order])
     maker = Batched(1)
-    updates = maker.advance(ground, vectors, batches, STEP).updates
-    assert torch.equal(maker.advance(ground, vectors, batches.flip(1), STEP).updates, updates.flip(1))
+    updates = maker.advance(problem, vectors, batches, STEP).updates
+    assert torch.equal(maker.advance(problem, vectors, batches.flip(1), STEP).updates, updates.flip(1))
 
 
 def test_bits_do_not_depend_on_the_cohorts_beside(together: Together) -> None:
     """Three places alone, or among four of which one is empty: no chunk has another shape."""
-    ground, vectors, batches, _ = together
-    expected = Batched(1).advance(ground, vectors, batches, STEP).updates
-    assert torch.equal(Batched(1).advance(ground, vectors, batches[:, :3], STEP).updates, expected[:, :3])
+    problem, vectors, batches, _ = together
+    expected = Batched(1).advance(problem, vectors, batches, STEP).updates
+    assert torch.equal(Batched(1).advance(problem, vectors, batches[:, :3], STEP).updates, expected[:, :3])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_bits_do_not_depend_on_the_workers(together: Together, workers: int) -> None:
-    ground, vectors, batches, expected = together
-    assert torch.equal(train(Batched(workers), ground, vectors, batches), expected)
+    problem, vectors, batches, expected = together
+    assert torch.equal(train(Batched(workers), problem, vectors, batches), expected)
 
 
 @both_paths
 def test_workers_share_nothing(model: str) -> None:
     """Many small chunks on more threads than processors; a shared module or buffer would mix them up."""
-    ground, batches = make_task(model), make_batches(24, places=2)
-    vectors = make_vectors(ground, 24)
-    pairs: list[tuple[Engine, Engine]] = [(Batched(4, lanes=2), Batched(1, lanes=2)), (Threads(4), Threads(1))]
+    problem, batches = make_task(model), make_batches(24, places=2)
+    vectors = make_vectors(problem, 24)
+    pairs: list[tuple[Engine, Engine]] = [
+        (Batched(4, stack_size=2), Batched(1, stack_size=2)),
+        (Threads(4), Threads(1)),
+    ]
     for maker, alone in pairs:
-        assert torch.equal(train(maker, ground, vectors, batches), train(alone, ground, vectors, batches))
+        assert torch.equal(train(maker, problem, vectors, batches), train(alone, problem, vectors, batches))
 
 
 def test_buffers_keep_nothing_between_calls() -> None:
@@ -424,23 +427,23 @@ def test_buffers_keep_nothing_between_calls() -> None:
     kept = Batched(1)
     for model, dtype, slots in [("mlp", torch.float32, 5), ("mlp", torch.float64, 4), ("linear", torch.float64, 4),
                                 ("cnn", torch.float32, 4), ("mlp", torch.float32, 5)]:  # fmt: skip
-        ground, batches = make_task(model, dtype), make_batches(3, slots=slots)
-        assert gap(kept, Batched(1), ground, batches) == 0
+        problem, batches = make_task(model, dtype), make_batches(3, slots=slots)
+        assert gap(kept, Batched(1), problem, batches) == 0
 
 
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(2)])
 def test_neither_arguments_nor_global_random_states_change(maker: Engine) -> None:
-    ground, batches = make_task("cnn"), make_batches(3)
-    vectors = make_vectors(ground, 3)
-    before = vectors.clone(), batches.clone(), ground.inputs.clone()
+    problem, batches = make_task("cnn"), make_batches(3)
+    vectors = make_vectors(problem, 3)
+    before = vectors.clone(), batches.clone(), problem.inputs.clone()
     states = torch.get_rng_state(), repr(np.random.get_state()), random.getstate()
-    updates = maker.advance(ground, vectors, batches, STEP).updates
+    updates = maker.advance(problem, vectors, batches, STEP).updates
     vectors[0] += 1
-    assert not torch.equal(updates, maker.advance(ground, vectors, batches, STEP).updates)
+    assert not torch.equal(updates, maker.advance(problem, vectors, batches, STEP).updates)
     vectors[0] -= 1
     assert torch.allclose(vectors, before[0])
     assert torch.equal(batches, before[1])
-    assert torch.equal(ground.inputs, before[2])
+    assert torch.equal(problem.inputs, before[2])
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1:] == (repr(np.random.get_state()), random.getstate())
 
@@ -455,12 +458,12 @@ def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
     data = Dataset(inputs, targets, inputs[20:], targets[20:], CLASSES)
     plans = [Plan.fresh(UniformLaw(4, 3, 3, 4), population, Keyed(bytes([run]) * 32)) for run in range(3)]
     schedule = expand_many(plans)
-    learning = Learning(MODELS["mlp"](), Chain((SizeWeighted(),)), StepSizes(0.2), dtype=torch.float64)
-    start = beginning(learning, plans, population, CPU)
-    ground = task(learning, data, population, CPU)
+    procedure = Procedure(MODELS["mlp"](), Chain((SizeWeighted(),)), StepSizes(0.2), dtype=torch.float64)
+    start = initial_state(procedure, plans, population, CPU)
+    problem = client_problem(procedure, data, population, CPU)
 
     def final(name: str) -> Tensor:
-        return list(execute(learning, ground, population, schedule, start, engine(name, 2)))[-1][1].vectors
+        return list(execute(procedure, problem, population, schedule, start, engine(name, 2)))[-1][1].vectors
 
     assert torch.isfinite(final("reference")).all()
     assert torch.equal(final("threads"), final("reference"))
@@ -485,8 +488,8 @@ def test_the_suggested_engine() -> None:
 
 def test_chunks_shrink_with_the_model() -> None:
     modules = [Mlp((32,)).build((64,), 10), Mlp((200,)).build((784,), 10), Cnn().build((1, 28, 28), 10)]
-    tasks = [Task(module, Layout.of(module), torch.empty(0), torch.empty(0)) for module in modules]
-    assert [suitable_lanes(ground) for ground in tasks] == [256, 4, 4]
+    tasks = [ClientProblem(module, Layout.of(module), torch.empty(0), torch.empty(0)) for module in modules]
+    assert [suitable_stack_size(problem) for problem in tasks] == [256, 4, 4]
 
 
 compiling = pytest.mark.skipif(
@@ -495,41 +498,41 @@ compiling = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def ready() -> tuple[Task, Compiled]:
+def ready() -> tuple[ClientProblem, Compiled]:
     """A convolutional task and one engine for it, so that it is compiled once."""
-    return make_task("cnn"), Compiled(2, lanes=2)
+    return make_task("cnn"), Compiled(2, stack_size=2)
 
 
 @compiling
-def test_compiled_agrees_with_the_reference_on_every_term_of_a_step(ready: tuple[Task, Compiled]) -> None:
-    ground, compiled = ready
+def test_compiled_agrees_with_the_reference_on_every_term_of_a_step(ready: tuple[ClientProblem, Compiled]) -> None:
+    problem, compiled = ready
     batches = make_batches(3)
-    for steps in (STEP, *(make_steps(ground, batches, term) for term in TERMS)):
-        assert gap(compiled, Reference(), ground, batches, steps) <= TOLERANCE
+    for steps in (STEP, *(make_steps(problem, batches, term) for term in TERMS)):
+        assert gap(compiled, Reference(), problem, batches, steps) <= TOLERANCE
     wrong = Steps(STEP.size * 1.001)
-    vectors = make_vectors(ground, 3)
+    vectors = make_vectors(problem, 3)
     updates = [
-        maker.advance(ground, vectors, batches, s).updates for maker, s in ((compiled, wrong), (Reference(), STEP))
+        maker.advance(problem, vectors, batches, s).updates for maker, s in ((compiled, wrong), (Reference(), STEP))
     ]
     assert (updates[0] - updates[1]).abs().max() > 1e-6
 
 
 @compiling
-def test_compiled_does_not_see_what_is_computed_beside(ready: tuple[Task, Compiled]) -> None:
+def test_compiled_does_not_see_what_is_computed_beside(ready: tuple[ClientProblem, Compiled]) -> None:
     """Bits stay with other workers, cohorts and company; empty batches are no steps, and other rows not read."""
-    ground, compiled = ready
+    problem, compiled = ready
     batches = make_batches(5, places=3)
-    vectors = make_vectors(ground, 5)
-    expected = compiled.advance(ground, vectors, batches, STEP).updates
+    vectors = make_vectors(problem, 5)
+    expected = compiled.advance(problem, vectors, batches, STEP).updates
     assert not expected[0, 0].any()
-    assert torch.equal(Compiled(1, lanes=2).advance(ground, vectors, batches, STEP).updates, expected)
+    assert torch.equal(Compiled(1, stack_size=2).advance(problem, vectors, batches, STEP).updates, expected)
     for run in range(5):
-        found = compiled.advance(ground, vectors[run : run + 1], batches[run : run + 1, :2], STEP).updates
+        found = compiled.advance(problem, vectors[run : run + 1], batches[run : run + 1, :2], STEP).updates
         assert torch.equal(found, expected[run : run + 1, :2])
-    erased = replace(ground, inputs=ground.inputs.clone())
+    erased = replace(problem, inputs=problem.inputs.clone())
     erased.inputs[:10] = torch.nan
     assert torch.equal(compiled.advance(erased, vectors, batches, STEP).updates, expected)
-    assert not compiled.advance(ground, vectors, batches[..., :0], STEP).updates.any()
+    assert not compiled.advance(problem, vectors, batches[..., :0], STEP).updates.any()
 
 
 class Undecided(nn.Sequential):
@@ -541,8 +544,8 @@ class Undecided(nn.Sequential):
 
 
 def test_a_model_that_cannot_be_compiled_is_refused_with_a_way_out() -> None:
-    ground = make_task("cnn")
-    unfit = replace(ground, module=Undecided(*ground.module.children()).double())
+    problem = make_task("cnn")
+    unfit = replace(problem, module=Undecided(*problem.module.children()).double())
     with pytest.raises(UsageError, match="compile") as error:
-        Compiled(1, lanes=2).advance(unfit, make_vectors(ground, 1), make_batches(1), STEP)
+        Compiled(1, stack_size=2).advance(unfit, make_vectors(problem, 1), make_batches(1), STEP)
     assert "threads" in str(error.value.hint)

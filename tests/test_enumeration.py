@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
+from fuaudit.audits.enumeration import Coverage, Enumeration, sweep, tasks_of
 from fuaudit.draws import END, Position
 from fuaudit.errors import PluginError
-from fuaudit.plans import AvailabilityLaw, Request, UniformLaw, exactness
+from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
-from fuaudit.plans.proof import estimated_leaves
+from fuaudit.proofs import exactness
+from fuaudit.proofs.exactness import estimated_leaves
+from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.verification.enumeration import Coverage, Enumeration, sweep, tasks_of
-from fuaudit.verification.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
 
 sys.path.append(str(Path(__file__).parent / "mutants"))
 import fuaudit_mutants as mutants
@@ -78,9 +79,9 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     words = [task.words for task in tasks]
     assert "1 sample during training, then 1 client, then 2 samples" in words
     assert "1 sample during training" in words
-    moments = {toy.executed[0] for task in tasks if "during" in task.words for toy in task.toys}
+    moments = {toy.not_before[0] for task in tasks if "during" in task.words for toy in task.toys}
     assert moments == {Position(2, 0)}
-    assert {toy.executed for task in tasks if task.alone for toy in task.toys} == {(END,)}
+    assert {toy.not_before for task in tasks if task.alone for toy in task.toys} == {(END,)}
     found = Enumeration(leaves=30_000).judged(RUN, MEMBERS, made, "it")
     assert found.verdict == "PASS", found.shows
     assert "3 requests one after another" in found.shows
@@ -102,11 +103,11 @@ def test_a_run_asks_for_no_more_than_it_has():
 
 def test_a_rewriter_that_asks_one_number_twice_is_a_plugin_error():
     class Reuses(FatsUnlearning):
-        def rewrite(self, plan, request, fresh, executed):
+        def rewrite(self, plan, request, fresh, not_before):
             left = plan.retained.without(request).clients
             cohorts = {
-                round: plan.sources[0].sequence(at._replace(round=round), left, plan.law.cohort_size)
-                for round in range(1, plan.law.rounds + 1)
+                round_number: plan.sources[0].sequence(at._replace(round=round_number), left, plan.law.cohort_size)
+                for round_number in range(1, plan.law.rounds + 1)
             }
             return plan.erase(request, fresh, Position(1, 0)).recorded(cohorts)
 

@@ -41,8 +41,8 @@ TOY = federation((2, 2)), UniformLaw(1, 1, 1, 1)
 SAMPLE, CLIENT = Request.of(samples=[0]), Request.of(clients=[0])
 
 
-def distance(unlearner, law, members, *asked, executed=None):
-    return exactness(unlearner, law, members, asked, executed).total_variation
+def distance(unlearner, law, members, *asked, not_before=None):
+    return exactness(unlearner, law, members, asked, not_before).total_variation
 
 
 # the named witnesses
@@ -111,7 +111,7 @@ def test_exact_on_generated_federations():
     @given(trials(LEAVES, unlearner=FatsUnlearning()))
     def prove(trial):
         result = exactness(
-            FatsUnlearning(), trial.law, trial.population, trial.requests, trial.executed, leaves=20 * LEAVES
+            FatsUnlearning(), trial.law, trial.population, trial.requests, trial.not_before, leaves=20 * LEAVES
         )
         assert result.exact, (str(trial), result)
         if str(trial) not in proved:
@@ -128,7 +128,7 @@ def test_exact_on_generated_federations():
                     "ragged": len(set(sizes)) > 1,
                     "three clients": len(sizes) > 2,
                     "stream": len(trial.requests) > 1,
-                    "during training": trial.executed[0] != END,
+                    "during training": trial.not_before[0] != END,
                     **{request.kind: True for request in trial.requests},
                 }.items()
                 if held
@@ -144,7 +144,7 @@ def test_exact_on_generated_federations():
 def test_the_printed_algorithm_is_refuted_by_search():
     def refuted(trial):
         try:
-            result = exactness(FatsAsPrinted(), trial.law, trial.population, trial.requests, trial.executed, LEAVES)
+            result = exactness(FatsAsPrinted(), trial.law, trial.population, trial.requests, trial.not_before, LEAVES)
         except BudgetError:
             return False
         return not result.exact
@@ -157,7 +157,7 @@ def test_the_printed_algorithm_is_refuted_by_search():
 @settings(generated, max_examples=60)
 @given(trials(LEAVES, kinds=("client",), unlearner=FatsUnlearning()))
 def test_the_printed_algorithm_is_exact_for_clients(trial):
-    trial = trial._replace(executed=(END,) * len(trial.requests))
+    trial = trial._replace(not_before=(END,) * len(trial.requests))
     assert exactness(FatsAsPrinted(), *trial, leaves=20 * LEAVES).exact
 
 
@@ -167,7 +167,7 @@ def test_the_printed_algorithm_is_exact_for_clients(trial):
 class TooLate(FatsUnlearning):
     """Draws anew one round after the first involvement."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         first = plan.first_involvement(request)
         return plan.erase(request, fresh, Position(first.round + 1, 0) if first else END)
 
@@ -175,21 +175,21 @@ class TooLate(FatsUnlearning):
 def written(plan, renamed=None):
     """Every draw of a plan by address, with some clients in the places of others, and their samples too."""
     renamed, members, answers = renamed or {}, plan.retained.samples, {}
-    for round in range(1, plan.law.rounds + 1):
-        old = plan.cohort(round)
-        cohort = answers[Address(Purpose.COHORT, round)] = tuple(renamed.get(client, client) for client in old)
+    for round_number in range(1, plan.law.rounds + 1):
+        old = plan.cohort(round_number)
+        cohort = answers[Address(Purpose.COHORT, round_number)] = tuple(renamed.get(client, client) for client in old)
         for before, after in zip(occurrences(old), occurrences(cohort), strict=True):
             for step in range(1, plan.law.steps + 1):
-                ranks = [members[before[0]].index(sample) for sample in plan.batch(round, step, *before)]
+                ranks = [members[before[0]].index(sample) for sample in plan.batch(round_number, step, *before)]
                 batch = tuple(members[after[0]][rank] for rank in ranks)
-                answers[Address(Purpose.BATCH, round, step, *after)] = batch
+                answers[Address(Purpose.BATCH, round_number, step, *after)] = batch
     return answers
 
 
 class OldKey(FatsUnlearning):
     """Draws anew from the key and version that made the old plan, over the smaller population."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         first = plan.first_involvement(request)
         if first is None:
             return plan.erase(request, fresh, END)
@@ -200,7 +200,7 @@ class OldKey(FatsUnlearning):
 class FirstOccurrence(FatsUnlearning):
     """Accepts an old plan when the last round does not hold the target: wrong acceptance."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         last = plan.cohort(plan.law.rounds)
         return plan.erase(request, fresh, Position(1, 0) if set(request.clients) & set(last) else END)
 
@@ -208,7 +208,7 @@ class FirstOccurrence(FatsUnlearning):
 class Scapegoat(FatsUnlearning):
     """Also draws anew when the neighbour of the target was drawn: keeps a set that is not closed."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         both = Request.of(clients=[*request.clients, 1])
         return plan.erase(request, fresh, plan.first_involvement(both) or END)
 
@@ -216,7 +216,7 @@ class Scapegoat(FatsUnlearning):
 class Inherited(FatsUnlearning):
     """The slot of the erased client goes to the next one: what row numbers instead of stable ids would do."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         renamed = Recorded(written(plan, {0: 1}))
         return replace(plan.erase(request, fresh, Position(1, 0)), sources=(*plan.sources, renamed))
 
@@ -268,8 +268,8 @@ def test_arrays_and_look_ups_agree_with_drawing(plan, data):
     request = data.draw(requests(plan.retained))
     scanned = plan.first_involvement(request)
     assert Involvement.of(one).first(request) == scanned
-    round, step = Stack([plan]).first_involvement(request)
-    assert Position(int(round[0]), int(step[0])) == (scanned or END)
+    round_number, step = Stack([plan]).first_involvement(request)
+    assert Position(int(round_number[0]), int(step[0])) == (scanned or END)
 
 
 @settings(generated, max_examples=60)
@@ -298,11 +298,11 @@ def test_stacks_of_rewritten_plans_agree_with_drawing(law, members, sources, dat
 @settings(generated, max_examples=100)
 @given(plans())
 def test_batches_are_sorted_sets_of_their_client(plan):
-    for round in range(1, plan.law.rounds + 1):
-        for client, occurrence in occurrences(plan.cohort(round)):
+    for round_number in range(1, plan.law.rounds + 1):
+        for client, occurrence in occurrences(plan.cohort(round_number)):
             for step in range(1, plan.law.steps + 1):
-                batch = plan.batch(round, step, client, occurrence)
-                owned = plan.populations[plan.segment(Stream.BATCHES, (round, step)).version].samples[client]
+                batch = plan.batch(round_number, step, client, occurrence)
+                owned = plan.populations[plan.segment(Stream.BATCHES, (round_number, step)).version].samples[client]
                 assert batch == tuple(sorted(set(batch)))
                 assert set(batch) <= set(owned)
                 assert len(batch) == min(plan.law.batch_size, len(owned))
@@ -416,9 +416,9 @@ def test_weights_of_a_law_sum_to_one_and_lazy_draws_do_not_branch():
 class WhateverIsAccepted:
     """FATS where it keeps no round, and retraining where it would: the draws choose the method."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        kept = FatsUnlearning().rewrite(plan, request, fresh, executed)
-        return kept if kept.first_change(plan).round <= 1 else Retrain().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        kept = FatsUnlearning().rewrite(plan, request, fresh, not_before)
+        return kept if kept.first_change(plan).round <= 1 else Retrain().rewrite(plan, request, fresh, not_before)
 
 
 def test_a_method_chosen_by_the_draws_is_another_law():

@@ -20,17 +20,17 @@ import pytest
 import tomli_w
 
 from fuaudit import load_run, unlearn, verify
+from fuaudit.audits.model_law.audit import ModelLaw
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request, schedule
 from fuaudit.plans.schedule import expand_many
+from fuaudit.replicas import pairs as pairs_module
+from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs
 from fuaudit.verification.case import Case
-from fuaudit.verification.executor import Here, Kept, Processes, address, digest_of_code, executor
-from fuaudit.verification.parameters import pairs as pairs_module
-from fuaudit.verification.parameters.audit import Parameters
-from fuaudit.verification.parameters.pairs import PAIRS_A_PART, Pairs
 from fuaudit.verification.spec import read_spec
+from fuaudit.workers import CachedJob, InProcess, Processes, address, digest_of_code, executor
 
 KEY = bytes(range(100, 132))
 
@@ -43,35 +43,35 @@ class Powers:
     digest: str = "powers"
     slow: bool = False
 
-    def compute(self, part, threads):
+    def compute(self, shard, threads):
         with open(self.log, "a") as file:
-            file.write(f"{part[0]} {os.getpid()}\n")
+            file.write(f"{shard[0]} {os.getpid()}\n")
         if self.slow:
-            time.sleep(0.2 * (3 - part[0] % 3))
-        return {"values": np.array([part[0], part[0] ** 0.5, np.nan, -np.inf]), "whole": np.arange(part[0])}
+            time.sleep(0.2 * (3 - shard[0] % 3))
+        return {"values": np.array([shard[0], shard[0] ** 0.5, np.nan, -np.inf]), "whole": np.arange(shard[0])}
 
 
 @dataclass(frozen=True)
 class Fragile(Powers):
     """Kills its process at part 2, unless it is the main one."""
 
-    def compute(self, part, threads):
-        if part == (2,) and multiprocessing.parent_process() is not None:
+    def compute(self, shard, threads):
+        if shard == (2,) and multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().compute(part, threads)
+        return super().compute(shard, threads)
 
 
 @dataclass(frozen=True)
 class Failing(Powers):
-    def compute(self, part, threads):
+    def compute(self, shard, threads):
         raise PluginError("it cannot be done", "Do something else.")
 
 
-PARTS = [(i,) for i in range(7)]
+SHARDS = [(i,) for i in range(7)]
 
 
-def computed(work):
-    return sorted(int(line.split()[0]) for line in work.log.read_text().splitlines()) if work.log.exists() else []
+def computed(job):
+    return sorted(int(line.split()[0]) for line in job.log.read_text().splitlines()) if job.log.exists() else []
 
 
 def same(one, other):
@@ -85,38 +85,38 @@ def same(one, other):
 
 
 def test_workers_give_the_results_of_this_process_in_the_order_of_the_parts(tmp_path):
-    here = list(Here().map(Powers(tmp_path / "here"), PARTS))
+    here = list(InProcess().map(Powers(tmp_path / "here"), SHARDS))
     assert [int(result["values"][0]) for result in here] == list(range(7))
-    work = Powers(tmp_path / "there", slow=True)  # later parts finish before earlier ones
-    assert same(list(Processes(2).map(work, PARTS)), here)
-    pids = {line.split()[1] for line in work.log.read_text().splitlines()}
+    job = Powers(tmp_path / "there", slow=True)  # later parts finish before earlier ones
+    assert same(list(Processes(2).map(job, SHARDS)), here)
+    pids = {line.split()[1] for line in job.log.read_text().splitlines()}
     assert len(pids) == 2
     assert str(os.getpid()) not in pids
-    assert list(Processes(2).map(work, [])) == []
+    assert list(Processes(2).map(job, [])) == []
 
 
 def test_what_a_dead_worker_owed_is_computed_here(tmp_path):
-    found = list(Processes(2).map(Fragile(tmp_path / "log"), PARTS))
-    assert same(found, list(Here().map(Powers(tmp_path / "here"), PARTS)))
+    found = list(Processes(2).map(Fragile(tmp_path / "log"), SHARDS))
+    assert same(found, list(InProcess().map(Powers(tmp_path / "here"), SHARDS)))
 
 
 def test_errors_of_workers_reach_the_caller_whole(tmp_path):
     with pytest.raises(PluginError) as caught:
-        list(Processes(1).map(Failing(tmp_path / "log"), PARTS))
+        list(Processes(1).map(Failing(tmp_path / "log"), SHARDS))
     assert str(caught.value) == "it cannot be done\n  Do something else."
 
 
-@pytest.mark.parametrize("back_end", [Here(), Processes(1)])
+@pytest.mark.parametrize("back_end", [InProcess(), Processes(1)])
 def test_closing_gives_up_the_rest(tmp_path, back_end):
-    work = Powers(tmp_path / "log", slow=True)
-    with closing(back_end.map(work, PARTS * 20)) as results:
+    job = Powers(tmp_path / "log", slow=True)
+    with closing(back_end.map(job, SHARDS * 20)) as results:
         next(results)
     time.sleep(1)
-    assert len(computed(work)) <= 4  # a pool hands some parts out in advance
+    assert len(computed(job)) <= 4  # a pool hands some parts out in advance
 
 
 def test_the_number_of_workers_chooses_the_back_end():
-    assert executor(1) == Here()
+    assert executor(1) == InProcess()
     assert executor(3) == Processes(3)
     with pytest.raises(UsageError, match="at least one worker"):
         executor(0)
@@ -126,22 +126,22 @@ def test_the_number_of_workers_chooses_the_back_end():
 
 
 def test_what_is_kept_is_not_computed_again(tmp_path):
-    work = Powers(tmp_path / "log")
-    kept = Kept(work, tmp_path / "kept")
-    first = list(Here().map(kept, PARTS[:4]))
-    assert same(first, list(Here().map(Powers(tmp_path / "other"), PARTS[:4])))
-    assert same(list(Processes(2).map(kept, PARTS))[:4], first)
-    assert computed(work) == list(range(7))
+    job = Powers(tmp_path / "log")
+    kept = CachedJob(job, tmp_path / "kept")
+    first = list(InProcess().map(kept, SHARDS[:4]))
+    assert same(first, list(InProcess().map(Powers(tmp_path / "other"), SHARDS[:4])))
+    assert same(list(Processes(2).map(kept, SHARDS))[:4], first)
+    assert computed(job) == list(range(7))
     names = {path.name for path in (tmp_path / "kept").iterdir()}
-    assert names == {f"{address(work, part)}.safetensors" for part in PARTS}
+    assert names == {f"{address(job, shard)}.safetensors" for shard in SHARDS}
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "exchange", "rename"])
 def test_damaged_results_are_computed_again(tmp_path, damage):
-    work = Powers(tmp_path / "log")
-    kept = Kept(work, tmp_path / "kept")
-    right = list(Here().map(kept, PARTS[:3]))
-    paths = [tmp_path / "kept" / f"{address(work, part)}.safetensors" for part in PARTS[:3]]
+    job = Powers(tmp_path / "log")
+    kept = CachedJob(job, tmp_path / "kept")
+    right = list(InProcess().map(kept, SHARDS[:3]))
+    paths = [tmp_path / "kept" / f"{address(job, shard)}.safetensors" for shard in SHARDS[:3]]
     content = [path.read_bytes() for path in paths]
     wrong = {
         "flip": content[1][:-40] + bytes([content[1][-40] ^ 1]) + content[1][-39:],
@@ -152,17 +152,17 @@ def test_damaged_results_are_computed_again(tmp_path, damage):
     }[damage]
     assert wrong != content[1]
     paths[1].write_bytes(wrong)
-    assert same(list(Here().map(kept, PARTS[:3])), right)
-    assert computed(work) == [0, 1, 1, 2]
+    assert same(list(InProcess().map(kept, SHARDS[:3])), right)
+    assert computed(job) == [0, 1, 1, 2]
     assert [path.read_bytes() for path in paths] == content
 
 
 def test_other_work_finds_nothing(tmp_path):
-    work = Powers(tmp_path / "log")
-    list(Here().map(Kept(work, tmp_path / "kept"), PARTS[:2]))
-    list(Here().map(Kept(replace(work, digest="others"), tmp_path / "kept"), PARTS[:2]))
-    assert computed(work) == [0, 0, 1, 1]
-    assert len({address(w, p) for w in (work, replace(work, digest="others")) for p in [(0,), (1,), (0, 1)]}) == 6
+    job = Powers(tmp_path / "log")
+    list(InProcess().map(CachedJob(job, tmp_path / "kept"), SHARDS[:2]))
+    list(InProcess().map(CachedJob(replace(job, digest="others"), tmp_path / "kept"), SHARDS[:2]))
+    assert computed(job) == [0, 0, 1, 1]
+    assert len({address(w, p) for w in (job, replace(job, digest="others")) for p in [(0,), (1,), (0, 1)]}) == 6
 
 
 def test_the_digest_of_code_follows_the_sources(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
     """Cut otherwise, in another order, with other threads and in other processes: the same bits."""
     run = unlearn(trained, name, Request.of([target]), tmp_path / name)
     pairs = Pairs.of(Case(run, None, Digits().load(None), Keyed(KEY)), 100)
-    [whole] = Here().map(pairs, [(0, 6)])
+    [whole] = InProcess().map(pairs, [(0, 6)])
     pieces = list(Processes(2).map(pairs, [(4, 2), (0, 1), (1, 3)]))
     assert set(whole) == {"subject", "untouched", "retrained", "second"} | (
         {"without"} if name == "finetune" else set()
@@ -222,8 +222,8 @@ def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
 
 def test_parts_have_one_size_and_cover_the_pairs(case):
     pairs = Pairs.of(case, 100)
-    assert pairs.parts(70) == [(0, PAIRS_A_PART), (32, 32), (64, 6)]
-    assert pairs.parts(1000)[:2] == pairs.parts(70)[:2]
+    assert pairs.shards(70) == [(0, PAIRS_A_SHARD), (32, 32), (64, 6)]
+    assert pairs.shards(1000)[:2] == pairs.shards(70)[:2]
 
 
 def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
@@ -238,7 +238,7 @@ def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
     monkeypatch.setattr(schedule, "expand_many", recorded)
     for module in (schedule, pairs_module):
         monkeypatch.setattr(module, "IDS_AT_ONCE", 6 * 16)
-    assert pairs.parts(70)[:2] == [(0, 6), (6, 6)]
+    assert pairs.shards(70)[:2] == [(0, 6), (6, 6)]
     found = pairs.compute((0, 6), 1)
     assert set(drawn) == {(6, 1)}
     for arm, values in expected.items():
@@ -252,9 +252,9 @@ TABLE = {
     "asks": "bound",
     "out_of_scope": ["everything else"],
     "check": [
-        {"claim": "no difference", "audit": {"use": "parameters", "pairs": 96, "alpha": 0.01, "test_rows": 100}},
+        {"claim": "no difference", "audit": {"use": "model-law", "pairs": 96, "alpha": 0.01, "test_rows": 100}},
         {"claim": "files", "audit": {"use": "integrity"}},
-        {"claim": "plan", "audit": {"use": "plan"}},
+        {"claim": "provenance", "audit": {"use": "provenance"}},
     ],
 }
 
@@ -285,7 +285,7 @@ def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_
     assert expected[1] == expected[2]
     kept, out = tmp_path / "kept", child.path.with_name(child.path.name + ".audit")
     command = [sys.executable, "-c", "from fuaudit.cli import main; main()", "verify", child.path, "--quiet"]
-    command += ["--spec", tmp_path / "spec.toml", "--key", KEY.hex(), "--keep", kept, "--workers"]
+    command += ["--spec", tmp_path / "spec.toml", "--key", KEY.hex(), "--cache", kept, "--workers"]
     for workers, enough in ((2, 1), (1, 2)):
         process = subprocess.Popen([*map(str, command), str(workers)])
         while len(list(kept.glob("*.safetensors"))) < enough and process.poll() is None:
@@ -308,7 +308,7 @@ import os, sys
 from pathlib import Path
 
 from fuaudit import load_run, verify
-from fuaudit.verification.parameters import audit, pairs
+from fuaudit.audits.model_law import audit, pairs
 from fuaudit.verification.spec import read_spec
 
 run, spec, key = sys.argv[1:]
@@ -356,9 +356,9 @@ def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_p
         assert ended("killed")
         server.stdin.close()
     assert killed, "no kill came before the end"
-    parts = sorted(path.name for path in (tmp_path / "whole" / "kept").iterdir())
-    assert len(parts) == 3
-    for name in parts:
+    shards = sorted(path.name for path in (tmp_path / "whole" / "kept").iterdir())
+    assert len(shards) == 3
+    for name in shards:
         assert (tmp_path / "killed" / "kept" / name).read_bytes() == (tmp_path / "whole" / "kept" / name).read_bytes()
     ended_by_itself = {max((tmp_path / name / "out").glob("findings-*.json")) for name in ("killed", "whole")}
     assert len({path.read_bytes() for path in ended_by_itself}) == 1
@@ -366,7 +366,7 @@ def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_p
 
 def test_kept_results_need_a_key(child, tmp_path, quick):
     with pytest.raises(UsageError, match="belong to a key"):
-        verify(child, quick, kept=tmp_path, save=False)
+        verify(child, quick, cache=tmp_path, save=False)
 
 
 def test_a_run_that_changes_during_its_audit_is_no_evidence(child, untouched, tmp_path):
@@ -380,12 +380,12 @@ def test_a_run_that_changes_during_its_audit_is_no_evidence(child, untouched, tm
 def test_until_decided_stops_after_the_part_that_decides(untouched, child):
     """The untouched model is caught early; nothing is caught at the budget for the exact one."""
     data = Digits().load(None)
-    audit = Parameters(pairs=64, alpha=0.4, test_rows=100)  # a coarse level, so that the tiny federation decides
+    audit = ModelLaw(pairs=64, alpha=0.4, test_rows=100)  # a coarse level, so that the tiny federation decides
     found = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * 640, until_decided=True))
     pairs = found.statistic["pairs"]
-    assert pairs % PAIRS_A_PART == 0
+    assert pairs % PAIRS_A_SHARD == 0
     if found.verdict == "FAIL":
-        assert pairs - PAIRS_A_PART < found.statistic["rejected_at"] <= pairs or pairs >= 64
+        assert pairs - PAIRS_A_SHARD < found.statistic["rejected_at"] <= pairs or pairs >= 64
     fixed = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * pairs))
     length = min(pairs, 64)
     key = "log wealth, subject"

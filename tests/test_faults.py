@@ -20,10 +20,10 @@ from conftest import SECRET
 from safetensors.torch import save_file
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
+from fuaudit.formats.files import write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs import load_run
-from fuaudit.runs.files import write_bytes
-from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.prune import prune, standing
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train

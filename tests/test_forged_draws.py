@@ -9,10 +9,10 @@ from tests_support import audits, config, drawn_client, edit, remade, secret
 from fuaudit import load_run, train, unlearn
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Population, Request
-from fuaudit.runs.forms import tensor_bytes
+from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.training.setup import load_dataset
 
 
@@ -52,8 +52,8 @@ def test_a_pruned_run_cannot_choose_where_it_is_cut(parent, commitment, tmp_path
     pruned, _ = prune(child.path)
     result, found = audits(pruned, commitment=commitment, expected=Request.of(clients=[target]))
     assert found["replay"].verdict == found["integrity"].verdict == "PASS"
-    assert result.verdict == found["plan"].verdict == "INCONCLUSIVE"  # the seed of the true cut is gone
-    assert "cannot be followed" in found["plan"].shows
+    assert result.verdict == found["provenance"].verdict == "INCONCLUSIVE"  # the seed of the true cut is gone
+    assert "cannot be followed" in found["provenance"].shows
 
 
 def test_an_honest_prune_stays_bound_to_the_commitment(parent, commitment, tmp_path):
@@ -108,10 +108,10 @@ def test_a_planted_record_is_not_believed(parent, commitment, tmp_path):
     two = unlearn(one, "fats", second, tmp_path / "two")
     favourite = two.plan.retained.clients[0]
     batch = two.plan.retained.samples[favourite][:8]
-    answers = {Address(Purpose.COHORT, round): (favourite, favourite) for round in range(1, 9)}
+    answers = {Address(Purpose.COHORT, round_number): (favourite, favourite) for round_number in range(1, 9)}
     answers |= {
-        Address(Purpose.BATCH, round, step, favourite, occurrence): batch
-        for round in range(1, 9)
+        Address(Purpose.BATCH, round_number, step, favourite, occurrence): batch
+        for round_number in range(1, 9)
         for step in (1, 2)
         for occurrence in (0, 1)
     }
@@ -119,7 +119,7 @@ def test_a_planted_record_is_not_believed(parent, commitment, tmp_path):
     forged = remade(two.path)
     assert forged.plan.cohort(1) == (favourite, favourite)
     result, found = audits(forged, commitment=commitment, expected=second)
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    assert result.verdict == found["provenance"].verdict == "FAIL"
 
 
 def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(
@@ -140,4 +140,4 @@ def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(
     data = replace(load_dataset(forged.config, None), absent=frozenset(clients[target]))
     for run, expected in ((forged, None), (child, request)):
         result, found = audits(run, commitment=commitment, dataset=data, expected=expected)
-        assert result.verdict == found["plan"].verdict == "FAIL"
+        assert result.verdict == found["provenance"].verdict == "FAIL"

@@ -11,14 +11,14 @@ from tests_support import audits, config, drawn_client, drawn_sample, fitting, r
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.formats.files import append_line, sha256, write_bytes
+from fuaudit.formats.forms import parse_json, pretty_json, tensor_bytes, toml_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.files import append_line, sha256, write_bytes
-from fuaudit.runs.forms import parse_json, pretty_json, tensor_bytes, toml_bytes
+from fuaudit.runs.encoding import population_tensors
 from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.ledger import append, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import population_tensors
 from fuaudit.verification.store import findings_name
 
 
@@ -43,19 +43,19 @@ def test_honest_lineage_passes(lineage):
     assert result.verdict == "PASS"
 
 
-def going_on_from(round, event):
+def going_on_from(round_number, event):
     """An event of a child, as if it kept so many rounds, or its own number if that is smaller."""
     fields = {"unlearning": "kept_rounds", "platform": "since"}
     name = fields.get(event["event"])
-    return event if name is None else {**event, name: min(event[name], round)}
+    return event if name is None else {**event, name: min(event[name], round_number)}
 
 
 def test_fewer_rounds_than_the_law(lineage):
     _, child, commitment = lineage
-    change(child.path, "run.json", lambda t: t.update(executed_rounds=2))
+    change(child.path, "run.json", lambda t: t.update(rounds_executed=2))
     change(child.path, "participation.json", lambda t: t.update(cohorts=t["cohorts"][:2], uploads=t["uploads"][:2]))
-    for round in (4, 6, 8):
-        (child.path / checkpoint_name(round)).unlink()
+    for round_number in (4, 6, 8):
+        (child.path / checkpoint_name(round_number)).unlink()
 
     def shorter(events):
         kept = [event for event in events if event["event"] != "round"]
@@ -63,12 +63,12 @@ def test_fewer_rounds_than_the_law(lineage):
 
     result, found = audits(told(child.path, shorter), commitment=commitment)
     assert result.verdict == "FAIL"
-    assert "stopped after round 2" in " ".join(found["plan"].details)
+    assert "stopped after round 2" in " ".join(found["provenance"].details)
 
 
 def test_more_rounds_than_the_law_are_no_run(lineage):
     _, child, _ = lineage
-    change(child.path, "run.json", lambda t: t.update(executed_rounds=3_000_000))
+    change(child.path, "run.json", lambda t: t.update(rounds_executed=3_000_000))
     with pytest.raises(EvidenceError, match="claims 3000000 rounds"):
         reseal(child.path)
 
@@ -81,7 +81,7 @@ def test_another_config_breaks_the_commitment(lineage):
     change(child.path, "run.json", lambda t: t["parent"].update(digest=reseal(run.path).digest))
     result, found = audits(reseal(child.path), commitment=commitment)
     assert result.verdict == "FAIL"
-    assert "committed to" in found["plan"].shows
+    assert "committed to" in found["provenance"].shows
 
 
 def test_a_request_in_other_words_gives_no_other_key(lineage):
@@ -96,7 +96,7 @@ def test_another_request_than_asked_for(lineage):
     other = next(c for c in child.original.clients if c not in child.request.clients)
     result, found = audits(child, expected=Request.of(clients=[other]))
     assert result.verdict == "FAIL"
-    assert "asked for was" in " ".join(found["plan"].details)
+    assert "asked for was" in " ".join(found["provenance"].details)
 
 
 def test_a_published_commitment_pasted_into_another_run(tmp_path, lineage):
@@ -114,14 +114,16 @@ def test_a_published_commitment_pasted_into_another_run(tmp_path, lineage):
     child = unlearn(reseal(run.path), "fats", Request.of(clients=[0]), tmp_path / "other-child")
     result, found = audits(child, commitment=commitment)
     assert result.verdict == "FAIL"
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
 
 
 def test_a_flawed_method_earlier_in_the_lineage(tmp_path):
     run = train(config(), tmp_path / "parent", secret=secret(7))
-    first = unlearn(run, "fats-as-printed", Request.of(samples=[drawn_sample(run)]), tmp_path / "first", anyway=True)
+    first = unlearn(
+        run, "fats-as-printed", Request.of(samples=[drawn_sample(run)]), tmp_path / "first", allow_inexact=True
+    )
     request = Request.of(clients=[drawn_client(first)])
-    second = unlearn(first, "fats", request, tmp_path / "second", anyway=True)
+    second = unlearn(first, "fats", request, tmp_path / "second", allow_inexact=True)
     result, found = audits(second)
     assert found["enumeration"].verdict == "FAIL"
     assert result.verdict == "FAIL"
@@ -136,8 +138,8 @@ def test_two_honest_requests_pass_with_the_first_commitment(tmp_path, lineage):
 
 def test_a_forged_index_convinces_nobody(lineage):
     """The parent's index of first involvements is a convenience; audits read the draws."""
-    from fuaudit.runs.forms import tensor_bytes
-    from fuaudit.runs.tables import involvement_tensors
+    from fuaudit.formats.forms import tensor_bytes
+    from fuaudit.runs.encoding import involvement_tensors
 
     run, child, _ = lineage
     index = run.plan.index
@@ -145,14 +147,14 @@ def test_a_forged_index_convinces_nobody(lineage):
     (run.path / "involvement.safetensors").write_bytes(tensor_bytes(involvement_tensors(index)))
     change(child.path, "run.json", lambda t: t["parent"].update(digest=reseal(run.path).digest))
     _, found = audits(reseal(child.path))
-    assert found["plan"].statistic["nothing_to_forget"] == "no: it was drawn"
-    assert found["plan"].verdict == "PASS"
+    assert found["provenance"].statistic["nothing_to_forget"] == "no: it was drawn"
+    assert found["provenance"].verdict == "PASS"
 
 
 def test_a_partition_that_no_key_dealt(tmp_path, lineage):
     """Rows moved to a neighbour before training: the commitment is to another partition, and the key deals another."""
-    from fuaudit.runs.forms import tensor_bytes
-    from fuaudit.runs.tables import population_tensors
+    from fuaudit.formats.forms import tensor_bytes
+    from fuaudit.runs.encoding import population_tensors
 
     run, _, _ = lineage
     samples = dict(run.original.samples)
@@ -161,7 +163,7 @@ def test_a_partition_that_no_key_dealt(tmp_path, lineage):
     forged = type(run.original)(samples)
     (run.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(forged)))
     _, found = audits(reseal(run.path))
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
 
 
 def test_a_label_with_words_of_its_own(lineage):
@@ -195,12 +197,12 @@ def test_after_a_prune_the_old_model_is_no_initial_model(lineage, tmp_path):
     config_of = pruned.config.tables()
     config_of["learner"]["step_size"] = 1e-30
     (pruned.path / "config.toml").write_bytes(toml_bytes(config_of))
-    for round in pruned.checkpoints:
-        (pruned.path / checkpoint_name(round)).write_bytes(final)
+    for round_number in pruned.checkpoints:
+        (pruned.path / checkpoint_name(round_number)).write_bytes(final)
     result, found = audits(reseal(pruned.path), commitment=commitment)
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
 
 
 def test_pruning_after_retraining_keeps_the_evidence(tmp_path):
@@ -212,8 +214,8 @@ def test_pruning_after_retraining_keeps_the_evidence(tmp_path):
 
 def test_the_untouched_model_under_a_right_plan_fails_every_spec(lineage):
     run, child, _ = lineage
-    for round in run.checkpoints:
-        shutil.copy(run.path / checkpoint_name(round), child.path / checkpoint_name(round))
+    for round_number in run.checkpoints:
+        shutil.copy(run.path / checkpoint_name(round_number), child.path / checkpoint_name(round_number))
     for name in ("model.safetensors", "metrics.json"):
         shutil.copy(run.path / name, child.path / name)
     forged = reseal(child.path)
@@ -299,7 +301,7 @@ def test_values_that_audits_and_show_read(fuaudit, forged, name, old, new):
         {"versions": {"torch": 1}},
         {"plugins": [3]},
         {"plugins": [{"use": 3}]},
-        {"executed_rounds": True},
+        {"rounds_executed": True},
         {"engine": "batched"},
         {"device": "cuda"},
         {"device": "tpu"},
@@ -358,7 +360,7 @@ def test_half_a_character_in_run_json(fuaudit, forged):
 
 @pytest.mark.parametrize("round", [9, 2**31, 10**40, -1])
 @pytest.mark.parametrize("stream", ["cohorts", "batches"])
-def test_segments_that_draw_absent_clients(fuaudit, forged, stream, round):
+def test_segments_that_draw_absent_clients(fuaudit, forged, stream, round_number):
     """One stream as before the request, the other over the retained population: refused before any plugin sees it.
 
     Batches as before the request are those of absent clients in no round, only another plan.
@@ -368,11 +370,11 @@ def test_segments_that_draw_absent_clients(fuaudit, forged, stream, round):
 
     def moved(table):
         streams = {name: [[0, 0, 0, 0], [last, 0, 1, 1]] for name in ("cohorts", "batches")}
-        table["streams"].update(streams | {stream: [[0, 0, 0, 0], [round, 0, 1, 1]]})
+        table["streams"].update(streams | {stream: [[0, 0, 0, 0], [round_number, 0, 1, 1]]})
 
     change(forged / "child", "plan.json", moved)
     sealed(forged / "child")
-    if (stream, round) == ("batches", 9):
+    if (stream, round_number) == ("batches", 9):
         assert audits(load_run(forged / "child"))[0].verdict == "FAIL"
     else:
         rejected(fuaudit, forged / "child", "show", "verify")
@@ -464,7 +466,7 @@ def test_a_request_to_another_parent_in_the_ledger(forged):
     [
         {"kind": "unlearning"},
         {"kind": [1]},
-        {"executed_rounds": "8"},
+        {"rounds_executed": "8"},
         {"kind": "unlearning", "parent": {"name": "x" * 300, "digest": "0"}},
         {"kind": "unlearning", "parent": {"name": "x\0", "digest": "0"}},
     ],

@@ -18,9 +18,9 @@ from tests_support import AUDIT_KEY, sealed
 
 from fuaudit import unlearn, verify
 from fuaudit.errors import EvidenceError, FuauditError
+from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, parse_tensors, pretty_json, tensor_bytes
+from fuaudit.formats.forms import toml_bytes as toml
 from fuaudit.plans import Request
-from fuaudit.runs.forms import parse_canonical, parse_json, parse_pretty, parse_tensors, pretty_json, tensor_bytes
-from fuaudit.runs.forms import toml_bytes as toml
 from fuaudit.runs.layout import CHECKPOINT, FILES, Json, Lines, Reader, Tensors, Toml, When, file_of, names_in
 
 ROOT = Path(__file__).parents[1]
@@ -200,7 +200,7 @@ def honest(family, tiny, quick):
     """The audits that the child passes as it is."""
     found = verify(family / "child", quick, key=AUDIT_KEY, dataset=tiny.dataset, save=False).findings
     passed = {finding.audit for finding in found if finding.verdict == "PASS"}
-    assert passed == {"integrity", "replay", "plan", "lineage"}
+    assert passed == {"integrity", "replay", "provenance", "lineage"}
     return passed
 
 

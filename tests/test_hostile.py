@@ -19,9 +19,9 @@ from fuaudit import load_run, train, unlearn
 from fuaudit.config import resolve
 from fuaudit.data.tensors import Tensors
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json, toml_bytes
 from fuaudit.models.dense import Mlp
 from fuaudit.plans import Request
-from fuaudit.runs.forms import MAX_JSON_BYTES, pretty_json, toml_bytes
 from fuaudit.runs.layout import form_of
 from fuaudit.text import is_printable, printable
 
@@ -100,7 +100,7 @@ def test_a_sparse_text(child, fuaudit, name):
 def test_counts_as_large_as_they_can_be(child, fuaudit, option):
     reconfigured(child, "learner", **{option: 2**31 - 1})
     if option == "rounds":
-        changed(child, "run.json", executed_rounds=2**31 - 1)
+        changed(child, "run.json", rounds_executed=2**31 - 1)
     sealed(child)
     refused(child, fuaudit)
 
@@ -108,7 +108,7 @@ def test_counts_as_large_as_they_can_be(child, fuaudit, option):
 @pytest.mark.parametrize("kept", [2**31 - 2, 2**31 - 1, 2**52])
 def test_kept_rounds_as_many_as_there_can_be(child, fuaudit, kept):
     reconfigured(child, "learner", rounds=2**31 - 1)
-    changed(child, "run.json", executed_rounds=2**31 - 1, first_change=[2**31 - 1, 0])
+    changed(child, "run.json", rounds_executed=2**31 - 1, first_change=[2**31 - 1, 0])
 
     def edit(events):
         kinds = {"unlearning": {"kept_rounds": kept, "first_change": [2**31 - 1, 0]}}

@@ -12,7 +12,7 @@ from fuaudit import load_run
 from fuaudit.cli import cli
 from fuaudit.data.tensors import Tensors
 from fuaudit.errors import StorageError, UsageError
-from fuaudit.runs.files import write_folder
+from fuaudit.formats.files import write_folder
 from fuaudit.workflow import csv_table
 from fuaudit.workflow.import_csv import Source, chosen, import_csv, step_size
 

@@ -23,7 +23,7 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand
 from fuaudit.training.engines import engine
-from fuaudit.training.execute import beginning, execute
+from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup
 from fuaudit.verification.spec import parse_spec
 from fuaudit.verification.verify import verify
@@ -111,7 +111,7 @@ OF_THE_RUN = parse_spec(
         "id": "of-the-run",
         "asks": "run",
         "out_of_scope": ["the algorithm"],
-        "check": [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "plan", "lineage")],
+        "check": [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "provenance", "lineage")],
     },
     "test",
 )
@@ -138,10 +138,10 @@ def test_a_run_unlearns_a_sample_and_replays_bit_for_bit(data, runs):
 
     # by hand, without an audit: the child's model from nothing, the erased rows overwritten
     ready = setup(child.config, None, data)
-    start = beginning(ready.learning, [child.plan], child.plan.retained, torch.device("cpu"))
+    start = initial_state(ready.procedure, [child.plan], child.plan.retained, torch.device("cpu"))
     retained = child.plan.retained
-    ground, plan = ready.ground(retained), expand(child.plan)
-    *_, (_, last) = execute(ready.learning, ground, retained, plan, start, engine("reference"))
+    problem, plan = ready.client_problem(retained), expand(child.plan)
+    *_, (_, last) = execute(ready.procedure, problem, retained, plan, start, engine("reference"))
     assert torch.equal(last.vectors[0], child.checkpoint(2)[0])
     assert not set(request.samples) & set(retained.owner)
 
@@ -152,8 +152,8 @@ def test_the_audits_of_the_run_tell_fats_from_noop(data, runs):
         name: {f.audit: str(f.verdict) for f in verify(run, OF_THE_RUN, dataset=data, save=False).findings}
         for name, run in children.items()
     }
-    assert found["fats"] == dict.fromkeys(("integrity", "replay", "plan", "lineage"), "PASS")
-    assert found["noop"] == {"integrity": "PASS", "replay": "FAIL", "plan": "FAIL", "lineage": "FAIL"}
+    assert found["fats"] == dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
+    assert found["noop"] == {"integrity": "PASS", "replay": "FAIL", "provenance": "FAIL", "lineage": "FAIL"}
 
 
 class TestReader:

@@ -14,7 +14,7 @@ from fuaudit.errors import PluginError, UsageError
 from fuaudit.models import Embedding, Layout
 from fuaudit.models.layout import linear_stack, require_reading
 from fuaudit.plans import Population, Request
-from fuaudit.training.engines import Task
+from fuaudit.training.engines import ClientProblem
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
@@ -86,7 +86,7 @@ SMALL = {
 every_model = pytest.mark.parametrize("model", SMALL)
 
 
-def ground_of(model, dtype=torch.float64):
+def problem_of(model, dtype=torch.float64):
     name, shape, options = SMALL[model]
     draws = torch.Generator().manual_seed(5)
     if name == "lstm":
@@ -94,28 +94,28 @@ def ground_of(model, dtype=torch.float64):
     else:
         inputs = torch.rand(ROWS, *shape, generator=draws, dtype=torch.float64).to(dtype)
     module = build(name, shape, 4, **options).to(dtype)
-    return Task(module, Layout.of(module), inputs, torch.randint(4, (ROWS,), generator=draws))
+    return ClientProblem(module, Layout.of(module), inputs, torch.randint(4, (ROWS,), generator=draws))
 
 
-def round_of(ground):
+def round_of(problem):
     """Models of two runs and ragged batches for three participations of two steps, one of them empty; rows from 4."""
-    uniform = np.random.Generator(np.random.Philox(7)).random((2, ground.layout.dimension))
+    uniform = np.random.Generator(np.random.Philox(7)).random((2, problem.layout.dimension))
     draws = np.random.Generator(np.random.Philox(11))
     batches = np.full((2, 3, 2, 3), -1)
     for at in np.ndindex(2, 3, 2):
         count = int(draws.integers(1, 4))
         batches[at][:count] = 4 + draws.permutation(ROWS - 4)[:count]
     batches[0, 0] = -1
-    dtype = next(ground.module.parameters()).dtype
-    return ground.layout.initial(uniform, dtype), torch.from_numpy(batches)
+    dtype = next(problem.module.parameters()).dtype
+    return problem.layout.initial(uniform, dtype), torch.from_numpy(batches)
 
 
 @every_model
 def test_threads_have_the_bits_of_the_reference(model):
-    ground = ground_of(model, torch.float32)
-    vectors, batches = round_of(ground)
-    expected = Reference().advance(ground, vectors, batches, STEP).updates
-    assert torch.equal(Threads(2).advance(ground, vectors, batches, STEP).updates, expected)
+    problem = problem_of(model, torch.float32)
+    vectors, batches = round_of(problem)
+    expected = Reference().advance(problem, vectors, batches, STEP).updates
+    assert torch.equal(Threads(2).advance(problem, vectors, batches, STEP).updates, expected)
     assert bool((expected[:, 1:] != 0).any(dim=2).all())
     assert torch.isfinite(expected).all()
 
@@ -123,32 +123,32 @@ def test_threads_have_the_bits_of_the_reference(model):
 @pytest.mark.parametrize("steps", [STEP, Steps(0.1, proximal=0.3, momentum=0.5)], ids=["plain", "with all terms"])
 @every_model
 def test_batched_agrees_with_the_reference(model, steps):
-    ground = ground_of(model)
-    vectors, batches = round_of(ground)
-    expected = Reference().advance(ground, vectors, batches, steps).updates
-    found = Batched(1, lanes=6).advance(ground, vectors, batches, steps).updates
+    problem = problem_of(model)
+    vectors, batches = round_of(problem)
+    expected = Reference().advance(problem, vectors, batches, steps).updates
+    found = Batched(1, stack_size=6).advance(problem, vectors, batches, steps).updates
     assert float((found - expected).abs().max()) <= TOLERANCE
 
 
 @every_model
 def test_engines_agree_on_batches_of_one_sample(model):
-    ground = ground_of(model)
-    vectors, batches = round_of(ground)
+    problem = problem_of(model)
+    vectors, batches = round_of(problem)
     batches = batches[..., :1].contiguous()
-    expected = Reference().advance(ground, vectors, batches, STEP).updates
+    expected = Reference().advance(problem, vectors, batches, STEP).updates
     assert bool((expected[:, 1:] != 0).any(dim=2).all())
-    assert torch.equal(Threads(2).advance(ground, vectors, batches, STEP).updates, expected)
-    found = Batched(1, lanes=4).advance(ground, vectors, batches, STEP).updates
+    assert torch.equal(Threads(2).advance(problem, vectors, batches, STEP).updates, expected)
+    found = Batched(1, stack_size=4).advance(problem, vectors, batches, STEP).updates
     assert float((found - expected).abs().max()) <= TOLERANCE
 
 
 @every_model
 def test_the_models_of_many_runs_are_measured_at_once(model):
     """Forward alone under vmap, as the parameters audit does it."""
-    ground = ground_of(model)
-    vectors, _ = round_of(ground)
-    together = torch.vmap(lambda vector: answer(ground.module, vector, ground.inputs))(vectors)
-    alone = torch.stack([answer(ground.module, vector, ground.inputs) for vector in vectors])
+    problem = problem_of(model)
+    vectors, _ = round_of(problem)
+    together = torch.vmap(lambda vector: answer(problem.module, vector, problem.inputs))(vectors)
+    alone = torch.stack([answer(problem.module, vector, problem.inputs) for vector in vectors])
     assert together.shape == (2, ROWS, 4)
     assert float((together - alone).abs().max()) <= TOLERANCE
     assert float(alone.std(dim=1).max()) > 0  # the answer depends on the sample
@@ -157,13 +157,13 @@ def test_the_models_of_many_runs_are_measured_at_once(model):
 @every_model
 @pytest.mark.parametrize("maker", [Reference(), Threads(2), Batched(1)], ids=["reference", "threads", "batched"])
 def test_an_erased_row_shows_when_it_is_read_and_only_then(model, maker):
-    ground = ground_of(model, torch.float32)
-    vectors, batches = round_of(ground)
-    expected = maker.advance(ground, vectors, batches, STEP).updates
-    ground.inputs[:4] = erased_input(ground.inputs.dtype)
-    assert torch.equal(maker.advance(ground, vectors, batches, STEP).updates, expected)
+    problem = problem_of(model, torch.float32)
+    vectors, batches = round_of(problem)
+    expected = maker.advance(problem, vectors, batches, STEP).updates
+    problem.inputs[:4] = erased_input(problem.inputs.dtype)
+    assert torch.equal(maker.advance(problem, vectors, batches, STEP).updates, expected)
     batches[1, 2, 0, 0] = 3
-    found = maker.advance(ground, vectors, batches, STEP).updates
+    found = maker.advance(problem, vectors, batches, STEP).updates
     assert torch.isnan(found[1, 2]).any()
     assert torch.isnan(found[1, 2, -4:]).all()  # the last biases are part of every answer
     assert torch.isfinite(found[0]).all()
@@ -221,10 +221,10 @@ class TestLaws:
         with torch.random.fork_rng(devices=[]):
             module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.InstanceNorm2d(2), nn.Flatten(), nn.Linear(72, 4)).double()
         inputs = torch.rand(ROWS, 1, 8, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-        ground = Task(module, Layout.of(module), inputs, torch.arange(ROWS) % 4)
-        vectors, batches = round_of(ground)
-        expected = Reference().advance(ground, vectors, batches, STEP).updates
-        found = Batched(1, lanes=4).advance(ground, vectors, batches, STEP).updates
+        problem = ClientProblem(module, Layout.of(module), inputs, torch.arange(ROWS) % 4)
+        vectors, batches = round_of(problem)
+        expected = Reference().advance(problem, vectors, batches, STEP).updates
+        found = Batched(1, stack_size=4).advance(problem, vectors, batches, STEP).updates
         assert float((found - expected).abs().max()) <= TOLERANCE
 
     def test_all_refusals_come_at_once(self):
@@ -236,10 +236,10 @@ class TestLaws:
     def test_no_answer_depends_on_the_samples_beside_it(self):
         """What batch normalisation would break: evaluation in chunks of any size gives one answer a sample."""
         for model in ("vgg-16", "resnet-18", "resnet-20"):
-            ground = ground_of(model)
-            _, vector = filled(ground.module)
-            together = answer(ground.module, vector, ground.inputs[:6])
-            alone = torch.cat([answer(ground.module, vector, row[None]) for row in ground.inputs[:6]])
+            problem = problem_of(model)
+            _, vector = filled(problem.module)
+            together = answer(problem.module, vector, problem.inputs[:6])
+            alone = torch.cat([answer(problem.module, vector, row[None]) for row in problem.inputs[:6]])
             assert float((together - alone).detach().abs().max()) <= 1e-12
 
 
@@ -337,7 +337,7 @@ def test_a_model_that_raises_is_reported_as_such():
 
 
 def test_none_of_them_has_the_step_by_hand():
-    assert [model for model in SMALL if linear_stack(ground_of(model).module)] == []
+    assert [model for model in SMALL if linear_stack(problem_of(model).module)] == []
 
 
 def tokens_dataset():
@@ -370,7 +370,7 @@ def test_on_tokens_a_plan_that_reads_an_erased_row_is_caught(token_run, quick):
         child = unlearn(token_run, name, Request.of([target]), token_run.path.parent / name, dataset=data)
         result = verify(child, quick, dataset=data, save=False)
         found[name] = {finding.audit: str(finding.verdict) for finding in result.findings}
-    assert found["fats"] == dict.fromkeys(("integrity", "replay", "plan", "lineage"), "PASS")
+    assert found["fats"] == dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
     assert (found["noop"]["replay"], found["noop"]["lineage"]) == ("FAIL", "FAIL")
 
 

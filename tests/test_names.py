@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import save_file
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.commitments.contents import Opening
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import ByOwner
 from fuaudit.data.partition import partition as deal
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.runs.contents import Opening
 from fuaudit.runs.names import in_words, to_forget
 from fuaudit.runs.prune import prune
 from fuaudit.workflow.unlearn import request_of
@@ -197,7 +197,7 @@ def test_after_a_prune_the_names_of_the_erased_are_missing_and_no_others(tmp_pat
 
 
 def lines_of(result):
-    return next(f for f in result.findings if f.audit == "plan")
+    return next(f for f in result.findings if f.audit == "provenance")
 
 
 def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):

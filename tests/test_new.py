@@ -91,7 +91,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["plan", "dataset", "request", "finding"])
+@pytest.mark.parametrize("name", ["provenance", "dataset", "request", "finding"])
 def test_whatever_the_name_the_files_are_whole(kind, name):
     files = package(kind, name)
     imports = [line for line in files[f"{name}.py"].split("\n") if "import" in line]

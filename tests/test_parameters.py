@@ -11,25 +11,25 @@ import pytest
 from fuaudit_plugins.finetune import Finetune
 
 from fuaudit import unlearn
+from fuaudit.audits.model_law.audit import BETTING, SHARES, ModelLaw, Sampled
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError
 from fuaudit.plans import Request
+from fuaudit.replicas.measure import STATISTICS
+from fuaudit.statistics.sequential import SequentialTest
+from fuaudit.statistics.two_sample.batch import BatchTest
+from fuaudit.statistics.two_sample.betting import two_sample
+from fuaudit.statistics.two_sample.power import Detectable, Goal, Point
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Verdict
-from fuaudit.verification.parameters.audit import BETTING, SHARES, Parameters, Sampled
-from fuaudit.verification.parameters.measure import STATISTICS
-from fuaudit.verification.sequential import SequentialTest
-from fuaudit.verification.twosample.batch import BatchTest
-from fuaudit.verification.twosample.betting import two_sample
-from fuaudit.verification.twosample.power import Detectable, Goal, Point
 
 KEY = bytes(range(60, 92))
 DATA = Digits().load(None)
 
 
 def audit(run, asked=None, **options):
-    return (asked or Parameters(pairs=24, alpha=0.01, test_rows=100)).examine(
+    return (asked or ModelLaw(pairs=24, alpha=0.01, test_rows=100)).examine(
         Case(run, None, DATA, Keyed(KEY), **options)
     )
 
@@ -69,7 +69,7 @@ def sampled(subject=None, second=None, untouched=1, batches=(), rate=0.25, pairs
 
 
 def test_verdicts_follow_from_all_tests_and_controls():
-    asked = Parameters(pairs=64, effect=0.5)
+    asked = ModelLaw(pairs=64, effect=0.5)
     assert sampled().verdict(asked) is Verdict.PASS
     assert sampled(subject=9).verdict(asked) is Verdict.FAIL
     assert sampled(batches=["subject"]).verdict(asked) is Verdict.FAIL
@@ -112,7 +112,7 @@ def test_an_editor_is_also_compared_with_itself(edited, child):
 def test_further_training_is_told_from_retraining_and_not_from_itself(trained, target, tmp_path):
     """An editor that trains twice as long: the loss betrays it, the target does not. alpha .01 for each test."""
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
-    found = audit(run, Parameters(pairs=32, alpha=0.01, test_rows=200))
+    found = audit(run, ModelLaw(pairs=32, alpha=0.01, test_rows=200))
     assert found.verdict == "FAIL"
     assert found.statistic["without_rejected_at"] is None
     assert "further training alone may then make the difference" in found.shows
@@ -128,7 +128,7 @@ def test_an_editor_that_needs_the_target_can_be_applied_without_it(edited, monke
 
     monkeypatch.setattr(Finetune, "edit", edit)
     monkeypatch.setattr(Finetune, "participants", frozenset({"server", "target"}))
-    found = audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+    found = audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
     assert found.statistic["without_p_value"] is not None
     assert set(requests) == {edited.request}
     assert len(requests) == 6
@@ -142,7 +142,7 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
 
     monkeypatch.setattr(Finetune, "edit", edit)
     monkeypatch.setattr(Finetune, "needs", frozenset({"model", "plan"}))
-    found = audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+    found = audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
     assert "without_p_value" not in found.statistic
     assert any("so that comparison is missing" in line for line in found.details)
 
@@ -151,7 +151,7 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
 
     monkeypatch.setattr(Finetune, "edit", broken)
     with pytest.raises(PluginError, match="never works"):
-        audit(edited, Parameters(pairs=3, alpha=0.01, test_rows=50))
+        audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
 
 
 # --- optional stopping --------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
 def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, target, tmp_path):
     """The same long editor, far more pairs in the spec: one part is enough."""
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
-    asked = Parameters(pairs=1000, alpha=0.01, test_rows=200)
+    asked = ModelLaw(pairs=1000, alpha=0.01, test_rows=200)
     seen = []
     found = audit(run, asked, until_decided=True, progress=lambda *row: seen.append(row))
     assert found.verdict == "FAIL"
@@ -174,22 +174,22 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert found.statistic["total_variation_at_least"] is not None  # holds at any stopping
     assert seen == [("pairs of runs", 32, 1000)]
     # what a report says about how to repeat it gives the same finding
-    assert found.statistic["until"] == "decided"
+    assert found.statistic["stopping"] == "decided"
     assert audit(run, asked, until_decided=True, budget=found.statistic["runs"]) == found
 
 
 def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
     """The lower limit of the power is not corrected for looks, so there is one after every 32 pairs, not every part."""
-    asked = Parameters(pairs=20, alpha=0.001, test_rows=50)
+    asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
     whole = audit(child, asked, budget=4 * 70, until_decided=True)
-    monkeypatch.setattr("fuaudit.verification.parameters.pairs.PAIRS_A_PART", 5)
-    looks, seen, decided = [], [], Parameters._decided
+    monkeypatch.setattr("fuaudit.replicas.pairs.PAIRS_A_SHARD", 5)
+    looks, seen, decided = [], [], ModelLaw._decided
 
     def counted(self, case, found):
         looks.append(sum(len(part["subject"]) for part in found))
         return decided(self, case, found)
 
-    monkeypatch.setattr(Parameters, "_decided", counted)
+    monkeypatch.setattr(ModelLaw, "_decided", counted)
     found = audit(child, asked, budget=4 * 70, until_decided=True, progress=lambda *row: seen.append(row[1]))
     assert seen == [*range(5, 71, 5)]
     assert looks == [35, 65]  # after the parts that reach 32 and 64
@@ -198,7 +198,7 @@ def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
 
 def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
-    asked = Parameters(pairs=20, alpha=0.001, test_rows=50)
+    asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
     found = audit(child, asked, budget=4 * 70, until_decided=True)
     assert found.statistic["pairs"] == 70
     assert found.statistic["batch_p_value"] is not None  # of the 20 pairs of the spec
@@ -216,10 +216,10 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
 
 def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
     """The sentence, the figures and the verdict take the limit; the estimate stands beside it."""
-    asked = Parameters(pairs=64, alpha=0.01, test_rows=100)
-    monkeypatch.setattr(Parameters, "_sampled", lambda self, case, limit: replace(whole, power=stated))
+    asked = ModelLaw(pairs=64, alpha=0.01, test_rows=100)
+    monkeypatch.setattr(ModelLaw, "_sampled", lambda self, case, limit: replace(whole, power=stated))
     case = Case(child, None, DATA, Keyed(KEY))
-    monkeypatch.setattr(Parameters, "_figures", lambda self, sampled: ({"alpha_bounds": 0.04}, None))
+    monkeypatch.setattr(ModelLaw, "_figures", lambda self, sampled: ({"alpha_bounds": 0.04}, None))
     whole, goal = sampled(), Goal()
     for lower, verdict in ((0.9, "PASS"), (0.89, "INCONCLUSIVE")):
         stated = Detectable(goal, (Point(0.4, 0.95, lower), Point(0.6, 1.0, 1.0)))
@@ -238,9 +238,9 @@ def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
 
 def test_the_shares_are_those_of_the_test(child):
     """The wealth of the finding is the test's on the arms, with the stated shares."""
-    from fuaudit.verification.parameters.pairs import Pairs
+    from fuaudit.replicas.pairs import Pairs
 
-    asked = Parameters(pairs=12, alpha=0.01, test_rows=100)
+    asked = ModelLaw(pairs=12, alpha=0.01, test_rows=100)
     arms = Pairs.of(Case(child, None, DATA, Keyed(KEY)), 100).compute((0, 12), 1)
     path = two_sample(arms["subject"], arms["retrained"], 0.008, SHARES).log_wealth
     assert audit(child, asked).series["log wealth, subject"] == path.tolist()

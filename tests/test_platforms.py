@@ -20,15 +20,18 @@ import torch
 from tests_support import AUDIT_KEY, audits, claimed, secret, told
 
 from fuaudit import load_run, train, unlearn
+from fuaudit.audits.lineage.audit import Lineage
+from fuaudit.audits.provenance import Provenance
+from fuaudit.audits.replay.audit import Replay
 from fuaudit.config import resolve
 from fuaudit.data.dataset import Dataset, padded
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.registry import build
+from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.platforms import Platform, inherited, made, makers
 from fuaudit.runs.platforms import told as platforms_of
-from fuaudit.runs.products import products
 from fuaudit.runs.prune import parent_of, prune
 from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.canary import _words, canary
@@ -36,9 +39,6 @@ from fuaudit.training.engines.reference import Reference
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import EQUAL_BITS, Case
-from fuaudit.verification.lineage import Lineage
-from fuaudit.verification.plan import PlanAudit
-from fuaudit.verification.replay.audit import Replay
 from fuaudit.workflow.resume import resume
 
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "platforms.py"
@@ -122,7 +122,7 @@ def test_honest_runs_under_settings_of_the_matrix_library(tmp_path):
     assert len(found) == 21
     for verdicts in found:
         assert "FAIL" not in verdicts.values(), verdicts
-        assert verdicts["integrity"] == verdicts["plan"] == "PASS"
+        assert verdicts["integrity"] == verdicts["provenance"] == "PASS"
     differing = 0
     for place in range(len(models)):
         for a, b in combinations((one[place], two[place], three[place]), 2):
@@ -141,8 +141,8 @@ def made_there(images, tmp_path_factory):
     """A CNN trained where convolutions are another library's; begun there as well. Nobody may edit it."""
     root = tmp_path_factory.mktemp("platforms")
 
-    def ended(what, round, rounds):
-        if what == "rounds" and round == 3:
+    def ended(what, round_number, rounds):
+        if what == "rounds" and round_number == 3:
             raise KeyboardInterrupt
 
     with another_library():
@@ -216,8 +216,8 @@ def test_resuming_on_one_platform_tells_of_it_once(there, images):
 def ended(at):
     """Ends a process after a round."""
 
-    def progress(what, round, rounds):
-        if what == "rounds" and round == at:
+    def progress(what, round_number, rounds):
+        if what == "rounds" and round_number == at:
             raise KeyboardInterrupt
 
     return progress
@@ -283,23 +283,23 @@ def test_an_edit_is_judged_by_who_made_it(there, images):
         edited_there = unlearn(parent, "finetune", Request.of([first]), there / "edited", dataset=images)
     again = unlearn(edited_there, "finetune", Request.of([second]), there / "again", dataset=images)
     for run in (edited_there, again):
-        found = PlanAudit().examine(case_of(run, images))
+        found = Provenance().examine(case_of(run, images))
         assert found.verdict == "INCONCLUSIVE", found.details
         assert "edited gives other bits on this platform" in found.shows
         assert Lineage().examine(case_of(run, images)).verdict == "NOT_APPLICABLE"
 
 
-@pytest.mark.parametrize("spot", [None, 3])
-def test_a_forged_model_made_here_fails_whoever_went_on(spot, images, tmp_path):
+@pytest.mark.parametrize("spot_check", [None, 3])
+def test_a_forged_model_made_here_fails_whoever_went_on(spot_check, images, tmp_path):
     """Resumed elsewhere, or so it says: what was made here before that must have the bits of here."""
     run = train(tables(), tmp_path / "run", dataset=images, secret=secret(7))
     case = case_of(run, images)
-    stored = {round: run.checkpoint(round) for round in run.checkpoints}
+    stored = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     stored[2] = stored[2][0] + 1e-3, stored[2][1]
-    for name, content in products(case.ready, run.plan.retained, case.schedule, stored).items():
+    for name, content in derived_files(case.ready, run.plan.retained, case.schedule, stored).items():
         (run.path / name).write_bytes(content)
     told(run.path, lambda events: _with_model(_gone_on_with(events), 2, stored[2][0]))
-    found = Replay(stretches=spot or 0).examine(case_of(run, images))
+    found = Replay(stretches=spot_check or 0).examine(case_of(run, images))
     assert found.verdict == "FAIL", found.shows
     assert EQUAL_BITS in found.assumptions
 
@@ -313,9 +313,9 @@ def _gone_on_with(events):
             yield {**event, "since": 4, "canary": "0" * 64}
 
 
-def _with_model(events, round, vector):
+def _with_model(events, round_number, vector):
     for event in events:
-        named = event["event"] == "round" and event["round"] == round
+        named = event["event"] == "round" and event["round"] == round_number
         yield {**event, "model": digest_of_vector(vector)} if named else event
 
 
@@ -374,11 +374,11 @@ def test_a_claimed_canary_gets_the_tolerance_and_a_spec_can_refuse_it(images, tm
     run = train(tables(), tmp_path / "parent", dataset=images, secret=secret(7))
     child = unlearn(run, "fats", late(run), tmp_path / "child", dataset=images)
     vector, state = child.checkpoint(6)
-    stored = {round: child.checkpoint(round) for round in child.checkpoints} | {
+    stored = {round_number: child.checkpoint(round_number) for round_number in child.checkpoints} | {
         6: (vector.nextafter(vector + 1), state)
     }
     case = case_of(child, images)
-    for name, content in products(case.ready, child.plan.retained, case.schedule, stored).items():
+    for name, content in derived_files(case.ready, child.plan.retained, case.schedule, stored).items():
         (child.path / name).write_bytes(content)
     told(child.path, lambda events: _with_model(events, 6, stored[6][0]))
     assert Replay().examine(case_of(child, images)).verdict == "FAIL"
@@ -471,8 +471,8 @@ def test_a_canary_reads_tokens_that_the_model_knows():
 class Refusing:
     """An aggregator that wants more participants than a miniature has."""
 
-    stackable: ClassVar[bool] = True
-    client_rows: ClassVar[frozenset[str]] = frozenset()
+    vectorised: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset[str]] = frozenset()
 
     def init(self, shape):
         return {}
@@ -485,7 +485,7 @@ class Refusing:
 
 def test_a_stage_that_refuses_small_federations(images):
     whole = ready(images, model={"use": "linear"})
-    alone = replace(whole, learning=replace(whole.learning, chain=type(whole.learning.chain)((Refusing(),))))
+    alone = replace(whole, procedure=replace(whole.procedure, chain=type(whole.procedure.chain)((Refusing(),))))
     assert canary(alone) == canary(whole), "its place is taken by the mean"
 
 

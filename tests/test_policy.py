@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from tests_support import AUDIT_KEY, config, drawn_client, installed, secret
 
 from fuaudit import registry, train, unlearn, verify
+from fuaudit.audits.stress import Stress
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans import Request
@@ -21,7 +22,6 @@ from fuaudit.registry import trusting
 from fuaudit.reporting import render
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
-from fuaudit.verification.replay.stress import Stress
 from fuaudit.verification.spec import BUILT_IN, Check, Keys, builtin_specs, parse_spec, read_spec
 
 OUTSIDE = '''
@@ -142,7 +142,7 @@ def table(*uses, asks="exact", **top):
     return {"id": "ours", "asks": asks, "out_of_scope": ["all else"], "check": rows} | top
 
 
-OF_THE_RUN = ("integrity", "replay", "plan", "lineage")
+OF_THE_RUN = ("integrity", "replay", "provenance", "lineage")
 LAW = {"claim": "law", "audit": {"use": "plan-law", "plans": 2000}}
 EVERYTHING = (*OF_THE_RUN, "enumeration", LAW)
 
@@ -150,7 +150,7 @@ EVERYTHING = (*OF_THE_RUN, "enumeration", LAW)
 # what a spec can show
 
 
-@pytest.mark.parametrize("use", ["integrity", "assumptions", "plan", "stress", "replay"])
+@pytest.mark.parametrize("use", ["integrity", "assumptions", "provenance", "stress", "replay"])
 def test_one_check_does_not_show_exact_erasure(use):
     with pytest.raises(UsageError, match="asks for exact erasure, but no required check gives evidence of"):
         parse_spec(table(use), "ours.toml")
@@ -184,7 +184,7 @@ def test_a_comparison_that_passes_whatever_it_finds_gives_no_evidence():
 
 def test_a_bound_needs_sampling():
     with pytest.raises(UsageError, match=r"asks for the stated bound, .* evidence of sampling"):
-        parse_spec(table("integrity", "plan", asks="bound"), "ours.toml")
+        parse_spec(table("integrity", "provenance", asks="bound"), "ours.toml")
 
 
 def test_a_claim_that_is_weaker_is_named_for_what_it_is(family):
@@ -254,8 +254,8 @@ def test_a_pass_names_its_spec(family, tmp_path):
         ({"commitment": "ab" * 32}, "--commitment"),
         ({"expected": Request.of(clients=[1])}, "--client or --sample"),
         ({"budget": 16}, "--budget"),
-        ({"until_decided": True}, "--until"),
-        ({"kept": "kept"}, "--keep"),
+        ({"until_decided": True}, "--stopping"),
+        ({"cache": "cache"}, "--cache"),
     ],
 )
 def test_an_argument_that_no_check_uses_is_refused(family, arguments, option):

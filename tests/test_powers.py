@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from fuaudit.errors import UsageError
-from fuaudit.verification.twosample import power
-from fuaudit.verification.twosample.betting import log_wealth_path, two_sample
-from fuaudit.verification.twosample.power import Detectable, Goal, Point, detectable_rate, lower_limit
+from fuaudit.statistics.two_sample import power
+from fuaudit.statistics.two_sample.betting import log_wealth_path, two_sample
+from fuaudit.statistics.two_sample.power import Detectable, Goal, Point, detectable_rate, lower_limit
 
 NAN, INF = float("nan"), float("inf")
 FEW = Goal(resamples=60, worlds=20, audits=4, rates=(0.1, 0.3, 0.5, 0.7, 1.0))
@@ -237,5 +236,5 @@ def test_the_lower_limit_is_that_of_clopper_and_pearson(count):
     ],
 )
 def test_goals_that_make_no_sense_are_refused(settings):
-    with pytest.raises(UsageError):
+    with pytest.raises(ValueError):
         Goal(**settings)

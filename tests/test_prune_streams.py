@@ -59,7 +59,7 @@ def lineage(root, learner, kinds, methods):
     for number, (kind, method) in enumerate(zip(kinds, methods, strict=True), 1):
         asked = target(runs[-1], kind)
         path = root / f"run-{number}"
-        runs.append(unlearn(runs[-1], method, asked, path, dataset=data(), anyway=True))
+        runs.append(unlearn(runs[-1], method, asked, path, dataset=data(), allow_inexact=True))
     return runs
 
 
@@ -92,7 +92,7 @@ def erased_rows(run, contents):
 def of_plans():
     """A spec of the run's plan, and of plans like it."""
     spec = read_spec("client-erasure")
-    checks = [check for check in spec.checks if check.audit["use"] in ("plan", "plan-law")]
+    checks = [check for check in spec.checks if check.audit["use"] in ("provenance", "plan-law")]
     small = {"use": "plan-law", "plans": 200, "effect": 0.05, "alpha": 0.001}
     return replace(spec, checks=(checks[0], replace(checks[1], audit=small)))
 
@@ -130,9 +130,9 @@ def test_kept_draws_follow_from_the_commitment_and_nothing_lost_is_left(
         found["replay"].shows,
         found["lineage"].shows,
     )
-    plan = found["plan"]
+    plan = found["provenance"]
     assert plan.verdict == ("INCONCLUSIVE" if period else "PASS"), (plan.shows, plan.details)
     if before is not None:  # an erased client's period went with her seed; who was there tells something of it
         result = verify(pruned, quick, save=False, before=before.path, **given)
-        plan = next(finding for finding in result.findings if finding.audit == "plan")
+        plan = next(finding for finding in result.findings if finding.audit == "provenance")
         assert plan.verdict == "PASS", (plan.shows, plan.details)

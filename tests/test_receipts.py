@@ -11,11 +11,11 @@ from safetensors.torch import save_file
 from tests_support import sealed
 
 from fuaudit import registry, train, unlearn, verify
+from fuaudit.commitments.contents import root_over, tree_path, tree_root
 from fuaudit.data.dataset import Dataset, erased_input
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
-from fuaudit.runs.contents import root_over, tree_path, tree_root
-from fuaudit.runs.forms import pretty_json, tensor_bytes
+from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import check, read_receipt, receipt_of
 from fuaudit.runs.run import load_run
@@ -326,18 +326,18 @@ def test_ids_of_an_erased_client_that_were_exchanged_are_not_believed(tmp_path, 
         verify(child.path, quick, dataset=more, receipts=[written(tmp_path / "ben.json", receipt)], save=False)
 
 
-@pytest.mark.parametrize("audit", ["stress", "parameters"])
+@pytest.mark.parametrize("audit", ["stress", "model-law"])
 def test_computing_with_erased_rows_that_open_no_leaf(audit, tmp_path):
     """Level 3 says what it takes on trust; level 6 trains no originals with other rows than those."""
     given = with_copy()
     run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
     child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
-    tables = {"stress": {"plans": 1, "candidates": 100}, "parameters": {"pairs": 2}}
+    tables = {"stress": {"plans": 1, "candidates": 100}, "model-law": {"pairs": 2}}
     examined = registry.build("audits", {"use": audit, **tables[audit]})
     found = examined.examine(Case(child, None, junk(given), Keyed(SECRET)))
     said = [found.shows, *found.assumptions]
     honest = examined.examine(Case(child, None, given, Keyed(SECRET)))
-    if audit == "parameters":
+    if audit == "model-law":
         assert found.verdict == "INCONCLUSIVE"
         assert "4 erased rows at hand are not those that were committed to" in found.shows
     else:

@@ -16,12 +16,12 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
-from fuaudit.plans.proof import exactness
 from fuaudit.plans.reference import Reference, is_closed, resampled
+from fuaudit.proofs.exactness import exactness
+from fuaudit.proofs.toys import federation
 from fuaudit.testing import strategies
 from fuaudit.testing.unlearners import trials
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.verification.toys import federation
 
 WHO = [
     BoundedRoundRobin(2, "drawn"),
@@ -60,7 +60,7 @@ def test_exact_by_enumeration(number):
 
     proved = 0
     for trial in trials(law):
-        result = exactness(Reference(), trial.law, trial.population, trial.requests, trial.executed, 400_000)
+        result = exactness(Reference(), trial.law, trial.population, trial.requests, trial.not_before, 400_000)
         assert result.exact, f"{trial}: {result.witness}"
         proved += 1
     assert proved == 14

@@ -16,31 +16,31 @@ import torch
 from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, fitting, reseal, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.lineage.audit import Lineage
+from fuaudit.audits.replay.audit import Replay
+from fuaudit.audits.replay.stretches import detection, drawn_stretches
+from fuaudit.audits.replay.tolerance import gaps
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import NONE, expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.repeat import commands
 from fuaudit.reporting.words import copies
-from fuaudit.runs.files import write_bytes
-from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.derived_files import checkpoint_bytes, derived_files
 from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.products import checkpoint_bytes, products
 from fuaudit.runs.prune import parent_of
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.engines.reference import local_steps
-from fuaudit.training.execute import Moment, beginning, execute
+from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Steps
 from fuaudit.verification.case import Case
-from fuaudit.verification.counterfactual import Only
-from fuaudit.verification.lineage import Lineage
-from fuaudit.verification.replay.audit import Replay
-from fuaudit.verification.replay.spot import detection, drawn_stretches
-from fuaudit.verification.replay.tolerance import gaps
+from fuaudit.verification.counterfactual import RestrictedSchedule
 from fuaudit.verification.spec import Check, read_spec
 
 EPS = torch.finfo(torch.float32).eps
@@ -66,7 +66,7 @@ def elsewhere(run):
 def store(run, models, every_round=None):
     """A forger's hand: other stored models, and every figure, file and ledger line that goes with them."""
     case = case_of(run)
-    for name, content in products(case.ready, run.plan.retained, case.schedule, models).items():
+    for name, content in derived_files(case.ready, run.plan.retained, case.schedule, models).items():
         write_bytes(run.path / name, content)
     logged = {**{r: vector for r, (vector, _) in models.items()}, **(every_round or {})}
     events = read_ledger(run.path).events
@@ -239,12 +239,12 @@ def test_missing_evidence_is_inconclusive(lineage):
 def test_the_untouched_models_under_a_right_plan(lineage):
     """Bits of two runs need no platform; a forger who blurs them is told of, but rounding is not excluded."""
     parent, child = lineage["parent"], lineage["client"]
-    models = {round: parent.checkpoint(round) for round in parent.checkpoints}
+    models = {round_number: parent.checkpoint(round_number) for round_number in parent.checkpoints}
     for finding in examined(elsewhere(store(child, models))):
         assert finding.verdict == "FAIL"
         assert "bit for bit" in finding.shows
         assert any("is that of parent" in line for line in finding.details)
-    blurred = {round: (torch.nextafter(v, v + 1), state) for round, (v, state) in models.items()}
+    blurred = {round_number: (torch.nextafter(v, v + 1), state) for round_number, (v, state) in models.items()}
     for finding in examined(store(load_run(child.path), blurred)):
         assert finding.verdict == "INCONCLUSIVE"
         assert any("within the tolerance of the untouched ones" in line for line in finding.details)
@@ -262,9 +262,9 @@ def test_the_stated_share_would_have_been_seen(lineage):
     """What the erased data did, added to honest models: the share that ``detectable`` names is never passed."""
     child = elsewhere(lineage["client"])
     case = case_of(child)
-    honest = {round: child.checkpoint(round) for round in case.stored_rounds}
+    honest = {round_number: child.checkpoint(round_number) for round_number in case.stored_rounds}
     figures = Replay().examine(case).statistic
-    link = case.left_in.links[0]
+    link = case.counterfactuals.links[0]
 
     def leaked(part):
         return {
@@ -290,7 +290,7 @@ def test_a_fault_in_the_weights_must_be_told_as_well(tmp_path):
         sample = drawn_sample(run)
         child = elsewhere(unlearn(run, "retrain", Request.of(samples=[sample]), folder / "child"))
         case = case_of(child)
-        link, ours = case.left_in.links[0], case.replayed
+        link, ours = case.counterfactuals.links[0], case.replayed
         fault = min(gaps(link.remembered, ours, ours).values(), default=0.0)
         others = [gaps(link.untouched, ours, ours), gaps(link.untouched, link.taken_out, ours)]
         if 0 < fault < min(value for found in others for value in found.values()):
@@ -373,39 +373,41 @@ def test_the_data_left_in_against_a_loop_by_hand(tmp_path, by):
     server = [{"use": "mean"}] if by == "mean" else [{"use": "size-weighted", "by": "total"}]
     parent = train(config(**TWO, server=server), tmp_path / "parent", secret=secret(7))
     target = drawn_client(parent)
-    case = case_of(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child", anyway=True))
-    link = case.left_in.links[0]
-    for round in case.stored_rounds:
-        assert torch.equal(link.untouched[round][0], parent.checkpoint(round)[0])
+    case = case_of(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child", allow_inexact=True))
+    link = case.counterfactuals.links[0]
+    for round_number in case.stored_rounds:
+        assert torch.equal(link.untouched[round_number][0], parent.checkpoint(round_number)[0])
     ready, plan, retained = case.ready, parent.plan, case.run.plan.retained
-    ground, drawn = ready.ground(retained), expand(plan)
-    vector = beginning(ready.learning, [plan], plan.retained, ready.device).vectors[0]
-    for round in range(1, plan.law.rounds + 1):
+    problem, drawn = ready.client_problem(retained), expand(plan)
+    vector = initial_state(ready.procedure, [plan], plan.retained, ready.device).vectors[0]
+    for round_number in range(1, plan.law.rounds + 1):
         total = torch.zeros_like(vector)
-        for place, client in enumerate(drawn.cohorts[0, round - 1]):
+        for place, client in enumerate(drawn.cohorts[0, round_number - 1]):
             if client == target:
                 continue
             weight = 1 / 2 if by == "mean" else len(retained.samples[client]) / retained.size * 9 / 2
-            batches = torch.from_numpy(drawn.batches[0, round - 1, place])
-            end, _ = local_steps(ground.module, ground, vector, batches, Steps(ready.learning.step_sizes.at(round)))
+            batches = torch.from_numpy(drawn.batches[0, round_number - 1, place])
+            end, _ = local_steps(
+                problem.module, problem, vector, batches, Steps(ready.procedure.step_sizes.at(round_number))
+            )
             total += weight * (vector - end)
         vector = vector - total
-        if round in link.taken_out:
-            assert torch.allclose(link.taken_out[round][0], vector, rtol=0, atol=1e-6)
+        if round_number in link.taken_out:
+            assert torch.allclose(link.taken_out[round_number][0], vector, rtol=0, atol=1e-6)
     assert not torch.allclose(link.untouched[8][0], vector, rtol=0, atol=1e-3)
 
 
 def test_only_takes_out_what_is_outside(lineage):
     retained = lineage["sample"].plan.retained
     schedule = expand(lineage["parent"].plan)
-    left = Only(schedule, retained)
+    left = RestrictedSchedule(schedule, retained)
     (sample,) = lineage["sample"].request.samples
     for number in range(1, schedule.rounds + 1):
         whole, kept = schedule.round(number), left.round(number)
         assert np.array_equal(kept.cohorts, whole.cohorts)
         assert np.array_equal(kept.batches, np.where(whole.batches == sample, NONE, whole.batches))
     assert left.takes_something == (schedule.batches == sample).any()
-    assert not Only(expand(lineage["sample"].plan), retained).takes_something
+    assert not RestrictedSchedule(expand(lineage["sample"].plan), retained).takes_something
 
 
 def test_gaps_are_largest_differences_over_the_scale():
@@ -456,22 +458,22 @@ def forged_at(run, stretch):
     """A run in which one stretch is forged: its end is moved a little, and everything after follows from that."""
     case = case_of(run)
     _, end = stretch
-    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    models = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     vector, state = models[end]
     models[end] = vector + 1e-6, state
-    moment = Moment(models[end][0][None], {})
+    round_state = RoundState(models[end][0][None], {})
     retained = run.plan.retained
-    for round, after in execute(
-        case.ready.learning,
-        case.ready.ground(retained),
+    for round_number, after in execute(
+        case.ready.procedure,
+        case.ready.client_problem(retained),
         retained,
         case.schedule,
-        moment,
+        round_state,
         case.ready.engine,
         first=end + 1,
     ):
-        if round in models:
-            models[round] = after.vectors[0], {}
+        if round_number in models:
+            models[round_number] = after.vectors[0], {}
     return store(run, models)
 
 
@@ -515,14 +517,14 @@ def test_a_forged_beginning_is_always_seen(made, tmp_path):
 
 def test_a_ledger_of_rounds_that_are_not_stored(made, tmp_path):
     run = load_run(shutil.copytree(made / "parent", tmp_path / "parent"))
-    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    models = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     with pytest.raises(EvidenceError, match="other rounds than those whose models are stored"):
         store(run, models, {7: torch.zeros_like(run.model)})
 
 
 def test_a_ledger_of_another_model_than_is_stored(made, tmp_path):
     run = load_run(shutil.copytree(made / "parent", tmp_path / "parent"))
-    models = {round: run.checkpoint(round) for round in run.checkpoints}
+    models = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     found = Replay(stretches=4).examine(case_of(store(run, models, {6: torch.zeros_like(run.model)})))
     assert found.verdict == "FAIL"
     assert "ledger names another model for round 6" in " ".join(found.details)
@@ -537,7 +539,7 @@ def test_a_spot_check_compares_bits(lineage):
 
 def test_an_auditor_may_ask_for_a_spot_check(made):
     run = load_run(made / "client")
-    result, found = audits(run, spot=2)
+    result, found = audits(run, spot_check=2)
     assert result.verdict == "INCONCLUSIVE"
     assert found["replay"].verdict == found["lineage"].verdict == "INCONCLUSIVE"
     assert found["replay"].statistic["detection"] == "1/2"
@@ -545,7 +547,7 @@ def test_an_auditor_may_ask_for_a_spot_check(made):
     whole, _ = audits(run)
     assert whole.verdict == "PASS"
     with pytest.raises(UsageError, match="at least 1 stretch"):
-        audits(run, spot=0)
+        audits(run, spot_check=0)
 
 
 def test_a_spot_check_still_lists_what_is_left_behind(lineage):
@@ -557,7 +559,7 @@ def test_a_spot_check_still_lists_what_is_left_behind(lineage):
     def stored(events):
         return [event | ({"model": "0" * 64} if event.get("round") == 7 else {}) for event in events]
 
-    case = case_of(told(child.path, stored), spot=1)
+    case = case_of(told(child.path, stored), spot_check=1)
     found = Lineage().examine(case)
     assert "replayed" not in vars(case), "everything was replayed"
     assert found.verdict == "FAIL"
@@ -569,7 +571,7 @@ def test_figures_must_follow_from_the_stored_models(lineage):
     rows = json.loads((child.path / "metrics.json").read_text())
     rows[-1]["test_accuracy"] = 0.99
     (child.path / "metrics.json").write_bytes(pretty_json(rows))
-    assert Lineage().examine(case_of(reseal(child.path), spot=1)).verdict == "FAIL"
+    assert Lineage().examine(case_of(reseal(child.path), spot_check=1)).verdict == "FAIL"
 
 
 def test_a_spec_sets_the_probability_it_asks_for(made):
@@ -591,10 +593,10 @@ def test_a_spec_sets_the_probability_it_asks_for(made):
 
 def test_the_command_to_repeat_a_spot_check(lineage):
     child = lineage["client"]
-    asked = verify(child, spec("exact"), key=AUDIT_KEY, spot=3).as_json()
-    assert any(line.endswith("--spot 3") for line in commands(read_contents(asked)))
+    asked = verify(child, spec("exact"), key=AUDIT_KEY, spot_check=3).as_json()
+    assert any(line.endswith("--spot-check 3") for line in commands(read_contents(asked)))
     by_the_spec = verify(child, spec("exact", stretches=3), key=AUDIT_KEY).as_json()
-    assert not any("--spot" in line for line in commands(read_contents(by_the_spec)))
+    assert not any("--spot-check" in line for line in commands(read_contents(by_the_spec)))
 
 
 def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(lineage):
@@ -603,13 +605,15 @@ def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(line
     sample = child.sample(3, 4)
     asked = {"budget": 0, "commitment": "ab" * 32, "expected": Request.of([1], [sample]), "until_decided": True}
     whole = read_spec("client-erasure")
-    whole = replace(whole, checks=tuple(c for c in whole.checks if c.audit["use"] in ("replay", "plan", "parameters")))
+    whole = replace(
+        whole, checks=tuple(c for c in whole.checks if c.audit["use"] in ("replay", "provenance", "model-law"))
+    )
     found = [verify(child, whole, key=AUDIT_KEY, parent=lineage["parent"].path, **asked) for _ in range(2)]
     assert found[0].as_json() == found[1].as_json()
     line = commands(read_contents(found[0].as_json()))[2]
     assert line.endswith(
         f"--key {AUDIT_KEY.hex()} --parent PARENT --commitment {'ab' * 32} "
-        "--client 1 --sample 3:4 --budget 0 --until decided"
+        "--client 1 --sample 3:4 --budget 0 --stopping decided"
     )
     other = verify(child, whole, key=AUDIT_KEY, budget=1).as_json()
     assert commands(read_contents(other))[2].endswith(f"{AUDIT_KEY.hex()} --budget 1")
@@ -618,10 +622,10 @@ def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(line
 def test_spot_on_the_command_line(made, tmp_path, fuaudit):
     for name in ("parent", "client"):
         shutil.copytree(made / name, tmp_path / name)
-    command = "verify", tmp_path / "client", "--spot", 1, "--budget", 0, "--key", AUDIT_KEY.hex(), "--json"
+    command = "verify", tmp_path / "client", "--spot-check", 1, "--budget", 0, "--key", AUDIT_KEY.hex(), "--json"
     code, out, _ = fuaudit(*command)
     assert code == 3
     found = {row["finding"]["audit"]: row["finding"] for row in json.loads(out)["checks"]}
     assert found["replay"]["statistic"]["stretches_replayed"] == 1
     assert found["replay"]["statistic"]["detection"] == "1/4"
-    assert fuaudit("verify", tmp_path / "client", "--spot", 0)[0] == 2
+    assert fuaudit("verify", tmp_path / "client", "--spot-check", 0)[0] == 2

@@ -14,11 +14,11 @@ import pytest
 
 from fuaudit import verify
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import sha256, write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import statistics, trusted
-from fuaudit.runs.files import sha256, write_bytes
-from fuaudit.runs.forms import pretty_json
 from fuaudit.verification.store import begin, findings_name, finish
 
 HOSTILE = "<script>alert('x')</script>\"&]]>|`@all\u202e\x00\x1b{{ 7 * 7 }}"
@@ -43,7 +43,7 @@ def check(audit, verdict="PASS", role="required", subject="run", **finding):
 def sampled(verdict="PASS", role="supporting"):
     pairs = [0.1 * i for i in range(64)]
     return check(
-        "parameters",
+        "model-law",
         verdict,
         role,
         "algorithm",
@@ -95,7 +95,7 @@ def document(verdict="PASS", *checks, child=True, asks="exact"):
         "key": "d" * 64,
         "verdict": verdict,
         "reason": "The reason of the verdict.",
-        "checks": list(checks) or [check("integrity"), check("plan"), sampled()],
+        "checks": list(checks) or [check("integrity"), check("provenance"), sampled()],
         "out_of_scope": ["Copies elsewhere."],
         "lineage": lineage,
         "context": context,
@@ -289,7 +289,7 @@ def test_every_figure_of_a_real_verification_has_words(child):
     contents = read_contents(result.as_json())
     rows = [(check.audit, row) for check in contents.checks for row in statistics(check)]
     audits = {audit for audit, _ in rows}
-    assert audits >= {"integrity", "replay", "stress", "plan", "plan-law", "lineage", "parameters"}
+    assert audits >= {"integrity", "replay", "stress", "provenance", "plan-law", "lineage", "model-law"}
     assert [row for _, row in rows if "as reported by" in row[2]] == []
     assert sum("non-adaptive" in line for line in trusted(contents)) == 1
 
@@ -302,7 +302,7 @@ def test_assumptions_have_words():
 
 @pytest.mark.parametrize("answer", ["no: it was drawn", "yes: it was never drawn, this run holds nothing"])
 def test_the_question_what_the_parent_drew_is_answered_without_yes_or_no(answer):
-    found = document("PASS", check("plan", statistic={"nothing_to_forget": answer}))
+    found = document("PASS", check("provenance", statistic={"nothing_to_forget": answer}))
     ((question, text, _),) = statistics(read_contents(found).checks[0])
     assert question == "Did the parent draw what was to be forgotten?"
     assert text == answer.partition(": ")[2]
@@ -361,7 +361,7 @@ def test_junit_has_one_case_a_check_and_no_verdict_but_pass_is_green():
 
 def test_an_inconclusive_verdict_over_passing_checks_is_no_green_build():
     """An editor under a spec that asks for exactness: every check may pass, the verdict does not."""
-    root = ElementTree.fromstring(render(document("INCONCLUSIVE", check("plan")), "junit"))
+    root = ElementTree.fromstring(render(document("INCONCLUSIVE", check("provenance")), "junit"))
     assert len(list(root.iter("failure"))) == 1
 
 

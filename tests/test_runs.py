@@ -25,30 +25,30 @@ import torch
 from conftest import SECRET
 
 from fuaudit import registry
+from fuaudit.audits.lineage.audit import _of_models
+from fuaudit.commitments.keys import Keys
 from fuaudit.data.dataset import scaling_constants
 from fuaudit.data.images import Digits
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.formats.files import claimed, sha256, write_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, parse_json, tensor_bytes
+from fuaudit.formats.schema import PARTICIPATION
 from fuaudit.plans import Request, Segment
 from fuaudit.plans.schedule import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
-from fuaudit.runs.files import claimed, sha256, write_bytes
-from fuaudit.runs.forms import MAX_JSON_BYTES, parse_json, tensor_bytes
-from fuaudit.runs.keys import Keys
-from fuaudit.runs.products import checkpoint_bytes
+from fuaudit.runs.derived_files import checkpoint_bytes
+from fuaudit.runs.encoding import model_and_state
 from fuaudit.runs.prune import other_holders, prune, recover
 from fuaudit.runs.run import _require_present
-from fuaudit.runs.shapes import PARTICIPATION
-from fuaudit.runs.tables import model_and_state
 from fuaudit.runs.writer import recorded_bytes
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
-from fuaudit.verification.lineage import _of_models
 from fuaudit.verification.verify import audit_folder, verify
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
@@ -285,7 +285,7 @@ def look_at_everything(path):
         run.metrics,
         run.contents,
         run.opening,
-        run.executed,
+        run.rounds_executed,
         run.pruned,
     )
     _ = run.checkpoints, run.model, run.plan.first_involvement(Request.of([0]))
@@ -478,14 +478,14 @@ def test_a_stream_of_requests(trained, child, target, tmp_path, quick):
 @pytest.mark.parametrize("until", [2, 3])
 def test_a_request_during_training(small_config, trained, tmp_path, until, quick):
     """Training stops, the request comes in, unlearning goes on to the last round."""
-    run = train(small_config(), tmp_path / "parent", secret=SECRET, until=until)
-    assert run.executed == until
+    run = train(small_config(), tmp_path / "parent", secret=SECRET, stop_after=until)
+    assert run.rounds_executed == until
     shared = [r for r in run.checkpoints if r in trained.checkpoints]
     assert all(torch.equal(run.checkpoint(r)[0], trained.checkpoint(r)[0]) for r in shared)
     for client in range(5):
         drawn = trained.plan.index.clients.get(client, 99)
         child = unlearn(run, "fats", Request.of([client]), tmp_path / f"child-{client}")
-        assert child.executed == 6
+        assert child.rounds_executed == 6
         assert child.plan.first_change(run.plan) == Position(min(drawn, until + 1), 0)
         result = verify(child, quick, save=False)
         assert result.verdict == "PASS", (client, result.reason)
@@ -644,7 +644,11 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     lines, text = listed(grandchild)
     drawn = [drawn_plan(parent).first_involvement(request) for request in grandchild.requests]
     first = min(at.round for at in drawn if at)
-    expected = {f"parent/checkpoints/{round:06d}.safetensors" for round in parent.checkpoints if round >= first}
+    expected = {
+        f"parent/checkpoints/{round_number:06d}.safetensors"
+        for round_number in parent.checkpoints
+        if round_number >= first
+    }
     expected |= {"parent/model.safetensors", "parent/keys.json", "noop/keys.json"}
     found = {line.split(":")[0] for line in lines}
     assert {name for name in found if not name.startswith("child/")} == expected
@@ -843,10 +847,12 @@ def digest_under(seed, leaves):
     return hashlib.sha256(b"\1" + b"".join(digest_under(*half) for half in halves(seed, leaves))).digest()
 
 
-def words(secret, purpose, round, step, client, occurrence, version, count, attempt=0):
+def words(secret, purpose, round_number, step, client, occurrence, version, count, attempt=0):
     """The first ``count`` words of one draw; NumPy's stream starts at the block after its counter."""
     digest = hashlib.blake2b(purpose.encode(), key=secret, digest_size=16, person=b"fuaudit draws").digest()
-    counter = attempt << 32 | (round << 32 | step) << 64 | (client + 1) << 128 | (occurrence << 32 | version) << 192
+    counter = (
+        attempt << 32 | (round_number << 32 | step) << 64 | (client + 1) << 128 | (occurrence << 32 | version) << 192
+    )
     stream = np.random.Philox(counter=(counter - 1) % 2**256, key=int.from_bytes(digest, "little"))
     return [int(word) for word in stream.random_raw(count)]
 
@@ -952,22 +958,22 @@ def test_the_written_format(trained, child, target):
     request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
     contexts = ["", hashlib.sha256(f"fuaudit context  {request}".encode()).hexdigest()]
 
-    def key(generation, round, step):
+    def key(generation, round_number, step):
         """Under which the draws of a position are made: 24 leaves a generation, the first six of no position."""
-        place = generation * 24 + (6 + (round - 1) * 3 + step if round else 0)
+        place = generation * 24 + (6 + (round_number - 1) * 3 + step if round_number else 0)
         return derived(leaf_of(room, seeds, place), "draws", contexts[generation])
 
-    for round in range(1, 7):
-        *_, source, version = [s for s in plan["streams"]["cohorts"] if s[:2] <= [round, 0]][-1]
+    for round_number in range(1, 7):
+        *_, source, version = [s for s in plan["streams"]["cohorts"] if s[:2] <= [round_number, 0]][-1]
         population = {c: s for c, s in owned.items() if version == 0 or c != target}
-        drawn = words(key(source, round, 0), "cohort", round, 0, -1, 0, version, 2)
+        drawn = words(key(source, round_number, 0), "cohort", round_number, 0, -1, 0, version, 2)
         cohort = [sorted(population)[integer(word, len(population))] for word in drawn]
         for place, client in enumerate(cohort):
-            first["clients"].setdefault(client, round)
+            first["clients"].setdefault(client, round_number)
             for step in (1, 2):
-                *_, source, version = [s for s in plan["streams"]["batches"] if s[:2] <= [round, step]][-1]
-                secret, size = key(source, round, step), len(owned[client])
-                at = round, step, client, cohort[:place].count(client), version
+                *_, source, version = [s for s in plan["streams"]["batches"] if s[:2] <= [round_number, step]][-1]
+                secret, size = key(source, round_number, step), len(owned[client])
+                at = round_number, step, client, cohort[:place].count(client), version
                 chosen = set()
                 for index, word in enumerate(words(secret, "batch", *at, 4)):
                     last = size - 4 + index
@@ -975,7 +981,7 @@ def test_the_written_format(trained, child, target):
                     chosen.add(last if rank in chosen else rank)
                 for rank in chosen:
                     sample = owned[client][rank]
-                    first["samples"][sample] = min(first["samples"].get(sample, (99, 0)), (round, step))
+                    first["samples"][sample] = min(first["samples"].get(sample, (99, 0)), (round_number, step))
     recorded = safetensors(files["involvement.safetensors"])
     assert dict(recorded["clients"].tolist()) == first["clients"]
     assert {s: (r, e) for s, r, e in recorded["samples"].tolist()} == first["samples"]
@@ -1005,7 +1011,7 @@ def by_weight(drawn, weights, count):
     return taken
 
 
-def available(scenario, key, version, round, clients):
+def available(scenario, key, version, round_number, clients):
     """The cohort of a round by a scenario below: everybody in round 1 is for the caller.
 
     ``key`` gives that of a round, step and client.
@@ -1015,13 +1021,17 @@ def available(scenario, key, version, round, clients):
         return words(key(*at[:3]), purpose, *at, version, count)
 
     if scenario == "static":
-        return [c for c in clients if by_weight(words_of("availability", round, 0, c, 0), {0: 5 - 2, 1: 2}, 1) == [1]]
+        return [
+            c for c in clients if by_weight(words_of("availability", round_number, 0, c, 0), {0: 5 - 2, 1: 2}, 1) == [1]
+        ]
     if scenario == "time-varying":
-        weights = {c: 1 + integer(*words_of("availability", round, 0, c, 0), 10) for c in clients}
-        return sorted(by_weight(words_of("cohort", round, 0, -1, 0, count=2), weights, max(1, 5 * len(clients) // 10)))
+        weights = {c: 1 + integer(*words_of("availability", round_number, 0, c, 0), 10) for c in clients}
+        return sorted(
+            by_weight(words_of("cohort", round_number, 0, -1, 0, count=2), weights, max(1, 5 * len(clients) // 10))
+        )
     taus = {c: integer(*words_of("availability", 0, 0, c, 0), 3 + 1) for c in clients}
     phases = {c: integer(*words_of("availability", 0, 0, c, 1), tau) for c, tau in taus.items() if tau > 1}
-    return [c for c, tau in taus.items() if tau < 2 or (round - 1) % tau == phases[c]]
+    return [c for c, tau in taus.items() if tau < 2 or (round_number - 1) % tau == phases[c]]
 
 
 SCENARIOS = {
@@ -1040,27 +1050,29 @@ def test_the_written_format_of_availability_and_memories(scenario, small_config,
     steps, ((_, seeds, _, text),) = 2 * 3, json.loads((path / "keys.json").read_bytes())["seeds"]
     assert seeds == 33 * (1 + 5 + 4 * (steps + 1))
 
-    def key(round, step, client):
-        place = 1 + 5 + (round - 1) * (steps + 1) + step if round else 1 + client
+    def key(round_number, step, client):
+        place = 1 + 5 + (round_number - 1) * (steps + 1) + step if round_number else 1 + client
         return derived(leaf_of(bytes.fromhex(text), seeds, place), "draws", "")
 
     dealt = {name: values.tolist() for name, values in safetensors(path / "partition.safetensors").items()}
     clients, ends = dealt["clients"], dealt["ends"]
     owned = {c: dealt["samples"][a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
-    cohorts = [clients, *(available(scenario, key, 0, round, clients) for round in (2, 3, 4))]
+    cohorts = [clients, *(available(scenario, key, 0, round_number, clients) for round_number in (2, 3, 4))]
     told = json.loads((path / "participation.json").read_bytes())
     assert told["cohorts"] == cohorts
-    assert told["uploads"] == [2 * sum(map(len, cohorts[:round])) for round in (1, 2, 3, 4)]
+    assert told["uploads"] == [2 * sum(map(len, cohorts[:round_number])) for round_number in (1, 2, 3, 4)]
     assert 0 < sum(map(len, cohorts[1:])) < 15
 
     first = {}
-    for round, cohort in enumerate(cohorts, 1):
+    for round_number, cohort in enumerate(cohorts, 1):
         for begin, client in product((1, 4), cohort):  # an epoch has room for ceil(300 / 120) steps
-            drawn = words(key(round, begin, client), "permutation", round, begin, client, 0, 0, len(owned[client]))
+            drawn = words(
+                key(round_number, begin, client), "permutation", round_number, begin, client, 0, 0, len(owned[client])
+            )
             assert len(set(drawn)) == len(drawn)
             order = [owned[client][rank] for rank in sorted(range(len(drawn)), key=drawn.__getitem__)]
             for place, sample in enumerate(order):
-                first.setdefault(sample, (round, begin + place // 120))
+                first.setdefault(sample, (round_number, begin + place // 120))
     recorded = safetensors(path / "involvement.safetensors")
     assert {s: (r, e) for s, r, e in recorded["samples"].tolist()} == first
 
@@ -1138,9 +1150,9 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
         encoded.append(vector)
         return checkpoint_bytes(vector, state)
 
-    monkeypatch.setattr("fuaudit.runs.tables.model_and_state", watched)
+    monkeypatch.setattr("fuaudit.runs.encoding.model_and_state", watched)
     monkeypatch.setattr("fuaudit.runs.run.model_and_state", watched)
-    monkeypatch.setattr("fuaudit.runs.products.checkpoint_bytes", counted)
+    monkeypatch.setattr("fuaudit.runs.derived_files.checkpoint_bytes", counted)
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6
     assert max(most) <= 1
@@ -1184,7 +1196,7 @@ def test_clients_that_are_gone_are_found_wherever_segments_start(tiny, tmp_path)
     plan = tiny(tmp_path / "run").plan
     plan = replace(plan, law=replace(plan.law, rounds=4, steps=2))
     plan = plan.erase(Request.of([1]), Keyed(bytes(32)), END).erase(Request.of([2]), Keyed(bytes(range(32))), END)
-    places = [Position(round, step) for round in range(7) for step in range(5)]
+    places = [Position(round_number, step) for round_number in range(7) for step in range(5)]
     seen = random.Random(5)
 
     def segments():
@@ -1192,11 +1204,11 @@ def test_clients_that_are_gone_are_found_wherever_segments_start(tiny, tmp_path)
         return tuple(Segment(start, (number := seen.randrange(3)), number) for start in starts)
 
     def gone(plan):
-        for round in range(1, 5):
-            cohort = set(plan.cohort(round))
-            version = plan.segment(Stream.COHORTS, Position(round, 0)).version
+        for round_number in range(1, 5):
+            cohort = set(plan.cohort(round_number))
+            version = plan.segment(Stream.COHORTS, Position(round_number, 0)).version
             for step in range(3):
-                other = plan.segment(Stream.BATCHES, Position(round, step)).version
+                other = plan.segment(Stream.BATCHES, Position(round_number, step)).version
                 if other != version and not cohort <= plan.populations[other].samples.keys():
                     return True
         return False

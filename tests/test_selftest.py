@@ -10,7 +10,8 @@ from fuaudit.cli import cli
 from fuaudit.cli.methods import lines_of
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Request, WeightedLaw, exactness
+from fuaudit.plans import Plan, Request, WeightedLaw
+from fuaudit.proofs import exactness
 from fuaudit.registry import build
 from fuaudit.selftest import FAULTS, Caught, Fault, Ground, selftest
 from fuaudit.selftest.selftest import Row, Selftest
@@ -108,7 +109,7 @@ def test_quiet_lines_keep_level_power_and_cost():
     """One statistical try is not certain."""
     rows = (
         Row("reused key", "addresses", True, True, Caught(1, 1, "why", "64 plans")),
-        Row("fine-tuning", "parameters", False, False, Caught(0, 1, "why", "at most 4 pairs of runs")),
+        Row("fine-tuning", "model-law", False, False, Caught(0, 1, "why", "at most 4 pairs of runs")),
     )
     sure, tried = lines_of(Selftest("fats", rows), quiet=True)
     assert re.fullmatch(r"ok +reused key +addresses +certain +64 plans", sure)

@@ -21,10 +21,10 @@ from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import builtin_specs, parse_spec, read_spec
 from fuaudit.verification.verify import verify
 
-TESTS = {"plan-law", "parameters"}
+TESTS = {"plan-law", "model-law"}
 
 
-ENOUGH = [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "plan", "lineage")]
+ENOUGH = [{"claim": use, "audit": {"use": use}} for use in ("integrity", "replay", "provenance", "lineage")]
 """Checks that give what a claim about the run alone needs."""
 
 
@@ -38,7 +38,7 @@ def test_audits_share_the_alpha_of_the_spec():
     made = spec(
         ("plan-law", {"plans": 10}, {"share": 0.25}),
         ("integrity", {}, {}),
-        ("parameters", {"pairs": 4}, {"share": 0.5}),
+        ("model-law", {"pairs": 4}, {"share": 0.5}),
         alpha=0.01,
     )
     assert [check.audit.get("alpha") for check in made.checks[:3]] == [0.0025, None, 0.005]
@@ -62,7 +62,7 @@ def test_a_spec_without_an_alpha_leaves_it_to_its_audits():
         ({"alpha": 0.01}, [("plan-law", {"alpha": 0.01}, {"share": 1})], "sets its own"),
         ({"alpha": 0.01}, [("integrity", {}, {"share": 0.5})], "no error rate"),
         ({}, [("plan-law", {}, {"share": 0.5})], "no alpha"),
-        ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.6}), ("parameters", {}, {"share": 0.6})], "more than 1"),
+        ({"alpha": 0.01}, [("plan-law", {}, {"share": 0.6}), ("model-law", {}, {"share": 0.6})], "more than 1"),
         *(({"alpha": wrong}, [("integrity", {}, {})], "alpha must be") for wrong in (0.0, 1.0, 1, nan, -0.1)),
         *(({"alpha": wrong}, [("integrity", {}, {})], "is not float") for wrong in (True, "0.01")),
     ],
@@ -136,10 +136,10 @@ FULL = {
     "out_of_scope": ["all else"],
     "check": [
         {"claim": "a", "audit": {"use": "stress", "plans": 3}, "role": "required", "basis": ["b"]},
-        {"claim": "a", "audit": {"use": "parameters", "pairs": 8, "effect": 0.5}, "share": 0.5},
+        {"claim": "a", "audit": {"use": "model-law", "pairs": 8, "effect": 0.5}, "share": 0.5},
         {"claim": "a", "audit": {"use": "plan-law", "plans": 9, "effect": 0.1}, "share": 0.5},
         {"claim": "a", "audit": {"use": "integrity"}},
-        {"claim": "a", "audit": {"use": "plan"}},
+        {"claim": "a", "audit": {"use": "provenance"}},
     ],
 }
 

@@ -11,9 +11,9 @@ from tests_support import AUDIT_KEY
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
-from fuaudit.runs.forms import canonical_json
 from fuaudit.runs.prune import prune
 from fuaudit.verification.store import LOG, begin, finish, history, latest
 
@@ -45,7 +45,7 @@ def contents(folder):
 
 def test_no_verification_overwrites_another(run, folder, tiny, quick):
     made, before = [], {}
-    for options in ({}, {"spot": 1}, {"key": bytes(32)}, {}):
+    for options in ({}, {"spot_check": 1}, {"key": bytes(32)}, {}):
         result = verify(run, quick, dataset=tiny.dataset, **{"key": AUDIT_KEY} | options)
         made.append(result.path.name)
         after = contents(folder)
@@ -58,7 +58,7 @@ def test_no_verification_overwrites_another(run, folder, tiny, quick):
     entries = history(folder)
     assert [entry.findings for entry in entries] == made
     assert all(entry.kept and entry.key_given for entry in entries)
-    assert [entry.arguments for entry in entries] == [(), ("--spot", "1"), (), ()]
+    assert [entry.arguments for entry in entries] == [(), ("--spot-check", "1"), (), ()]
 
 
 def test_findings_hold_no_times(run, tiny, quick):

@@ -11,15 +11,15 @@ from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample,
 
 from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError, UsageError
+from fuaudit.formats.files import write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.plans.schedule import expand, expand_many
 from fuaudit.registry import build, find
-from fuaudit.runs.files import write_bytes
-from fuaudit.runs.forms import pretty_json
+from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.layout import LEDGER, checkpoint_name
-from fuaudit.runs.products import products
 from fuaudit.runs.prune import prune
-from fuaudit.training.execute import Moment, execute
+from fuaudit.training.execute import RoundState, execute
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import provenance
 
@@ -61,12 +61,12 @@ def test_a_recorded_plan_is_judged_like_any_other(parent, tmp_path):
         # it draws otherwise than the reference, and so few plans are too few for the tests that then decide
         assert found.pop("plan-law").verdict == result.verdict == "INCONCLUSIVE"
         # and so few leaves prove one request, not a stream of two
-        sure = {"integrity", "replay", "stress", "plan", "lineage"} | ({"enumeration"} if run is child else set())
+        sure = {"integrity", "replay", "stress", "provenance", "lineage"} | ({"enumeration"} if run is child else set())
         assert {found[name].verdict for name in sure} == {"PASS"}, {n: (f.verdict, f.shows) for n, f in found.items()}
     wrong = unlearn(tmp_path / "parent", "mutant-favours", request, tmp_path / "favours")
     result, found = audits(wrong)
     assert found["enumeration"].verdict == "FAIL"
-    assert found["replay"].verdict == found["plan"].verdict == "PASS"  # only its law is wrong
+    assert found["replay"].verdict == found["provenance"].verdict == "PASS"  # only its law is wrong
     pruned, _ = prune(child)
     assert np.array_equal(expand(pruned.plan).batches, expand(child.plan).batches)
     result, found = audits(pruned)
@@ -84,7 +84,7 @@ def test_noop_fails_at_every_level(parent, tmp_path, kind):
     assert {n for n, f in found.items() if f.verdict == "FAIL"} >= {
         "replay",
         "stress",
-        "plan",
+        "provenance",
         "enumeration",
         "lineage",
     }
@@ -112,7 +112,7 @@ def test_child_labelled_as_another_algorithm(parent):
     (child.path / "run.json").write_bytes(pretty_json(info))
     result, found = audits(reseal(child.path))
     assert result.verdict == "FAIL"
-    assert "not what 'fats' makes" in " ".join(found["plan"].details)
+    assert "not what 'fats' makes" in " ".join(found["provenance"].details)
 
 
 def test_mislabelled_editor_is_caught(parent):
@@ -122,10 +122,10 @@ def test_mislabelled_editor_is_caught(parent):
     info["unlearner"]["options"]["rounds"] = 5
     (child.path / "run.json").write_bytes(pretty_json(info))
     _, found = audits(reseal(child.path))
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
 
 
-@pytest.mark.parametrize(("name", "level"), [("mutant-late", "enumeration"), ("mutant-reused-key", "plan")])
+@pytest.mark.parametrize(("name", "level"), [("mutant-late", "enumeration"), ("mutant-reused-key", "provenance")])
 def test_wrong_rewriters_fail(parent, name, level):
     child = unlearn(parent, name, Request.of(clients=[drawn_client(parent)]), parent.path.parent / name)
     result, found = audits(child)
@@ -161,7 +161,7 @@ def test_kept_rounds_that_know_the_erased_data(tmp_path, server, scaling, kind, 
     if verdict == "FAIL":
         with pytest.raises(UsageError, match=f"rounds of this run depend on all {kind}s, not on the batches alone"):
             unlearn(run, "fats", request, tmp_path / "refused")
-    result, found = audits(unlearn(run, "fats", request, tmp_path / "child", anyway=verdict == "FAIL"))
+    result, found = audits(unlearn(run, "fats", request, tmp_path / "child", allow_inexact=verdict == "FAIL"))
     assert result.verdict == verdict, {n: (f.verdict, f.details) for n, f in found.items()}
     assert found["stress"].verdict == verdict
     retrained, _ = audits(unlearn(run, "retrain", request, tmp_path / "retrained"))
@@ -178,7 +178,7 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
         for s, at in sorted(index.samples.items())
         if run.original.owner[s] == client and at.round == index.clients[client]
     )
-    _, found = audits(unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", anyway=True))
+    _, found = audits(unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True))
     assert found["replay"].verdict == "PASS"
     assert found["stress"].verdict == "FAIL"
 
@@ -196,15 +196,21 @@ def test_memory_that_was_not_rewound(tmp_path):
     start = max(r for r in run.checkpoints if r < first)
     vector, _ = run.checkpoint(start)
     _, stale = run.checkpoint(run.checkpoints[-1])
-    moment = Moment(vector[None], {k: v[None] for k, v in stale.items()})
+    round_state = RoundState(vector[None], {k: v[None] for k, v in stale.items()})
     stored = {r: run.checkpoint(r) for r in run.checkpoints if r <= start}
     schedule = expand_many([plan])
-    for round, after in execute(
-        ready.learning, ready.ground(plan.retained), plan.retained, schedule, moment, ready.engine, first=start + 1
+    for round_number, after in execute(
+        ready.procedure,
+        ready.client_problem(plan.retained),
+        plan.retained,
+        schedule,
+        round_state,
+        ready.engine,
+        first=start + 1,
     ):
-        if round in run.checkpoints:
-            stored[round] = (after.vectors[0], {k: v[0] for k, v in after.state.items()})
-    for name, content in products(ready, plan.retained, schedule, stored).items():
+        if round_number in run.checkpoints:
+            stored[round_number] = (after.vectors[0], {k: v[0] for k, v in after.state.items()})
+    for name, content in derived_files(ready, plan.retained, schedule, stored).items():
         write_bytes(child.path / name, content)
     result, found = audits(reseal(child.path))
     assert result.verdict == "FAIL"
@@ -232,19 +238,19 @@ def test_a_lucky_operator(parent):
     keys["seeds"][0][3] = "ab" * 32
     (child.path / "keys.json").write_bytes(pretty_json(keys))
     _, found = audits(reseal(child.path))
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
 
 
 def test_commitment(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "committed")
     right = parent.ledger.events[0]["commitment"]
     _, found = audits(child, commitment=right)
-    assert found["plan"].verdict == "PASS"
-    assert not any("anchored" in line for line in found["plan"].assumptions)
+    assert found["provenance"].verdict == "PASS"
+    assert not any("anchored" in line for line in found["provenance"].assumptions)
     _, found = audits(child)
-    assert any("anchored" in line for line in found["plan"].assumptions)
+    assert any("anchored" in line for line in found["provenance"].assumptions)
     _, found = audits(child, commitment="00" * 32)
-    assert found["plan"].verdict == "FAIL"
+    assert found["provenance"].verdict == "FAIL"
     assert child.commitment == right  # there is one for a lineage
 
 
@@ -268,7 +274,7 @@ def test_nothing_to_forget_is_said(tmp_path):
     client = next(c for c in run.original.clients if c not in run.plan.index.clients)
     result, found = audits(unlearn(run, "fats", Request.of(clients=[client]), tmp_path / "fats"))
     assert result.verdict == "PASS"
-    assert "nothing to forget" in found["plan"].statistic["nothing_to_forget"]
+    assert "nothing to forget" in found["provenance"].statistic["nothing_to_forget"]
     result, found = audits(unlearn(run, "noop", Request.of(clients=[client]), tmp_path / "noop"))
     assert found["replay"].verdict == "PASS"  # this run is as it should be
     assert result.verdict == "FAIL"  # the algorithm is still judged
@@ -280,12 +286,12 @@ def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     run = train(table, tmp_path / "parent", secret=secret(2))
     client = next(c for c in run.original.clients if c not in run.plan.index.clients)
     _, found = audits(unlearn(run, "retrain", Request.of(clients=[client]), tmp_path / "retrain"))
-    answer = found["plan"].statistic["nothing_to_forget"]
+    answer = found["provenance"].statistic["nothing_to_forget"]
     assert answer == "no: it was never drawn, but rounds depend on all clients"
     assert any("rounds that depend on all clients" in copy.why for copy in found["lineage"].copies)
     held = {copy.place for copy in found["lineage"].copies if copy.holds}
     assert {"parent/model.safetensors", "parent/keys.json"} < held
-    assert {f"parent/{checkpoint_name(round)}" for round in run.checkpoints if round} < held
+    assert {f"parent/{checkpoint_name(round_number)}" for round_number in run.checkpoints if round_number} < held
 
 
 def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):
@@ -347,7 +353,7 @@ def test_repeated_sampling_on_digits(tmp_path, use, number, pairs, expected):
     for name, allowed in expected.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
         result = verify(child, spec, key=secret(number + 100), save=False)
-        found = {f.audit: f for f in result.findings}["parameters"]
+        found = {f.audit: f for f in result.findings}["model-law"]
         assert all(control.held for control in found.controls), (name, found)
         assert result.verdict in allowed.split(), (name, result.reason)
         assert (found.verdict == "FAIL") == (result.verdict == "FAIL")

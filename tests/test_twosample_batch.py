@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ks_2samp
 
-from fuaudit.errors import UsageError
-from fuaudit.verification.twosample.batch import (
+from fuaudit.statistics.two_sample.batch import (
     BANDWIDTHS,
     TESTS,
     batch_test,
@@ -204,5 +203,5 @@ def test_the_result_lists_its_parts_and_can_reject_at_its_level():
 
 @pytest.mark.parametrize("shape", [(3, 2), (4,), (2, 4, 2), (4, 0)])
 def test_questions_that_make_no_sense_are_refused(shape):
-    with pytest.raises(UsageError):
+    with pytest.raises(ValueError):
         batch_test(np.zeros(shape), np.zeros(shape), 0.05, generator(1).random)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom
 
-from fuaudit.errors import UsageError
-from fuaudit.verification.twosample.betting import (
+from fuaudit.statistics.two_sample.betting import (
     RANK_SHARE,
     RANK_STAKES,
     SHIFT_STAKES,
@@ -27,7 +26,7 @@ from fuaudit.verification.twosample.betting import (
     shift_wealth,
     two_sample,
 )
-from fuaudit.verification.twosample.bounds import mean_gap_interval
+from fuaudit.statistics.two_sample.bounds import mean_gap_interval
 
 INF, NAN = math.inf, math.nan
 # Values that break careless code: ties, both infinities, nan, and sizes whose square or difference overflows.
@@ -152,7 +151,7 @@ def test_shares_divide_the_money():
     np.testing.assert_allclose(np.exp(log_wealth_path(x, y, shares)), plain_path(x, y, shares), rtol=1e-11)
     assert not np.allclose(log_wealth_path(x, y, shares), log_wealth_path(x, y))
     for wrong in ([1, 1], [1, 1, 0], [1, 1, -1], [1, 1, NAN], [1, 1, INF]):
-        with pytest.raises(UsageError, match="shares are 3 positive numbers"):
+        with pytest.raises(ValueError, match="shares are 3 positive numbers"):
             log_wealth_path(x, y, wrong)
 
 
@@ -383,7 +382,7 @@ def test_no_pairs_show_nothing():
     ],
 )
 def test_questions_that_make_no_sense_are_refused(x, y, alpha):
-    with pytest.raises(UsageError):
+    with pytest.raises(ValueError):
         two_sample(x, y, alpha)
 
 

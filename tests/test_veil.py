@@ -8,10 +8,11 @@ from fuaudit_plugins.fats import FatsUnlearning
 
 from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, Stream
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Plan, Request, Segment, UniformLaw, exactness
+from fuaudit.plans import Plan, Request, Segment, UniformLaw
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.veil import rewritten
-from fuaudit.verification.toys import federation
+from fuaudit.proofs import exactness
+from fuaudit.proofs.toys import federation
 
 LAW, MEMBERS = UniformLaw(2, 1, 1, 1), federation((2, 2, 2))
 CLIENT, SAMPLE = Request.of(clients=[0]), Request.of(samples=[0])
@@ -29,17 +30,17 @@ def through(rewrite, plan=PLAN, fresh=NEW, request=CLIENT):
     return rewritten(Method(), "method", plan, request, fresh, END)
 
 
-def fats(plan, request, fresh, executed):
-    return FatsUnlearning().rewrite(plan, request, fresh, executed)
+def fats(plan, request, fresh, not_before):
+    return FatsUnlearning().rewrite(plan, request, fresh, not_before)
 
 
 def looks(found):
     """A rewriter that notes what it can see of its sources and its index, and is FATS."""
 
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         found.append([(type(source), repr(source)) for source in (*plan.sources, fresh, plan.index)])
         found.append(sorted(name for name in dir(fresh) if not name.startswith("__")))
-        return fats(plan, request, fresh, executed)
+        return fats(plan, request, fresh, not_before)
 
     return rewrite
 
@@ -60,9 +61,9 @@ def test_sources_look_the_same_in_proof_and_in_use():
 
 def answers_of(plan):
     answers = {}
-    for round in (1, 2):
-        (client,) = answers[Address(Purpose.COHORT, round)] = plan.cohort(round)
-        answers[Address(Purpose.BATCH, round, 1, client)] = plan.batch(round, 1, client, 0)
+    for round_number in (1, 2):
+        (client,) = answers[Address(Purpose.COHORT, round_number)] = plan.cohort(round_number)
+        answers[Address(Purpose.BATCH, round_number, 1, client)] = plan.batch(round_number, 1, client, 0)
     return answers
 
 
@@ -91,9 +92,9 @@ def test_the_plan_is_that_of_the_rewriter_itself(request_):
     ],
 )
 def test_what_is_no_draw_of_cohorts_or_batches_is_refused(look, key):
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         look(plan, fresh)
-        return fats(plan, request, fresh, executed)
+        return fats(plan, request, fresh, not_before)
 
     with pytest.raises(PluginError, match="it gets those of cohorts and batches alone"):
         through(rewrite, fresh=key)
@@ -101,10 +102,10 @@ def test_what_is_no_draw_of_cohorts_or_batches_is_refused(look, key):
 
 @pytest.mark.parametrize("name", ["secret", "key", "source", "answers", "plan", "_source", "__dict__"])
 def test_no_secret_has_a_name(name):
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         for source in (*plan.sources, fresh, plan.index):
             assert not hasattr(source, name)
-        return fats(plan, request, fresh, executed)
+        return fats(plan, request, fresh, not_before)
 
     through(rewrite)
 
@@ -113,8 +114,8 @@ def test_no_secret_has_a_name(name):
 class InitialPicker(FatsUnlearning):
     """Goes behind the veil all the same, and draws the initial model anew where it dislikes the old one."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        kept = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        kept = super().rewrite(plan, request, fresh, not_before)
         (source,) = (cell.cell_contents for cell in plan.sources[0].sequence.__closure__)
         if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
             return kept
@@ -168,7 +169,7 @@ def with_stream(plan, stream, *segments):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_plans_of_another_form_are_refused(name):
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         return FORMS[name](plan, plan.erase(request, fresh, Position(1, 0)))
 
     with pytest.raises(PluginError, match=r"'method' (returned|added or dropped|recorded or cut)"):
@@ -177,10 +178,10 @@ def test_plans_of_another_form_are_refused(name):
 
 def test_a_plan_that_answers_for_itself_is_taken_apart():
     class Liar(Plan):
-        def cohort(self, round):
+        def cohort(self, round_number):
             return (1,)
 
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         new = plan.erase(request, fresh, Position(1, 0))
         return Liar(new.law, new.populations, new.sources, new.streams, new.index)
 
@@ -191,11 +192,11 @@ def test_a_plan_that_answers_for_itself_is_taken_apart():
 
 
 def test_records_go_through():
-    def rewrite(plan, request, fresh, executed):
+    def rewrite(plan, request, fresh, not_before):
         return plan.erase(request, fresh, Position(1, 0)).recorded({1: (1,), 2: (2,)})
 
     new = through(rewrite)
-    assert [new.cohort(round) for round in (1, 2)] == [(1,), (2,)]
+    assert [new.cohort(round_number) for round_number in (1, 2)] == [(1,), (2,)]
     assert new.sources[0] is OLD
     assert type(new.sources[1]) is Recorded
     again = through(fats, new, Keyed(bytes(32)), Request.of(clients=[2]))

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from fuaudit.audits.enumeration import Enumeration, federation
+from fuaudit.audits.plan_law.audit import PlanLaw
+from fuaudit.audits.plan_law.simulate import Step, Trial
 from fuaudit.draws import Keyed
-from fuaudit.plans import Request, UniformLaw, exactness
+from fuaudit.plans import Request, UniformLaw
+from fuaudit.proofs import exactness
+from fuaudit.proofs.toys import Shape
 from fuaudit.runs.prune import parent_of
 from fuaudit.verification.case import Case
-from fuaudit.verification.enumeration import Enumeration, federation
 from fuaudit.verification.finding import Verdict
-from fuaudit.verification.planlaw.audit import PlanLaw
-from fuaudit.verification.planlaw.simulate import Step, Trial
-from fuaudit.verification.toys import Shape
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -94,7 +95,7 @@ def test_wrong_for_one_run_alone_fails_on_it(small_config, tmp_path):
     parent = train(small_config(rounds=12), tmp_path / "parent", secret=KEY)
     rounds = parent.plan.index.clients
     request = Request.of(clients=[max(rounds, key=rounds.__getitem__)])
-    known = [client for round in range(1, 7) for client in parent.plan.cohort(round)]
+    known = [client for round_number in range(1, 7) for client in parent.plan.cohort(round_number)]
     child = unlearn(parent, "mutant-earlier-once", request, tmp_path / "child", {"known": known})
     assert child.info["first_change"] == [rounds[request.clients[0]] - 1, 0]
     found = PlanLaw(plans=3000, effect=0.01).examine(Case(child, parent_of(child), None, Keyed(KEY)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fuaudit import load_run, verify
 from fuaudit.draws import Keyed
-from fuaudit.runs.files import write_bytes
-from fuaudit.runs.forms import pretty_json
+from fuaudit.formats.files import write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
@@ -131,7 +131,7 @@ def remade(path: Path, course=same, dataset=None):
     case = Case(forged, None, dataset or load_dataset(forged.config, None), Keyed(bytes(32)))
     for name, content in case.regenerated.items():
         (path / name).write_bytes(content)
-    models = {round: digest_of_vector(vector) for round, (vector, _) in case.replayed.items()}
+    models = {round_number: digest_of_vector(vector) for round_number, (vector, _) in case.replayed.items()}
 
     def computed(events):
         return [e | {"model": models[e["round"]]} if "model" in e else e for e in events]

@@ -40,9 +40,9 @@ class RoundRewind:
     cite: ClassVar[str] = "an example; after Tao et al., VLDB 2024"
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM)
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """The plan from the first change on, at the first step of its round unless its clients change."""
-        first = min(plan.first_involvement(request) or END, executed)
+        first = min(plan.first_involvement(request) or END, not_before)
         if first < END and first.step > 1:
             first = Position(first.round, 1)
         return plan.erase(request, fresh, first)
@@ -54,9 +54,11 @@ class RewindToTheStart(RoundRewind):
 
     guarantee: ClassVar[str] = "none: refuted at sample level, total variation 1/8 on a toy"
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """Everything or nothing."""
-        return plan.restart(request, fresh) if plan.first_involvement(request) else plan.erase(request, fresh, executed)
+        return (
+            plan.restart(request, fresh) if plan.first_involvement(request) else plan.erase(request, fresh, not_before)
+        )
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,17 @@ from fuaudit.cli.options import (
     "--budget", type=click.IntRange(0), help="The most training runs to execute; default: what the spec says."
 )
 @click.option(
-    "--spot", type=click.IntRange(1), help="Replay only so many stretches between stored models, drawn by the key."
+    "--spot-check",
+    type=click.IntRange(1),
+    help="Replay only so many stretches between stored models, drawn by the key.",
 )
 @click.option("--key", help="Key of the audit's own draws, 64 hex digits; default: fresh from the operating system.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes for repeated sampling."
 )
-@click.option("--keep", "kept", type=Folder, help="Keep finished sampling here, to go on after a kill; needs --key.")
+@click.option("--cache", "cache", type=Folder, help="Keep finished sampling here, to go on after a kill; needs --key.")
 @click.option(
-    "--until",
+    "--stopping",
     type=click.Choice(["fixed", "decided"]),
     default="fixed",
     show_default=True,
@@ -73,11 +75,11 @@ def verify(
     commitment: str | None,
     receipts: tuple[Path, ...],
     budget: int | None,
-    spot: int | None,
+    spot_check: int | None,
     key: str | None,
     workers: int,
-    kept: Path | None,
-    until: str,
+    cache: Path | None,
+    stopping: str,
     model: Path | None,
     before: Path | None,
     beacon: str | None,
@@ -118,10 +120,10 @@ def verify(
             budget=budget,
             key=chosen,
             workers=workers,
-            kept=kept,
-            until_decided=until == "decided",
+            cache=cache,
+            until_decided=stopping == "decided",
             progress=progress,
-            spot=spot,
+            spot_check=spot_check,
             model=model,
             receipts=receipts,
             before=before,

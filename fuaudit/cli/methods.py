@@ -157,12 +157,13 @@ def prove(
     Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
     asks for one kind. That they do not differ says nothing of federations that were not looked at.
     """
-    from fuaudit.plans import UniformLaw, exactness
+    from fuaudit.plans import UniformLaw
+    from fuaudit.proofs import exactness
+    from fuaudit.proofs.toys import Shape, federation, stream_of
     from fuaudit.registry import build
     from fuaudit.terminal import bars
     from fuaudit.unlearning import is_editor
     from fuaudit.unlearning.protocol import claims_exactness
-    from fuaudit.verification.toys import Shape, federation, stream_of
 
     unlearner = build("unlearners", name)
     if is_editor(unlearner):
@@ -241,8 +242,8 @@ def _prove_up_to(
     quiet: bool,
     progress: Any,
 ) -> None:
-    from fuaudit.verification.enumeration import sweep
-    from fuaudit.verification.toys import AllToys
+    from fuaudit.audits.enumeration import sweep
+    from fuaudit.proofs.toys import AllToys
 
     found = sweep(unlearner, AllToys(bound, replacement, kinds), leaves, progress)
     document: dict[str, Any] = {

@@ -47,7 +47,7 @@ def receipt(
 
 
 def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_json: bool) -> None:
-    from fuaudit.runs.files import write_bytes
+    from fuaudit.formats.files import write_bytes
     from fuaudit.runs.receipts import receipt_of
     from fuaudit.runs.run import load_run
 

@@ -28,7 +28,7 @@ from fuaudit.text import printable
 @click.option("--out", type=Folder, help="Folder to write; default runs/<name of the config>.")
 @data_option
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
-@click.option("--until", type=int, help="Stop after this round, as when a request comes in during training.")
+@click.option("--stop-after", type=int, help="Stop after this round, as when a request comes in during training.")
 @click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
 @click.option("--beacon", help="What was published since, in hexadecimal: it is mixed into all draws.")
 @output_options
@@ -37,7 +37,7 @@ def train(
     out: Path | None,
     root: Path | None,
     secret: str | None,
-    until: int | None,
+    stop_after: int | None,
     promise: Path | None,
     beacon: str | None,
     as_json: bool,
@@ -59,13 +59,13 @@ def train(
             folder,
             root,
             master,
-            until,
+            stop_after,
             progress=progress,
             announce=lambda text: say(f"commitment {text}", err=as_json),
             promise=promise,
             beacon=beacon,
         )
-    describe(run, as_json, quiet, f"trained {run.executed} rounds")
+    describe(run, as_json, quiet, f"trained {run.rounds_executed} rounds")
 
 
 @click.command()
@@ -97,7 +97,7 @@ def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_js
 @click.option("--client", "clients", multiple=True, help="A client to forget, by its name; may be repeated.")
 @click.option("--sample", "samples", multiple=True, help="A sample to forget, as NAME:INDEX; may be repeated.")
 @click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
-@click.option("--anyway", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
+@click.option("--allow-inexact", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
 @data_option
 @output_options
@@ -107,7 +107,7 @@ def unlearn(
     clients: tuple[str, ...],
     samples: tuple[str, ...],
     options: tuple[str, ...],
-    anyway: bool,
+    allow_inexact: bool,
     out: Path | None,
     root: Path | None,
     as_json: bool,
@@ -138,7 +138,7 @@ def unlearn(
             chosen,
             root,
             progress=progress,
-            anyway=anyway,
+            allow_inexact=allow_inexact,
         )
     note = ""
     if not parent.plan.first_involvement(request):
@@ -254,7 +254,7 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
         "run": str(run.path),
         "digest": run.digest,
         "kind": run.info["kind"],
-        "executed_rounds": run.executed,
+        "rounds_executed": run.rounds_executed,
         "commitment": run.ledger.events[0].get("commitment"),
         "engine": run.info["engine"],
         "metrics": run.metrics,
@@ -268,7 +268,7 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
     }
     lines = [
         f"{run.path}: {what}",
-        f"  kind          {document['kind']}, {run.executed} rounds of {law.rounds}{', pruned' * run.pruned}",
+        f"  kind          {document['kind']}, {run.rounds_executed} rounds of {law.rounds}{', pruned' * run.pruned}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
@@ -312,13 +312,13 @@ def _kept(run: Any) -> str:
     """What is left of the parent's rounds, in words."""
     if run.info["unlearner"]["kind"] == "editor":
         return "no plan: the parent's last model was edited"
-    rounds = max(0, min(run.info["first_change"][0], run.executed + 1) - 1)
+    rounds = max(0, min(run.info["first_change"][0], run.rounds_executed + 1) - 1)
     return f"{rounds} of {run.plan.law.rounds} rounds"
 
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
     """Who took part, how the final model serves the clients, and what the learner concludes."""
-    from fuaudit.runs.shapes import PARTICIPATION
+    from fuaudit.formats.schema import PARTICIPATION
 
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)

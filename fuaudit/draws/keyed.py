@@ -113,8 +113,8 @@ class Keyed:
         for count in np.unique(asked[asked > 0]).tolist():
             rows = np.flatnonzero(asked == count)
             words = np.array(philox_key(self.secret, places[rows[0]].purpose), dtype=np.uint64)
-            round, step, client, occurrence, version = columns[rows].T
-            at = Addresses((words[0], words[1]), round, step, client, occurrence, version)
+            round_number, step, client, occurrence, version = columns[rows].T
+            at = Addresses((words[0], words[1]), round_number, step, client, occurrence, version)
             for row, ranks in zip(rows.tolist(), subsets(at, sizes[rows], count).tolist(), strict=True):
                 drawn[row] = tuple(map(populations[row].__getitem__, ranks))
         return drawn

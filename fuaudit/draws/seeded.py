@@ -109,8 +109,9 @@ class Noted:
 class Seeded:
     """The draws of one generation: those of ``Keyed(derive(leaf, "draws", context))``.
 
-    ``context`` is what the draws depend on besides the tree (:func:`fuaudit.runs.keys.contexts`). What lies beyond
-    the last round (an editor that trains further) has one key, ``derive(leaf of the initial draw, "beyond", context)``.
+    ``context`` is what the draws depend on besides the tree (:func:`fuaudit.commitments.keys.contexts`). What lies
+    beyond the last round (an editor that trains further) has one key, ``derive(leaf of the initial draw, "beyond",
+    context)``.
 
     Raises:
         EvidenceError: a draw is asked for whose seed was destroyed, or of a client that the tree has no leaf for.

@@ -4,11 +4,9 @@ from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.plans.law import Law, UniformLaw, WeightedLaw
 from fuaudit.plans.plan import Plan, Segment
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.proof import Exactness, exactness
 
 __all__ = [
     "AvailabilityLaw",
-    "Exactness",
     "Law",
     "Plan",
     "Population",
@@ -16,5 +14,4 @@ __all__ = [
     "Segment",
     "UniformLaw",
     "WeightedLaw",
-    "exactness",
 ]

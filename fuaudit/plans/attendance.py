@@ -74,7 +74,7 @@ class Attendance(Stack):
 
     @property
     def _rounds(self) -> list[Position]:
-        return [Position(round, 0) for round in range(1, self.law.rounds + 1)]
+        return [Position(round_number, 0) for round_number in range(1, self.law.rounds + 1)]
 
     def _at(self, purpose: Purpose, positions: Sequence[Position]) -> tuple[Words, Words, Ids]:
         """Key words and versions of all plans at positions of the cohorts, ``(n, len(positions))`` each."""
@@ -130,15 +130,19 @@ class Attendance(Stack):
         return result
 
     def _chosen(
-        self, who: TimeVaryingWeights, keys: tuple[tuple[Words, Words], tuple[Words, Words]], round: Ids, version: int
+        self,
+        who: TimeVaryingWeights,
+        keys: tuple[tuple[Words, Words], tuple[Words, Words]],
+        round_number: Ids,
+        version: int,
     ) -> There:
         """Which clients of one version are drawn in some rounds: arrays ``(m,)`` in, ``(m, M)`` out."""
         clients, zero = self._clients[version], np.zeros(1, dtype=np.int64)
         spread = keys[0][0][:, None], keys[0][1][:, None]
-        at = Addresses(spread, round[:, None], zero, clients[None], zero, zero + version)
-        left = at.integer(0, np.full((len(round), len(clients)), who.largest)) + 1
-        at = Addresses(keys[1], round, zero, zero + NOBODY, zero, zero + version)
-        rows, inside = np.arange(len(round)), np.zeros(left.shape, dtype=np.bool_)
+        at = Addresses(spread, round_number[:, None], zero, clients[None], zero, zero + version)
+        left = at.integer(0, np.full((len(round_number), len(clients)), who.largest)) + 1
+        at = Addresses(keys[1], round_number, zero, zero + NOBODY, zero, zero + version)
+        rows, inside = np.arange(len(round_number)), np.zeros(left.shape, dtype=np.bool_)
         for index in range(who.most(len(clients))):
             ticket = at.integer(index, left.sum(axis=1))
             place = (np.cumsum(left, axis=1) <= ticket[:, None]).sum(axis=1)

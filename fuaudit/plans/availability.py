@@ -30,7 +30,7 @@ class Availability(Protocol):
     @property
     def name(self) -> str: ...
 
-    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int, clients: tuple[int, ...]) -> tuple[int, ...]:
         """The clients that are available in a round (from 1), sorted; there may be none."""
         ...
 
@@ -57,7 +57,7 @@ class Batches(Protocol):
         """The step at which the draw behind the batch of a step is made."""
         ...
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step, sorted."""
         ...
 
@@ -103,11 +103,11 @@ class BoundedRoundRobin:
         """See :class:`Availability`."""
         return "bounded round-robin"
 
-    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int, clients: tuple[int, ...]) -> tuple[int, ...]:
         """See :class:`Availability`."""
-        return tuple(client for client in clients if self._available(draws, round, client))
+        return tuple(client for client in clients if self._available(draws, round_number, client))
 
-    def _available(self, draws: PlanDraws, round: int, client: int) -> bool:
+    def _available(self, draws: PlanDraws, round_number: int, client: int) -> bool:
         at = Address(Purpose.AVAILABILITY, client=client)
         (tau,) = draws.sequence(at, range(self.tau_max + 1), 1)
         if tau < 2:
@@ -115,7 +115,7 @@ class BoundedRoundRobin:
         phase = 0
         if self.phase == "drawn":
             (phase,) = draws.sequence(at._replace(occurrence=1), range(tau), 1)
-        return (round - 1) % tau == phase
+        return (round_number - 1) % tau == phase
 
     def most(self, clients: int) -> int:
         """See :class:`Availability`: all may be there."""
@@ -140,7 +140,7 @@ class StaticProbability:
         """See :class:`Availability`."""
         return "static availability"
 
-    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int, clients: tuple[int, ...]) -> tuple[int, ...]:
         """See :class:`Availability`."""
         if self.probability == 1:
             return clients
@@ -148,7 +148,9 @@ class StaticProbability:
         return tuple(
             client
             for client in clients
-            if draws.weighted(Address(Purpose.AVAILABILITY, round, client=client), (0, 1), (all_ - yes, yes), 1)[0]
+            if draws.weighted(Address(Purpose.AVAILABILITY, round_number, client=client), (0, 1), (all_ - yes, yes), 1)[
+                0
+            ]
         )
 
     def most(self, clients: int) -> int:
@@ -190,11 +192,13 @@ class TimeVaryingWeights:
         """See :class:`Availability`."""
         return f"time-varying weights for a {'number' if self.share is None else 'share'} of clients"
 
-    def cohort(self, draws: PlanDraws, round: int, clients: tuple[int, ...]) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int, clients: tuple[int, ...]) -> tuple[int, ...]:
         """See :class:`Availability`."""
         levels = range(1, self.largest + 1)
-        weights = [draws.sequence(Address(Purpose.AVAILABILITY, round, client=c), levels, 1)[0] for c in clients]
-        return tuple(sorted(draws.weighted(Address(Purpose.COHORT, round), clients, weights, self.most(len(clients)))))
+        weights = [draws.sequence(Address(Purpose.AVAILABILITY, round_number, client=c), levels, 1)[0] for c in clients]
+        return tuple(
+            sorted(draws.weighted(Address(Purpose.COHORT, round_number), clients, weights, self.most(len(clients))))
+        )
 
     def most(self, clients: int) -> int:
         """See :class:`Availability`: so many are in every round."""
@@ -237,9 +241,9 @@ class FreshBatches:
         """See :class:`Batches`."""
         return step
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`Batches`."""
-        at = Address(Purpose.BATCH, round, step, client, occurrence)
+        at = Address(Purpose.BATCH, round_number, step, client, occurrence)
         samples = samples_of(draws, at)
         return draws.subset(at, samples, min(self.size, len(samples)))
 
@@ -290,14 +294,14 @@ class PermutedEpochs:
         """See :class:`Batches`."""
         return step - (step - 1) % self._an_epoch if step else 0
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`Batches`.
 
         Raises:
             UsageError: the client has more than ``largest`` samples.
         """
         first = self.drawn_at(step)
-        at = Address(Purpose.PERMUTATION, round, first, client, occurrence)
+        at = Address(Purpose.PERMUTATION, round_number, first, client, occurrence)
         samples = samples_of(draws, at)
         self.require_room(client, len(samples))
         start = (step - first) * self.size
@@ -368,14 +372,16 @@ class AvailabilityLaw:
         clients = len(population.clients)
         return clients if self.first_all else self.availability.most(clients)
 
-    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""
-        clients = draws.population(Address(Purpose.COHORT, round)).clients
-        return clients if self.first_all and round == 1 else self.availability.cohort(draws, round, clients)
+        clients = draws.population(Address(Purpose.COHORT, round_number)).clients
+        return (
+            clients if self.first_all and round_number == 1 else self.availability.cohort(draws, round_number, clients)
+        )
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`fuaudit.plans.Law`."""
-        return self.batches.batch(draws, round, step, client, occurrence)
+        return self.batches.batch(draws, round_number, step, client, occurrence)
 
     def drawn_at(self, step: int) -> int:
         """See :class:`fuaudit.plans.Law`."""

@@ -20,7 +20,7 @@ from fuaudit.plans.schedule import Ids, Stack
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class IndexedInvolvement:
     """An index with one entry: where ``request`` is first involved in ``plan``; other questions are drawn.
 
     Equal to drawing: ``plan`` has no index of its own.
@@ -47,8 +47,8 @@ def foreseeing(plans: Sequence[Plan], request: Request, cohorts: Ids | None = No
         found = [replace(plan, index=None).first_involvement(request) or END for plan in plans]
         rounds, steps = np.array(found, dtype=np.int64).T
     indexed = []
-    for plan, round, step in zip(plans, rounds.tolist(), steps.tolist(), strict=True):
+    for plan, round_number, step in zip(plans, rounds.tolist(), steps.tolist(), strict=True):
         bare = replace(plan, index=None) if plan.index is not None else plan
-        position = None if round >= END.round else Position(round, step)
-        indexed.append(replace(bare, index=Foreseen(request, position, bare)))
+        position = None if round_number >= END.round else Position(round_number, step)
+        indexed.append(replace(bare, index=IndexedInvolvement(request, position, bare)))
     return indexed, rounds, steps

@@ -64,15 +64,15 @@ class Law(Protocol):
         """Small laws of the same family, for enumeration; none where the family has no small form.
 
         Those of a run with three rounds, steps or samples in a batch, or more, must reach three: see
-        ``fuaudit.verification.enumeration.FLOOR``.
+        ``fuaudit.audits.enumeration.FLOOR``.
         """
         ...
 
-    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int) -> tuple[int, ...]:
         """The clients of a round, in drawn order, with repetitions."""
         ...
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step: a set, sorted."""
         ...
 
@@ -122,9 +122,9 @@ class _BatchesOfFixedSize:
         """See :class:`Law`: min(K, M) distinct clients of M."""
         return min(self.cohort_size, len(population.clients))
 
-    def batch(self, draws: PlanDraws, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, draws: PlanDraws, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """See :class:`Law`."""
-        at = Address(Purpose.BATCH, round, step, client, occurrence)
+        at = Address(Purpose.BATCH, round_number, step, client, occurrence)
         samples = samples_of(draws, at)
         return draws.subset(at, samples, min(self.batch_size, len(samples)))
 
@@ -154,9 +154,9 @@ class UniformLaw(_BatchesOfFixedSize):
         for rounds, cohort, steps, batch in product(*(range(1, min(size, 3) + 1) for size in sizes)):
             yield replace(self, rounds=rounds, cohort_size=cohort, steps=steps, batch_size=batch)
 
-    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int) -> tuple[int, ...]:
         """See :class:`Law`."""
-        at = Address(Purpose.COHORT, round)
+        at = Address(Purpose.COHORT, round_number)
         clients = draws.population(at).clients
         if self.replacement:
             return draws.sequence(at, clients, self.cohort_size)
@@ -182,8 +182,8 @@ class WeightedLaw(_BatchesOfFixedSize):
         """None: weights belong to clients, and small federations have clients of their own."""
         return ()
 
-    def cohort(self, draws: PlanDraws, round: int) -> tuple[int, ...]:
+    def cohort(self, draws: PlanDraws, round_number: int) -> tuple[int, ...]:
         """See :class:`Law`."""
-        at = Address(Purpose.COHORT, round)
+        at = Address(Purpose.COHORT, round_number)
         weight, clients = dict(self.weights), draws.population(at).clients
         return draws.weighted(at, clients, [weight[c] for c in clients], min(self.cohort_size, len(clients)))

@@ -105,13 +105,13 @@ class Plan:
         """The numbers in [0, 1) from which the initial model is made, float64 ``(count,)``."""
         return self.draws.uniform(Address(Purpose.INIT), count)
 
-    def cohort(self, round: int) -> tuple[int, ...]:
+    def cohort(self, round_number: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
-        return self.law.cohort(self.draws, round)
+        return self.law.cohort(self.draws, round_number)
 
-    def batch(self, round: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
+    def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
-        return self.law.batch(self.draws, round, step, client, occurrence)
+        return self.law.batch(self.draws, round_number, step, client, occurrence)
 
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.
@@ -129,17 +129,17 @@ class Plan:
             return self.index.first(request)
         clients, samples = set(request.clients), set(request.samples)
         owners = {self.retained.owner[sample] for sample in samples}
-        for round in range(1, self.law.rounds + 1):
+        for round_number in range(1, self.law.rounds + 1):
             if not clients and not owners:
                 return None
-            cohort = self.cohort(round)
+            cohort = self.cohort(round_number)
             if clients.intersection(cohort):
-                return Position(round, 0)
+                return Position(round_number, 0)
             touched = [place for place in occurrences(cohort) if place[0] in owners]
             for step in range(1, self.law.steps + 1):
                 for client, occurrence in touched:
-                    if samples.intersection(self.batch(round, step, client, occurrence)):
-                        return Position(round, step)
+                    if samples.intersection(self.batch(round_number, step, client, occurrence)):
+                        return Position(round_number, step)
         return None
 
     def erase(self, request: Request, fresh: Draws, at: Position) -> Plan:
@@ -183,19 +183,21 @@ class Plan:
         first = next(segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last)
         answers: dict[Address, tuple[int, ...]] = {}
         places: list[Address] = []
-        for round in range(first, self.law.rounds + 1):
-            cohort = cohorts[round] if round in cohorts else self.cohort(round)
-            if self.segment(Stream.COHORTS, Position(round, 0)).source == last:
-                answers[Address(Purpose.COHORT, round)] = cohort
-            elif cohort != self.cohort(round):
-                raise ValueError(f"the cohort of round {round} is kept: another one cannot be written down for it")
+        for round_number in range(first, self.law.rounds + 1):
+            cohort = cohorts[round_number] if round_number in cohorts else self.cohort(round_number)
+            if self.segment(Stream.COHORTS, Position(round_number, 0)).source == last:
+                answers[Address(Purpose.COHORT, round_number)] = cohort
+            elif cohort != self.cohort(round_number):
+                raise ValueError(
+                    f"the cohort of round {round_number} is kept: another one cannot be written down for it"
+                )
             steps = [
                 step
                 for step in range(1, self.law.steps + 1)
-                if self.segment(Stream.BATCHES, Position(round, step)).source == last
+                if self.segment(Stream.BATCHES, Position(round_number, step)).source == last
             ]
             for client, occurrence in occurrences(cohort):
-                places += [Address(Purpose.BATCH, round, step, client, occurrence) for step in steps]
+                places += [Address(Purpose.BATCH, round_number, step, client, occurrence) for step in steps]
         answers.update(zip(places, self._batches(places), strict=True))
         return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
 
@@ -238,17 +240,17 @@ class Plan:
         """The expanded history: per round the cohort, and the batches of every place in it.
 
         Bookkeeping (segments, keys, versions) is not part of it. With the initial draw, which stands apart because it
-        is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.plans.proof`).
+        is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.proofs.exactness`).
         """
         return tuple(
             (
-                cohort := self.cohort(round),
+                cohort := self.cohort(round_number),
                 tuple(
-                    tuple(self.batch(round, step, client, occurrence) for step in range(1, self.law.steps + 1))
+                    tuple(self.batch(round_number, step, client, occurrence) for step in range(1, self.law.steps + 1))
                     for client, occurrence in occurrences(cohort)
                 ),
             )
-            for round in range(1, self.law.rounds + 1)
+            for round_number in range(1, self.law.rounds + 1)
         )
 
 

@@ -53,11 +53,11 @@ class Reference:
     Guarantee: exact for every law, every size and requests that do not depend on the draws (docs/theorem.md).
     """
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         if not is_closed(plan.law):
             return plan.restart(request, fresh)
-        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, executed))
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Anew:
 
     keeps_initial: bool = False
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         return plan.erase(request, fresh, START) if self.keeps_initial else plan.restart(request, fresh)
 
@@ -86,9 +86,9 @@ PROVED: Mapping[str, Any] = {
 
 def positions(law: Law) -> Iterator[Position]:
     """All positions of the rounds of a law, in order."""
-    for round in range(1, law.rounds + 1):
+    for round_number in range(1, law.rounds + 1):
         for step in range(law.steps + 1):
-            yield Position(round, step)
+            yield Position(round_number, step)
 
 
 def resampled(

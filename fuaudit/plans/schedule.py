@@ -77,7 +77,7 @@ class Schedule:
         return Round(self.cohorts[:, number - 1], self.batches[:, number - 1])
 
 
-class Drawn:
+class LazySchedule:
     """Plans whose rounds ``1`` to ``rounds`` are drawn when they are asked for, some at a time.
 
     For plans too large to lie in memory as a whole. The numbers are those of :func:`expand_many`.
@@ -102,14 +102,14 @@ class Drawn:
             self._length = max(1, len(rounds) * IDS_AT_ONCE // max(1, drawn.batches.size))
             self._block = rounds, drawn
         rounds, drawn = self._block
-        round = drawn.round(number - rounds.start + 1)
+        drawn_round = drawn.round(number - rounds.start + 1)
         # as many places as this round needs, whichever rounds it was drawn with
-        places = max(1, int((round.cohorts != NONE).any(axis=0).sum()))
-        return Round(round.cohorts[:, :places], round.batches[:, :places])
+        places = max(1, int((drawn_round.cohorts != NONE).any(axis=0).sum()))
+        return Round(drawn_round.cohorts[:, :places], drawn_round.batches[:, :places])
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedRuns:
     """Some runs of expanded plans, by their numbers, up to round ``rounds``: a view, which copies a round at a time."""
 
     schedule: Rounds
@@ -157,13 +157,13 @@ def expand(plan: Plan, rounds: range | None = None) -> Schedule:
     """One plan, or some of its rounds (counted from 1), read draw by draw."""
     chosen = _all_rounds(plan) if rounds is None else rounds
     table = []
-    for round in chosen:
-        cohort = plan.cohort(round)
+    for round_number in chosen:
+        cohort = plan.cohort(round_number)
         table.append(
             (
                 cohort,
                 [
-                    [plan.batch(round, step, client, occurrence) for step in range(1, plan.law.steps + 1)]
+                    [plan.batch(round_number, step, client, occurrence) for step in range(1, plan.law.steps + 1)]
                     for client, occurrence in occurrences(cohort)
                 ],
             )
@@ -337,21 +337,21 @@ class Stack:
         places = int((result != NONE).any(axis=(0, 1)).sum())
         return result[..., :places]
 
-    def batches_of(self, run: Ids, round: Ids, client: Ids, occurrence: Ids) -> Ids:
+    def batches_of(self, run: Ids, round_number: Ids, client: Ids, occurrence: Ids) -> Ids:
         """The batches of some participations, all steps: arrays ``(m,)`` in, sample ids ``(m, E, B)`` out.
 
-        ``run`` counts from 0, ``round`` from 1.
+        ``run`` counts from 0, ``round_number`` from 1.
         """
         law = self.law
         if not len(run):
             return np.empty((0, law.steps, law.slots), dtype=np.int64)
         # of the rounds asked for only: whoever reads a plan block by block would pay for all of them every time
-        earliest, latest = int(round.min()), int(round.max())
+        earliest, latest = int(round_number.min()), int(round_number.max())
         positions = [Position(r, e) for r in range(earliest, latest + 1) for e in range(1, law.steps + 1)]
         asked, run = np.unique(run, return_inverse=True)
         first, second, versions, recorded = self._segments(Stream.BATCHES, Purpose.BATCH, positions, asked.tolist())
         step = np.arange(1, law.steps + 1)
-        column = (round[:, None] - earliest) * law.steps + step - 1  # (m, E)
+        column = (round_number[:, None] - earliest) * law.steps + step - 1  # (m, E)
         row = run[:, None]
         version = versions[row, column]
         sizes = self._sizes[version, client[:, None]]
@@ -366,7 +366,7 @@ class Stack:
             m, e = np.nonzero((counts == count) & ~noted)
             at = Addresses(
                 (first[run[m], column[m, e]], second[run[m], column[m, e]]),
-                round[m],
+                round_number[m],
                 step[e],
                 client[m],
                 occurrence[m],
@@ -377,14 +377,16 @@ class Stack:
             result[m, e, :count] = self._samples[offsets[:, None] + ranks]
         m, e = np.nonzero(noted)
         if len(m):
-            places = asked[run[m]], round[m], step[e], client[m], occurrence[m]
+            places = asked[run[m]], round_number[m], step[e], client[m], occurrence[m]
             result[m, e] = self._recorded(*places, version[m, e], counts[m, e])
         return result
 
-    def _recorded(self, run: Ids, round: Ids, step: Ids, client: Ids, occurrence: Ids, version: Ids, count: Ids) -> Ids:
+    def _recorded(
+        self, run: Ids, round_number: Ids, step: Ids, client: Ids, occurrence: Ids, version: Ids, count: Ids
+    ) -> Ids:
         """Recorded batches, looked up: arrays ``(m,)`` in, sample ids ``(m, B)`` out."""
         result = np.full((len(run), self.law.slots), NONE, dtype=np.int64)
-        columns = [column.tolist() for column in (run, round, step, client, occurrence)]
+        columns = [column.tolist() for column in (run, round_number, step, client, occurrence)]
         odd: list[int] = []
         for row, (i, r, e, c, o) in enumerate(zip(*columns, strict=True)):
             plan, at = self.plans[i], Address(Purpose.BATCH, r, e, c, o)
@@ -466,12 +468,12 @@ class Involvement:
         clients: dict[int, int] = {}
         samples: dict[int, Position] = {}
         for number in range(1, schedule.rounds + 1):
-            round = schedule.round(number)
-            for client in round.cohorts[0].tolist():
+            drawn_round = schedule.round(number)
+            for client in drawn_round.cohorts[0].tolist():
                 if client != NONE:
                     clients.setdefault(client, number)
             # steps are the second axis: all places of a step are drawn at one position
-            for e, drawn in enumerate(round.batches[0].transpose(1, 0, 2)):
+            for e, drawn in enumerate(drawn_round.batches[0].transpose(1, 0, 2)):
                 for sample in drawn.reshape(-1).tolist():
                     if sample != NONE:
                         samples.setdefault(sample, Position(number, e + 1))
@@ -499,10 +501,10 @@ class Participations:
         """Those of the first run of some expanded plans."""
         cohorts, steps = [], []
         for number in range(1, schedule.rounds + 1):
-            round = schedule.round(number)
-            present = round.cohorts[0] != NONE
-            cohorts.append(tuple(round.cohorts[0][present].tolist()))
-            steps.append(tuple((round.batches[0][present] != NONE).any(axis=-1).sum(axis=-1).tolist()))
+            drawn_round = schedule.round(number)
+            present = drawn_round.cohorts[0] != NONE
+            cohorts.append(tuple(drawn_round.cohorts[0][present].tolist()))
+            steps.append(tuple((drawn_round.batches[0][present] != NONE).any(axis=-1).sum(axis=-1).tolist()))
         return Participations(tuple(cohorts), tuple(steps))
 
     def longest_gaps(self, clients: tuple[int, ...]) -> dict[int, int]:
@@ -513,8 +515,8 @@ class Participations:
         """
         last = dict.fromkeys(clients, 0)
         longest = dict.fromkeys(clients, 0)
-        for round, cohort in enumerate([*self.cohorts, clients], 1):
+        for round_number, cohort in enumerate([*self.cohorts, clients], 1):
             for client in longest.keys() & set(cohort):
-                longest[client] = max(longest[client], round - last[client])
-                last[client] = round
+                longest[client] = max(longest[client], round_number - last[client])
+                last[client] = round_number
         return longest

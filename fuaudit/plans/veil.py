@@ -108,7 +108,7 @@ def veiled(plan: Plan) -> Plan:
     return Plan(plan.law, plan.populations, tuple(map(Veiled, plan.sources)), plan.streams, Asked(plan))
 
 
-def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
     """The plan that a rewriter makes behind the veil, checked for form.
 
     Law, populations and sources of the result are those given here; its streams, and a record in the place of the
@@ -123,7 +123,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     behind = veiled(plan)
     sources, own = behind.sources, Veiled(fresh)
     try:
-        new = unlearner.rewrite(behind, request, own, executed)
+        new = unlearner.rewrite(behind, request, own, not_before)
     except FuauditError:
         raise
     except Exception as error:

@@ -56,7 +56,7 @@ def write_report(run: Path | str, form: str = "html", findings: Path | None = No
         EvidenceError: there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.runs.files import write_bytes
+    from fuaudit.formats.files import write_bytes
     from fuaudit.runs.run import load_run
     from fuaudit.verification import store
 

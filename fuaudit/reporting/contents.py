@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import sha256
-from fuaudit.runs.forms import pretty_json
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import pretty_json
+from fuaudit.formats.schema import EXACT
 from fuaudit.runs.names import in_words
-from fuaudit.runs.shapes import EXACT
 from fuaudit.verification.claims import CLAIMS, Claim
-from fuaudit.verification.finding import FORMAT, Control, Copy, Subject, Verdict
+from fuaudit.verification.finding import FORMAT, Control, ResidualCopy, Subject, Verdict
 
 Statistic = int | float | str | bool | None
 Point = tuple[float, float]
@@ -44,7 +44,7 @@ class Checked:
     assumptions: tuple[str, ...]
     details: tuple[str, ...]
     series: dict[str, tuple[float, ...]]
-    copies: tuple[Copy, ...]
+    copies: tuple[ResidualCopy, ...]
 
     @property
     def required(self) -> bool:
@@ -300,7 +300,9 @@ def _check(number: int, row: Any) -> Checked:
         _lines(finding["assumptions"]),
         _lines(finding["details"]),
         _table(finding["series"], _numbers),
-        tuple(Copy(_text(c["place"]), _text(c["why"]), _truth(c["holds"])) for c in _sequence(finding["copies"])),
+        tuple(
+            ResidualCopy(_text(c["place"]), _text(c["why"]), _truth(c["holds"])) for c in _sequence(finding["copies"])
+        ),
     )
 
 

@@ -269,7 +269,9 @@ def _raster(contents: Contents) -> Drawing:
         if shown and total > PARTICIPATIONS:
             break
         shown += 1
-    marks = [(round, client) for round, cohort in enumerate(contents.cohorts[:shown], 1) for client in cohort]
+    marks = [
+        (round_number, client) for round_number, cohort in enumerate(contents.cohorts[:shown], 1) for client in cohort
+    ]
     ids = sorted({*contents.clients, *(client for _, client in marks)})
     rows = {client: row for row, client in enumerate(ids)}
 

@@ -6,7 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents, Statistic
-from fuaudit.verification.finding import NON_ADAPTIVE, Copy, Subject, Verdict
+from fuaudit.verification.finding import NON_ADAPTIVE, ResidualCopy, Subject, Verdict
 
 MARKS = {
     Verdict.PASS: "✓",
@@ -48,10 +48,10 @@ RECOMPUTED = {
     "integrity": "the digest of every file, and the chain of the ledger",
     "replay": "stored models, from the retained data: all of them, or where the check says so a part",
     "stress": "kept rounds of other plans, with and without the data in question",
-    "plan": "the keys, and the plan or model that the method makes of the parent's",
+    "provenance": "the keys, and the plan or model that the method makes of the parent's",
     "enumeration": "the law of the method on small federations, in exact fractions",
     "lineage": "every file of the run that holds models or figures",
-    "parameters": "repeated unlearning and repeated retraining, with controls",
+    "model-law": "repeated unlearning and repeated retraining, with controls",
     "plan-law": "draws of the method at full size, without training, beside those of a proved method",
     "assumptions": "the assumptions of the method's own claim that can be read off a run",
 }
@@ -70,7 +70,7 @@ GLOSSARY = {
         "Stretches replayed",
         "drawn without replacement by the audit's key; each from the model stored before it, compared bit for bit",
     ),
-    ("replay", "chosen_by"): ("Who asked for a spot check", "the spec, or the auditor with --spot"),
+    ("replay", "chosen_by"): ("Who asked for a spot check", "the spec, or the auditor with --spot-check"),
     ("replay", "detection"): (
         "Probability of seeing one forged stretch",
         "hypergeometric, exact: stretches replayed over all stretches",
@@ -83,11 +83,11 @@ GLOSSARY = {
     ("stress", "plans"): ("Stress plans", "those of many candidate keys that keep most rounds with the target in them"),
     ("stress", "kept_rounds"): ("Kept rounds", "counted over all stress plans; each executed on both sets of data"),
     ("stress", "faults"): ("Plans with a difference", "bitwise comparison of the models after the kept rounds"),
-    ("plan", "nothing_to_forget"): (
+    ("provenance", "nothing_to_forget"): (
         "Did the parent draw what was to be forgotten?",
         "every draw of the parent's plan was looked at, and what its config says that rounds depend on",
     ),
-    ("plan", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
+    ("provenance", "links"): ("Links of the lineage checked", "counted; each step from a run to its child is checked"),
     ("enumeration", "leaves"): ("Outcomes enumerated", "counted over all federations; the spec bounds them"),
     ("enumeration", "law"): ("Law of the draws", "as the learner of the run declares it"),
     ("enumeration", "proved"): ("Small federations without a difference", "all draws enumerated, exact fractions"),
@@ -194,85 +194,85 @@ GLOSSARY = {
         "each read off this run and its ancestors; with one of them, the method's own claim is not about this run",
     ),
     ("assumptions", "on_trust"): ("Assumptions that no run can show", "named under what was taken on trust"),
-    ("parameters", "pairs"): (
+    ("model-law", "pairs"): (
         "Pairs of runs",
         "each pair trains one original and two retrained runs, all with fresh keys; an editor's pairs one run more",
     ),
-    ("parameters", "runs"): ("Training runs", "counted over all arms"),
-    ("parameters", "until"): (
+    ("model-law", "runs"): ("Training runs", "counted over all arms"),
+    ("model-law", "stopping"): (
         "The number of pairs was",
         "fixed in advance, or left to a decision; the test by betting allows either",
     ),
-    ("parameters", "alpha"): (
+    ("model-law", "alpha"): (
         "Error rate alpha",
         "set in the spec; bounds the chance that all tests of the subject together reject equal laws",
     ),
-    ("parameters", "alpha_betting"): ("Part of alpha for the test by betting", "fixed in advance"),
-    ("parameters", "alpha_batch"): (
+    ("model-law", "alpha_betting"): ("Part of alpha for the test by betting", "fixed in advance"),
+    ("model-law", "alpha_batch"): (
         "Part of alpha for the batch tests",
         "fixed in advance; none where the pairs were not of a fixed number, so that no batch test was made",
     ),
-    ("parameters", "alpha_bounds"): (
+    ("model-law", "alpha_bounds"): (
         "Error rate of all stated bounds together",
         "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
     ),
-    ("parameters", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
-    ("parameters", "rejected_at"): (
+    ("model-law", "p_value"): ("p-value of the subject", "one over the largest wealth reached; valid at any stopping"),
+    ("model-law", "rejected_at"): (
         "Subject rejected at pair",
         "first pair at which the wealth reaches one over its part of alpha",
     ),
-    ("parameters", "batch_p_value"): (
+    ("model-law", "batch_p_value"): (
         "p-value of the batch tests of the subject",
         "MMD, energy distance, Kolmogorov-Smirnov and a classifier, combined; pairs swapped at random",
     ),
-    ("parameters", "untouched_rejected_at"): (
+    ("model-law", "untouched_rejected_at"): (
         "Untouched models rejected at pair",
         "first pair at which the wealth reaches one over its part of alpha",
     ),
-    ("parameters", "untouched_batch_p_value"): (
+    ("model-law", "untouched_batch_p_value"): (
         "p-value of the batch tests of untouched models",
         "as that of the subject; this control should be rejected",
     ),
-    ("parameters", "detectable_rate"): (
+    ("model-law", "detectable_rate"): (
         "Smallest detectable rate",
         "simulated: the share of planted untouched models from which on a lower limit of the power, at confidence .9, "
         "is at least .9; it comes from resamples of the audit's runs, so that confidence is approximate",
     ),
-    ("parameters", "pairs_needed"): (
+    ("model-law", "pairs_needed"): (
         "Pairs that would show the effect of the spec",
         "extrapolated: log wealth is taken to grow with the square of the rate of untouched models",
     ),
-    ("parameters", "total_variation_at_least"): (
+    ("model-law", "total_variation_at_least"): (
         "Total variation of the models' laws, at least",
         "an anytime-valid lower bound at confidence 1 - alpha; there is no upper bound",
     ),
-    ("parameters", "thresholds_at_most"): (
+    ("model-law", "thresholds_at_most"): (
         "Advantage of a threshold on one statistic, at most",
         "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha; no bound on other "
         "adversaries; none where the data ended the pairs",
     ),
-    ("parameters", "thresholds_ceiling"): (
+    ("model-law", "thresholds_ceiling"): (
         "The least such bound that so many pairs allow",
         "the width of the bands: what would be stated if no difference were observed at all",
     ),
-    ("parameters", "epsilon_at_least"): (
+    ("model-law", "epsilon_at_least"): (
         "Epsilon of unlearning, at least",
         "at delta 1e-5, in the statistics; threshold chosen on half of the pairs, Clopper-Pearson limits on the other, "
         "confidence 1 - alpha; none where the data ended the pairs",
     ),
-    ("parameters", "epsilon_ceiling"): (
+    ("model-law", "epsilon_ceiling"): (
         "The largest such bound that so many pairs allow",
         "what would be stated if every run of the held-out half were told rightly",
     ),
-    ("parameters", "untouched_epsilon_at_least"): (
+    ("model-law", "untouched_epsilon_at_least"): (
         "Epsilon of leaving the model untouched, at least",
         "as that of the subject, for the untouched control",
     ),
-    ("parameters", "without_p_value"): (
+    ("model-law", "without_p_value"): (
         "p-value against the same editor on runs that never had the target",
         "one over the largest wealth reached; beside the comparison with retraining, it decides nothing",
     ),
-    ("parameters", "without_rejected_at"): (
+    ("model-law", "without_rejected_at"): (
         "Told from the same editor without the target at pair",
         "first pair at which that wealth reaches one over its part of alpha",
     ),
@@ -280,7 +280,7 @@ GLOSSARY = {
 """Statistics of the audits that ship with fuaudit: their names in words, and how each was obtained."""
 
 INTERVALS = {
-    "parameters": (
+    "model-law": (
         "Advantage of the best threshold on one statistic, between",
         "Dvoretzky-Kiefer-Wolfowitz bands over all statistics at once, confidence 1 - alpha",
     ),
@@ -446,7 +446,7 @@ def _found(contents: Contents) -> str:
     passed = sum(check.verdict is Verdict.PASS for check in required)
     begin = f"{contents.claim.question} "
     if contents.verdict is Verdict.PASS:
-        forgotten = contents.of("plan")
+        forgotten = contents.of("provenance")
         never = forgotten and str(forgotten.statistic.get("nothing_to_forget", "")).startswith("yes")
         extra = " The training had never used this data, so this model held nothing of it." if never else ""
         return f"{begin}All {len(required)} checks that had to pass did.{extra}"
@@ -469,7 +469,7 @@ def _left(contents: Contents) -> str:
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 
-def copies(contents: Contents) -> list[Copy]:
+def copies(contents: Contents) -> list[ResidualCopy]:
     """Other places that may hold the contribution, as the audits list them, each once."""
     if not contents.request:
         return []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fuaudit.config import LONGEST, parse_toml
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.forms import (
+from fuaudit.formats.forms import (
     MAX_JSON_BYTES,
     MAX_TENSOR_BYTES,
     Array,
@@ -28,10 +28,10 @@ from fuaudit.runs.forms import (
     pretty_json,
     tensor_bytes,
 )
-from fuaudit.runs.shapes import (
+from fuaudit.formats.schema import (
     PARTICIPATION as TOLD,
 )
-from fuaudit.runs.shapes import (
+from fuaudit.formats.schema import (
     Fields,
     Shape,
     among,
@@ -117,7 +117,7 @@ _PLUGIN = Fields({"kind": is_word, "use": is_word, "distribution": is_version, "
 _COMMON: dict[str, Shape] = {
     "format": among(FORMAT),
     "kind": among("training", "unlearning"),
-    "executed_rounds": is_count,
+    "rounds_executed": is_count,
     "engine": among("reference", "threads", "batched", "compiled"),
     "device": among("cpu", "cuda"),
     "versions": _VERSIONS,
@@ -460,9 +460,9 @@ _FOLDERS = {str(Path(file.name).parent) for file in FILES if "/" in file.name}
 _ROUND = re.compile(r"(?<=/)[0-9]{6}(?=\.)")
 
 
-def checkpoint_name(round: int) -> str:
+def checkpoint_name(round_number: int) -> str:
     """The path of a stored round inside a run."""
-    return CHECKPOINT.replace("NNNNNN", f"{round:06d}")
+    return CHECKPOINT.replace("NNNNNN", f"{round_number:06d}")
 
 
 def rounds_in(names: Iterable[str]) -> tuple[int, ...]:
@@ -470,9 +470,9 @@ def rounds_in(names: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is _BY_NAME[CHECKPOINT]))
 
 
-def stored_rounds(every: int, executed: int) -> tuple[int, ...]:
+def stored_rounds(every: int, rounds_executed: int) -> tuple[int, ...]:
     """The rounds after which training stores its model, ascending: 0 is before the first, and the last is stored."""
-    return tuple(sorted({*range(0, executed + 1, every), executed}))
+    return tuple(sorted({*range(0, rounds_executed + 1, every), rounds_executed}))
 
 
 def file_of(name: str) -> File | None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import append_line, read_bytes, sha256, write_bytes
-from fuaudit.runs.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
+from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.runs.layout import EVENTS, LEDGER
 
 GENESIS = "0" * 64
@@ -79,7 +79,7 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
         return "a platform went on with it after its seal"
     if kinds[-1] == "pruned" and ledger.events[-1]["before"] != ledger.events[-2]["digest"]:
         return "it was pruned, and another run was sealed before"
-    kept, executed = 0, info["executed_rounds"]
+    kept, rounds_executed = 0, info["rounds_executed"]
     if is_child:
         (told,) = ledger.of_kind("unlearning")
         if ("kept_rounds" in told) != (info["unlearner"]["kind"] == "rewriter"):
@@ -87,11 +87,11 @@ def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int
         if told.get("first_change", info["first_change"]) != info["first_change"]:
             return "it names another first change"
         # an editor executes no round of the plan
-        kept = told.get("kept_rounds", executed)
+        kept = told.get("kept_rounds", rounds_executed)
         if kept > max(info["first_change"][0] - 1, 0):
             return "it keeps rounds that were drawn anew"
-    if len(rounds) != executed - kept or rounds != list(range(kept + 1, executed + 1)):
-        return f"it does not tell rounds {kept + 1} to {executed}, each once and in order"
+    if len(rounds) != rounds_executed - kept or rounds != list(range(kept + 1, rounds_executed + 1)):
+        return f"it does not tell rounds {kept + 1} to {rounds_executed}, each once and in order"
     if any(("model" in event) != (event["round"] in stored) for event in ledger.of_kind("round")):
         return "it names models of other rounds than those whose models are stored"
     return _wrong_platforms(ledger, info, told.get("kept_rounds", 0) if is_child else 0, stored)
@@ -158,8 +158,8 @@ def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
 
 def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
     """Whether an event tells of what came after so many stored rounds."""
-    went_on, executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
-    return bool(went_on or executed or event["event"] == "sealed")
+    went_on, rounds_executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
+    return bool(went_on or rounds_executed or event["event"] == "sealed")
 
 
 def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.files import TEMPORARY, read_bytes, sha256
-from fuaudit.runs.forms import MAX_TENSOR_BYTES, canonical_json, pretty_json
+from fuaudit.formats.files import TEMPORARY, read_bytes, sha256
+from fuaudit.formats.forms import MAX_TENSOR_BYTES, canonical_json, pretty_json
 from fuaudit.runs.layout import FORMAT, LEDGER, MANIFEST, Json, Lines, Tensors, file_of, form_of, kind_of, names_in
 from fuaudit.runs.ledger import Ledger, read_ledger
 

@@ -19,16 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from fuaudit.commitments.contents import Opening
+from fuaudit.commitments.keys import Keys
 from fuaudit.config import Config
 from fuaudit.draws import END, Address, Noted, Position, Recorded, Seeds, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.draws.seeds import Part
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.plans import Plan
-from fuaudit.plans.reference import resampled
-from fuaudit.plans.schedule import Drawn
-from fuaudit.runs.contents import Opening
-from fuaudit.runs.files import (
+from fuaudit.formats.files import (
     TEMPORARY,
     locked,
     named,
@@ -39,8 +37,11 @@ from fuaudit.runs.files import (
     sync_folder,
     write_bytes,
 )
-from fuaudit.runs.forms import pretty_json, tensor_bytes
-from fuaudit.runs.keys import Keys
+from fuaudit.formats.forms import pretty_json, tensor_bytes
+from fuaudit.plans import Plan
+from fuaudit.plans.reference import resampled
+from fuaudit.plans.schedule import LazySchedule
+from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.layout import (
     CHECKPOINT,
     CLIENTS,
@@ -65,7 +66,6 @@ from fuaudit.runs.layout import (
 from fuaudit.runs.ledger import read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, entry_of, limit_of
 from fuaudit.runs.run import Run, load_run, named_plugins
-from fuaudit.runs.tables import population_tensors, recorded_tensors
 from fuaudit.runs.writer import RunWriter, recorded_bytes
 
 REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS})
@@ -98,9 +98,9 @@ class Tombstone:
         return rounds_in(self.files)
 
     @property
-    def executed(self) -> int:
+    def rounds_executed(self) -> int:
         """See :attr:`fuaudit.runs.run.Run.executed`."""
-        return int(self.info["executed_rounds"])
+        return int(self.info["rounds_executed"])
 
 
 def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
@@ -126,14 +126,14 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     editor = stone.is_child and stone.info["unlearner"]["kind"] == "editor"
     held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
     fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
-    others = stone.files.keys() - {checkpoint_name(round) for round in stone.checkpoints}
+    others = stone.files.keys() - {checkpoint_name(round_number) for round_number in stone.checkpoints}
     if others - ({RECORDED} if stone.is_child else set()) != fixed:
         return "it lists other files than such a run has"
     if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
         return "it lists a file that is larger than such files are"
     if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
         return f"its copy of {RUN} has another size"
-    every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.executed
+    every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.rounds_executed
     if editor and stone.checkpoints != (last,):
         return "it lists models of other rounds than an editor stores"
     # counted before they are listed: the last round may be any number
@@ -156,7 +156,7 @@ def _wrong_info(stone: Tombstone) -> str:
 
 def moment(parent: Run | Tombstone, rounds: int) -> Position:
     """The first position that was not executed when a request came to a run; ``END`` when training was over."""
-    return Position(parent.executed + 1, 0) if parent.executed < rounds else END
+    return Position(parent.rounds_executed + 1, 0) if parent.rounds_executed < rounds else END
 
 
 def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombstone | None:
@@ -241,8 +241,8 @@ def _in_force(plan: Plan, run: Run) -> Iterator[int]:
         for segment, end in zip(segments, ends, strict=True):
             if isinstance(plan.sources[segment.source], Recorded):
                 continue
-            for round in range(max(segment.start.round, 1), min(end.round, plan.law.rounds) + 1):
-                places = (Position(round, step) for step in steps)
+            for round_number in range(max(segment.start.round, 1), min(end.round, plan.law.rounds) + 1):
+                places = (Position(round_number, step) for step in steps)
                 yield from (run.leaves.position(segment.source, at) for at in places if segment.start <= at < end)
 
 
@@ -470,7 +470,7 @@ def _require_drawn(pruned: Run, run: Run) -> None:
     """Raises UsageError where a pruned run does not have the draws that it had."""
     rounds = range(1, run.plan.law.rounds + 1)
     try:
-        found, before = Drawn([pruned.plan]), Drawn([run.plan])
+        found, before = LazySchedule([pruned.plan]), LazySchedule([run.plan])
         pairs = ((found.round(number), before.round(number)) for number in rounds)
         same = all(np.array_equal(a.batches, b.batches) and np.array_equal(a.cohorts, b.cohorts) for a, b in pairs)
         same = same and bool((pruned.plan.initial_uniform(1) == run.plan.initial_uniform(1)).all())

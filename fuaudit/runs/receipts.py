@@ -14,10 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.data.dataset import Dataset
-from fuaudit.data.partition import is_name
-from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.runs.contents import (
+from fuaudit.commitments.contents import (
     client_digest,
     contents_digest,
     name_digest,
@@ -27,9 +24,12 @@ from fuaudit.runs.contents import (
     tree_path,
     tree_root,
 )
-from fuaudit.runs.files import read_bytes
-from fuaudit.runs.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
-from fuaudit.runs.keys import commitment
+from fuaudit.commitments.keys import commitment
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import is_name
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import read_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
 from fuaudit.runs.run import Run
 
 if TYPE_CHECKING:

@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
-from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
-from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
-from fuaudit.errors import EvidenceError, UsageError, nearest_beside
-from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.plan import Segments
-from fuaudit.plans.schedule import require_feasible
-from fuaudit.runs.contents import (
+from fuaudit.commitments.contents import (
     Contents,
     Differences,
     Opening,
@@ -32,9 +26,17 @@ from fuaudit.runs.contents import (
     require_opening,
     span,
 )
-from fuaudit.runs.files import TEMPORARY, named, read_bytes
-from fuaudit.runs.forms import Array, as_tensors, toml_bytes
-from fuaudit.runs.keys import Keys, commitment, contexts, next_context
+from fuaudit.commitments.keys import Keys, commitment, contexts, next_context
+from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
+from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
+from fuaudit.errors import EvidenceError, UsageError, nearest_beside
+from fuaudit.formats.files import TEMPORARY, named, read_bytes
+from fuaudit.formats.forms import Array, as_tensors, toml_bytes
+from fuaudit.formats.schema import PARTICIPATION as TOLD
+from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans.plan import Segments
+from fuaudit.plans.schedule import require_feasible
+from fuaudit.runs.encoding import involvement_of, model_and_state, population_of, read_segments, recorded_of
 from fuaudit.runs.layout import (
     CHECKPOINT,
     CLIENTS,
@@ -64,8 +66,6 @@ from fuaudit.runs.layout import (
 from fuaudit.runs.ledger import Ledger, wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
-from fuaudit.runs.shapes import PARTICIPATION as TOLD
-from fuaudit.runs.tables import involvement_of, model_and_state, population_of, read_segments, recorded_of
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 from fuaudit.training.stages import Chain
 
@@ -150,9 +150,9 @@ class Run:
         return self.requests[-1]
 
     @property
-    def executed(self) -> int:
+    def rounds_executed(self) -> int:
         """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
-        return int(self.info["executed_rounds"])
+        return int(self.info["rounds_executed"])
 
     @property
     def _plan_table(self) -> dict[str, Any]:
@@ -360,21 +360,21 @@ class Run:
     @property
     def next_position(self) -> Position:
         """The first position that was not executed; ``END`` when training was over."""
-        return Position(self.executed + 1, 0) if self.executed < self.plan.law.rounds else END
+        return Position(self.rounds_executed + 1, 0) if self.rounds_executed < self.plan.law.rounds else END
 
     @property
     def models(self) -> dict[int, Tensor]:
         """Round -> model ``(d,)`` of every stored round, read now."""
-        return {round: self.checkpoint(round)[0] for round in self.checkpoints}
+        return {round_number: self.checkpoint(round_number)[0] for round_number in self.checkpoints}
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
         return rounds_in(self.files)
 
-    def checkpoint(self, round: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and server state after a stored round."""
-        name = checkpoint_name(round)
+        name = checkpoint_name(round_number)
         return model_and_state(self.tensors(name))
 
     @property
@@ -403,16 +403,22 @@ def _require_present(plan: Plan) -> None:
     """
     starts = {segment.start.round for name in (Stream.COHORTS, Stream.BATCHES) for segment in plan.streams[name]}
     after = plan.law.rounds + 1
-    bounds = sorted({1, after, *(round for start in starts for round in (start, start + 1) if 1 <= round < after)})
+    bounds = sorted(
+        {
+            1,
+            after,
+            *(round_number for start in starts for round_number in (start, start + 1) if 1 <= round_number < after),
+        }
+    )
     for first, end in pairwise(bounds):
         begin, last = Position(first, 0), Position(first, plan.law.steps)
         batches = _versions(plan.streams[Stream.BATCHES], begin, last)
         if batches <= _versions(plan.streams[Stream.COHORTS], begin, begin):
             continue
-        for round in range(first, end):
-            named = set(plan.cohort(round))
+        for round_number in range(first, end):
+            named = set(plan.cohort(round_number))
             if any(not named <= plan.populations[version].samples.keys() for version in batches):
-                raise ValueError(f"round {round} draws batches of a client that is gone by then")
+                raise ValueError(f"round {round_number} draws batches of a client that is gone by then")
 
 
 def _versions(segments: Segments, first: Position, last: Position) -> set[int]:
@@ -546,8 +552,8 @@ def _contradictions(run: Run) -> Iterator[str]:
         EvidenceError: names and salts do not belong to the leaves, or these to the partition.
     """
     info, rounds = run.info, run.learner.law.rounds
-    if not 1 <= run.executed <= rounds:
-        yield f"claims {run.executed} rounds of a learner with {rounds}"
+    if not 1 <= run.rounds_executed <= rounds:
+        yield f"claims {run.rounds_executed} rounds of a learner with {rounds}"
     if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
         yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:
@@ -565,8 +571,8 @@ def _contradictions(run: Run) -> Iterator[str]:
     if run.has(FORMER) != run.pruned:
         yield f"was pruned and lacks {FORMER}, or has one and was not"
     told = run.participation
-    if len(told["cohorts"]) != run.executed or len(told["uploads"]) != run.executed:
-        yield f"tells in {PARTICIPATION} of other rounds than the {run.executed} that were executed"
+    if len(told["cohorts"]) != run.rounds_executed or len(told["uploads"]) != run.rounds_executed:
+        yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
     surplus = told.keys() - TOLD.keys()
     if surplus and not hasattr(run.learner, "conclusions"):
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
@@ -591,8 +597,8 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
     """Which files of models hold others than the config makes: model and memories after every round, the model."""
     (_, last), dtype = tensors[checkpoint_name(run.checkpoints[-1])]["vector"], run.config.run.dtype
     expected = _memories(run, *last) if not (run.is_child and run.info["unlearner"]["kind"] == "editor") else {}
-    for round in run.checkpoints:
-        name = checkpoint_name(round)
+    for round_number in run.checkpoints:
+        name = checkpoint_name(round_number)
         found = dict(tensors[name])
         if found.pop("vector") != (dtype, last):
             yield f"has a model in {name} that is not like the last one"

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
+from fuaudit.commitments.contents import Contents, Opening
+from fuaudit.commitments.keys import Keys
 from fuaudit.config import Config
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
+from fuaudit.formats.files import sha256, write_bytes
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.runs.contents import Contents, Opening
-from fuaudit.runs.files import sha256, write_bytes
-from fuaudit.runs.forms import tensor_bytes
-from fuaudit.runs.keys import Keys
+from fuaudit.runs.derived_files import checkpoint_bytes
+from fuaudit.runs.encoding import population_tensors, recorded_tensors, segment_rows
 from fuaudit.runs.layout import (
     CLIENTS,
     CONFIG,
@@ -40,9 +42,7 @@ from fuaudit.runs.layout import (
 )
 from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
-from fuaudit.runs.products import checkpoint_bytes
 from fuaudit.runs.run import config_bytes, named_plugins
-from fuaudit.runs.tables import population_tensors, recorded_tensors, segment_rows
 from fuaudit.training.rounds import State
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ class RunWriter:
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
 
-    def checkpoint(self, round: int, vector: Tensor, state: State) -> None:
+    def checkpoint(self, round_number: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and server state after a round."""
-        write_bytes(self.path / checkpoint_name(round), checkpoint_bytes(vector, state))
+        write_bytes(self.path / checkpoint_name(round_number), checkpoint_bytes(vector, state))
 
     def close(self, event: str, **facts: Any) -> str:
         """Write the manifest over the files that are there, and tie it to the ledger by a last event."""

@@ -14,24 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.commitments.keys import derive
 from fuaudit.config import resolve
 from fuaudit.draws import END, Enumeration, Keyed, Stream, enumerate_law
 from fuaudit.errors import KeyReuseError, PluginError
-from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw, exactness
-from fuaudit.plans.proof import adaptive_exactness
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.keys import derive
+from fuaudit.proofs import exactness
+from fuaudit.proofs.exactness import adaptive_exactness
+from fuaudit.proofs.toys import federation
 from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
-from fuaudit.training.execute import Moment, state_without
+from fuaudit.statistics.two_sample.power import lower_limit
+from fuaudit.training.execute import RoundState, state_without
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.unlearning.protocol import claims_exactness
 from fuaudit.verification.spec import read_spec
-from fuaudit.verification.toys import federation
-from fuaudit.verification.twosample.power import lower_limit
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import finish, train
 from fuaudit.workflow.unlearn import carry_out, unlearn
@@ -193,14 +194,14 @@ def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     """A child run executed anew from its last kept model, with the memory that its parent had at the end."""
     ready, plan, before = setup(child.config, None), child.plan, parent.plan.retained
     writer = _begun(child, parent, out, plan)
-    kept = [round for round in child.checkpoints if round < max(child.info["first_change"][0], 1)]
-    for round in kept:
-        writer.checkpoint(round, *child.checkpoint(round))
+    kept = [round_number for round_number in child.checkpoints if round_number < max(child.info["first_change"][0], 1)]
+    for round_number in kept:
+        writer.checkpoint(round_number, *child.checkpoint(round_number))
     stand(writer, Platform.here(ready, kept[-1]), inherited(parent.ledger, kept[-1]))
     writer.record("unlearning", first_change=child.info["first_change"], kept_rounds=kept[-1])
     vector, _ = child.checkpoint(kept[-1])
-    memory = state_without(ready.learning, parent.checkpoint(parent.checkpoints[-1])[1], before, plan.retained)
-    start = Moment.of_run(vector, memory, ready.device)
+    memory = state_without(ready.procedure, parent.checkpoint(parent.checkpoints[-1])[1], before, plan.retained)
+    start = RoundState.of_run(vector, memory, ready.device)
     return finish(writer, ready, plan, start, kept[-1], plan.law.rounds, silent)
 
 
@@ -234,9 +235,9 @@ def lucky_operator(ground: Ground) -> Caught:
     honest = _unlearned(ground, "lucky-honest", TABLES, parent)
     writer = _begun(honest, parent, out, plan)
     forged = carry_out(writer, ready, parent, plan, ground.unlearner, ground.name, silent)
-    verdicts = _verdicts(ground, forged, "integrity", "replay", "plan")
+    verdicts = _verdicts(ground, forged, "integrity", "replay", "provenance")
     evidence = ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())
-    return Caught(int(verdicts["plan"] == "FAIL"), 1, f"key {number + 1} was taken; {evidence}", "3 runs")
+    return Caught(int(verdicts["provenance"] == "FAIL"), 1, f"key {number + 1} was taken; {evidence}", "3 runs")
 
 
 def adaptive_request(ground: Ground) -> Caught:
@@ -273,7 +274,7 @@ def passes(ground: Ground, name: str) -> Caught:
         "sample": exactness(method.unlearner, UniformLaw(2, 1, 1, 1), federation((3, 2)), [Request.of(samples=[0])]),
     }
     child = _unlearned(method, f"right-{name}", TABLES)
-    verdicts = _verdicts(method, child, "integrity", "replay", "stress", "plan", "lineage")
+    verdicts = _verdicts(method, child, "integrity", "replay", "stress", "provenance", "lineage")
     alarms = sum(_rejected(method, name, number) for number in range(ground.repetitions))
     right = all(proof.exact for proof in proofs.values()) and set(verdicts.values()) == {"PASS"} and not alarms
     distances = ", ".join(f"{proof.total_variation} for a {kind}" for kind, proof in proofs.items())
@@ -295,7 +296,7 @@ FAULTS = (
     Fault("rounds that depend on the data", "shape of the plan", rounds_by_data),
     Fault("lucky operator", "keys", lucky_operator),
     Fault("adaptive request", "enumeration", adaptive_request),
-    Fault("fine-tuning", "parameters", fine_tuning, certain=False),
+    Fault("fine-tuning", "model-law", fine_tuning, certain=False),
 )
 """All of them; the usual ten in their usual order."""
 
@@ -337,7 +338,7 @@ def _trained(ground: Ground, label: str, tables: dict[str, Any]) -> Run:
 def _unlearned(ground: Ground, label: str, tables: dict[str, Any], parent: Run | None = None) -> Run:
     trained = parent or _trained(ground, label, tables)
     out = ground.folder / f"{label}-{ground.name}"
-    return unlearn(trained, ground.name, TARGET, out, anyway=True, progress=ground.progress)
+    return unlearn(trained, ground.name, TARGET, out, allow_inexact=True, progress=ground.progress)
 
 
 def _verdicts(ground: Ground, run: Run, *names: str) -> dict[str, str]:
@@ -351,9 +352,9 @@ def _rejected(ground: Ground, name: str, number: int) -> bool:
     """Whether repeated sampling tells a method from retraining, on keys of its own."""
     label = f"{name}-{number}"
     run = _trained(ground, f"{label}-parent", TABLES)
-    child = unlearn(run, name, TARGET, ground.folder / label, anyway=True)
+    child = unlearn(run, name, TARGET, ground.folder / label, allow_inexact=True)
     spec = read_spec("client-erasure")
-    (check,) = (check for check in spec.checks if check.audit["use"] == "parameters")
+    (check,) = (check for check in spec.checks if check.audit["use"] == "model-law")
     check = replace(check, audit=check.audit | {"pairs": ground.pairs})
     found = verify(child, replace(spec, checks=(check,)), key=ground.secret("audit", label), save=False)
     ground.progress(f"audits of {name}", number + 1, ground.repetitions)

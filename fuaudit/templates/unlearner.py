@@ -20,7 +20,7 @@ class ExampleUnlearner:
     cite: ClassVar[str] = "no paper yet"
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under("uniform with replacement")
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, rounds_executed: Position) -> Plan:
         """The plan over the retained data; what was not executed yet comes from ``fresh``."""
         first = plan.first_involvement(request) or END
-        return plan.erase(request, fresh, min(first, executed))
+        return plan.erase(request, fresh, min(first, rounds_executed))

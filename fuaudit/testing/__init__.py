@@ -5,7 +5,8 @@ The core never imports this package. ``check_unlearner``, ``check_aggregator``, 
 refutes a rewriter on one small federation. The strategies live in :mod:`fuaudit.testing.strategies`.
 """
 
-from fuaudit.plans.proof import Exactness, adaptive_exactness, exactness
+from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
+from fuaudit.proofs.toys import Toy, federation
 from fuaudit.testing import strategies
 from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.audits import check_audit
@@ -14,7 +15,6 @@ from fuaudit.testing.models import check_model
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.strategies import federations, laws, plans, requests, streams
 from fuaudit.testing.unlearners import check_unlearner
-from fuaudit.verification.toys import Toy, federation
 
 __all__ = [
     "Exactness",

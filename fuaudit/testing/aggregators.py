@@ -31,28 +31,31 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
 
     Over three rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros,
     tiny and huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs
-    and old state left alone, the same bits when repeated, no global generator. Where ``stackable`` is claimed,
+    and old state left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed,
     a stack of runs gives the bits of the runs one by one. For aggregators: unused places of a cohort do not
-    count, and the order of places does not matter up to rounding. What it does not name in ``tells_of`` has no effect:
-    the number of all clients, and of samples.
+    count, and the order of places does not matter up to rounding. What it does not name in ``depends_on`` has no
+    effect: the number of all clients, and of samples.
 
     Args:
-        rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares ``one_row``.
+        rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares
+            ``after_aggregation``.
 
     Raises:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(stage)
-    rows = rows or ((1,) if getattr(stage, "one_row", False) is True else (1, 4))
-    problems.require(isinstance(getattr(stage, "stackable", None), bool), "it must declare stackable as True or False")
-    if not isinstance(getattr(stage, "client_rows", None), frozenset):
-        problems.require(False, "it must declare client_rows, the names in its state with one row a client")
+    rows = rows or ((1,) if getattr(stage, "after_aggregation", False) is True else (1, 4))
+    problems.require(
+        isinstance(getattr(stage, "vectorised", None), bool), "it must declare vectorised as True or False"
+    )
+    if not isinstance(getattr(stage, "per_client_state", None), frozenset):
+        problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
         problems.conclude()
     for dtype in (torch.float32, torch.float64):
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
                 _check_rounds(stage, count, dtype, problems)
-            if getattr(stage, "stackable", False) is True:
+            if getattr(stage, "vectorised", False) is True:
                 with problems.during("a stack of runs"):
                     _check_stack(stage, count, dtype, problems)
         if max(rows) > 1:
@@ -76,13 +79,13 @@ def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> 
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     state = stage.init(shape_of(dtype))
     shape = described(state)
-    told: frozenset[str] = getattr(stage, "tells_of", frozenset())
+    told: frozenset[str] = getattr(stage, "depends_on", frozenset())
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
-    for round in range(ROUNDS + len(extremes)):
-        updates = updates_of(round, count, dtype)
-        if round >= ROUNDS:
-            updates = updates * extremes[round - ROUNDS]
-        context = context_of(clients_of(bool(stage.client_rows), round, count), dtype, round + 1)
+    for round_number in range(ROUNDS + len(extremes)):
+        updates = updates_of(round_number, count, dtype)
+        if round_number >= ROUNDS:
+            updates = updates * extremes[round_number - ROUNDS]
+        context = context_of(clients_of(bool(stage.per_client_state), round_number, count), dtype, round_number + 1)
         given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
         rows, new = _apply(stage, given, context, state)
         repeated, _ = _apply(stage, given, context, state)
@@ -92,11 +95,11 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         for kind in sorted({"clients", "samples"} - told):
             other, _ = _apply(stage, given, elsewhere(context, kind), state)
             problems.require(
-                torch.equal(other, rows), f"its rows depend on how many {kind} there are: declare it in tells_of"
+                torch.equal(other, rows), f"its rows depend on how many {kind} there are: declare it in depends_on"
             )
         problems.require(rows.dtype == dtype, f"it turns {dtype} into {rows.dtype}")
         problems.require(
-            bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round + 1}"
+            bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round_number + 1}"
         )
         problems.require(torch.equal(rows, repeated), "it gives other bits when repeated with the same state")
         problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
@@ -111,10 +114,11 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
     state = stage.init(shape_of(dtype))
     alone = [state] * RUNS
     together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
-    for round in range(ROUNDS):
-        updates = torch.stack([updates_of(10 * run + round, count, dtype) for run in range(RUNS)])
+    for round_number in range(ROUNDS):
+        updates = torch.stack([updates_of(10 * run + round_number, count, dtype) for run in range(RUNS)])
         contexts = [
-            context_of(clients_of(bool(stage.client_rows), round + run, count), dtype, round + 1) for run in range(RUNS)
+            context_of(clients_of(bool(stage.per_client_state), round_number + run, count), dtype, round_number + 1)
+            for run in range(RUNS)
         ]
         rows, together = _apply(stage, updates, stacked(contexts), together)
         results = [_apply(stage, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
@@ -122,17 +126,17 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
         equal = torch.equal(rows, torch.stack([row for row, _ in results])) and all(
             same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
         )
-        problems.require(equal, "it claims stackable, but a stack of runs gives other bits than the runs one by one")
+        problems.require(equal, "it claims vectorised, but a stack of runs gives other bits than the runs one by one")
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: unused places do not count, and the order of places does not matter."""
     chain = Chain((stage,))
-    clients = clients_of(bool(stage.client_rows), 0, count)
+    clients = clients_of(bool(stage.per_client_state), 0, count)
     states: dict[str, State] = {}
     results: dict[str, Tensor] = {}
-    for round in range(ROUNDS):
-        updates = updates_of(round, count, dtype)
+    for round_number in range(ROUNDS):
+        updates = updates_of(round_number, count, dtype)
         wide = torch.cat([updates, torch.zeros(2, DIMENSION, dtype=dtype)])
         loud = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
         forms = {
@@ -143,7 +147,7 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         }
         for form, (matrix, ids) in forms.items():
             state = states.get(form) or chain.init(shape_of(dtype))
-            rows, states[form] = chain.apply(matrix, context_of(ids, dtype, round + 1), state)
+            rows, states[form] = chain.apply(matrix, context_of(ids, dtype, round_number + 1), state)
             if rows.shape[0] != 1:
                 return  # a stage that keeps many rows: the aggregator behind it answers for places
             results[form] = rows

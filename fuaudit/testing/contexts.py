@@ -56,13 +56,13 @@ def stacked(contexts: list[RoundContext]) -> RoundContext:
     return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
 
 
-def clients_of(keeps_rows: bool, round: int, count: int) -> list[int]:
+def clients_of(keeps_rows: bool, round_number: int, count: int) -> list[int]:
     """A cohort of ``count`` places; the emptied client takes part.
 
     Client 0 is named twice where there is room, unless one row a client is kept.
     """
     everybody = tuple(range(len(SIZES))) if keeps_rows else (0, *range(len(SIZES)))
-    return [everybody[(place + round) % len(everybody)] for place in range(count)]
+    return [everybody[(place + round_number) % len(everybody)] for place in range(count)]
 
 
 def described(state: State) -> dict[str, tuple[object, ...]]:

@@ -32,10 +32,10 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
 
     Over six rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros, tiny
     and huge updates, an emptied client), terms of steps and uploads with one row a participation, state of constant
-    names, shapes and dtypes, one row a client where ``client_rows`` says so, rows of clients that do not take part
+    names, shapes and dtypes, one row a client where ``per_client_state`` says so, rows of clients that do not take part
     left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
-    stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``tells_of``, the
-    number of all clients and of samples, has no effect.
+    stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``depends_on``,
+    the number of all clients and of samples, has no effect.
 
     Args:
         solver: the solver.
@@ -49,8 +49,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     problems.require(isinstance(uploads, int) and uploads >= 1, "it must declare uploads, a whole number from 1")
     downloads = getattr(solver, "downloads", 1)
     problems.require(isinstance(downloads, int) and downloads >= 1, "downloads must be a whole number from 1")
-    if not isinstance(getattr(solver, "client_rows", None), frozenset):
-        problems.require(False, "it must declare client_rows, the names in its state with one row a client")
+    if not isinstance(getattr(solver, "per_client_state", None), frozenset):
+        problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
         problems.conclude()
     for dtype in (torch.float32, torch.float64):
         with problems.during("its first state"):
@@ -67,9 +67,9 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
 
 def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
     state = solver.init(shape_of(dtype))
-    unknown = sorted(solver.client_rows - state.keys())
-    problems.require(not unknown, f"client_rows names what its state does not have: {', '.join(unknown)}")
-    for name in solver.client_rows & state.keys():
+    unknown = sorted(solver.per_client_state - state.keys())
+    problems.require(not unknown, f"per_client_state names what its state does not have: {', '.join(unknown)}")
+    for name in solver.per_client_state & state.keys():
         rows = state[name].ndim >= 2 and state[name].shape[-2] == len(SIZES)
         problems.require(rows, f"{name!r} does not have one row a client, (M, d)")
     problems.require(all(t.dtype == dtype for t in state.values()), "its state has another dtype than the model")
@@ -103,7 +103,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         updates = updates_of(number, count, dtype)
         if number >= ROUNDS:
             updates = updates * extremes[number - ROUNDS]
-        clients = clients_of(bool(solver.client_rows), number, count)
+        clients = clients_of(bool(solver.per_client_state), number, count)
         context = context_of(clients, dtype, number + 1)
         updates = updates * (context.cohort.steps > 0).unsqueeze(-1)  # who takes no step has no update
         kept = {name: tensor.clone() for name, tensor in state.items()}
@@ -116,10 +116,10 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         again, repeated, twice = _round(solver, updates, context, state)
         equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
         problems.require(equal, "it gives other bits when repeated with the same state")
-        for kind in sorted({"clients", "samples"} - getattr(solver, "tells_of", frozenset())):
+        for kind in sorted({"clients", "samples"} - getattr(solver, "depends_on", frozenset())):
             other, uploads, kept_by = _round(solver, updates, elsewhere(context, kind), state)
             alike = torch.equal(uploads, sent) and same(_terms(other), _terms(steps)) and same(kept_by, new)
-            problems.require(alike, f"it depends on how many {kind} there are: declare it in tells_of")
+            problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
         rows = all(tensor.shape == (count, DIMENSION) for tensor in (sent, *_terms(steps).values()))
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         tensors = (sent, *_terms(steps).values(), *new.values())
@@ -128,7 +128,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
         problems.require(described(new) == shape, "names, shapes or dtypes of its state change from round to round")
         absent = [row for row in range(len(SIZES)) if row not in clients]
-        for name in solver.client_rows & new.keys() & state.keys():
+        for name in solver.per_client_state & new.keys() & state.keys():
             if new[name].shape == state[name].shape:
                 untouched = torch.equal(new[name][absent], state[name][absent])
                 problems.require(untouched, f"{name!r} changes in the rows of clients that do not take part")
@@ -142,7 +142,7 @@ def _check_stack(solver: Any, count: int, dtype: torch.dtype, problems: Problems
     together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
     for number in range(ROUNDS):
         updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
-        cohorts = [clients_of(bool(solver.client_rows), number + run, count) for run in range(RUNS)]
+        cohorts = [clients_of(bool(solver.per_client_state), number + run, count) for run in range(RUNS)]
         contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
         steps, sent, together = _round(solver, updates, stacked(contexts), together)
         results = [_round(solver, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
@@ -159,7 +159,7 @@ def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problem
     """Unused places of a cohort, whatever lies in them, do not count."""
     narrow = wide = solver.init(shape_of(dtype))
     for number in range(ROUNDS):
-        clients, updates = clients_of(bool(solver.client_rows), number, count), updates_of(number, count, dtype)
+        clients, updates = clients_of(bool(solver.per_client_state), number, count), updates_of(number, count, dtype)
         noisy = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
         _, sent, narrow = _round(solver, updates, context_of(clients, dtype, number + 1), narrow)
         _, padded, wide = _round(solver, noisy, context_of([*clients, -1, -1], dtype, number + 1), wide)

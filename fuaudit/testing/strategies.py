@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import BudgetError, UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw
-from fuaudit.plans.proof import Rewrites, estimated_leaves
+from fuaudit.proofs.exactness import Rewrites, estimated_leaves
+from fuaudit.proofs.toys import Toy, federation
 from fuaudit.unlearning.baselines import Retrain
-from fuaudit.verification.toys import Toy, federation
 
 KINDS = ("client", "sample", "mixed")
 
@@ -117,10 +117,10 @@ def trials(
     population = draw(federations())
     law = draw(laws(**sizes))
     asked = draw(streams(population, kinds=kinds))
-    executed = (draw(moments(law)), *[END] * (len(asked) - 1))
+    not_before = (draw(moments(law)), *[END] * (len(asked) - 1))
     try:
         small = estimated_leaves(unlearner or Retrain(), law, population, asked) <= leaves
     except BudgetError:
         small = False
     assume(small)
-    return Toy(law, population, asked, executed)
+    return Toy(law, population, asked, not_before)

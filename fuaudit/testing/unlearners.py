@@ -29,15 +29,15 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
-from fuaudit.plans.proof import exactness
 from fuaudit.plans.schedule import expand, expand_many
+from fuaudit.proofs.exactness import exactness
+from fuaudit.proofs.toys import Toy, federation, trials
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
-from fuaudit.training.execute import beginning, execute
+from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.apply import edited, rewritten
 from fuaudit.unlearning.protocol import EVERY_LAW, Message, claims_exactness, is_editor
-from fuaudit.verification.toys import Toy, federation, trials
 
 KEYS = 8
 """How many keys the form of a rewritten plan is checked under."""
@@ -51,7 +51,7 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
 
     Rewriters: the plan has the same law and the retained population. If ``exact_for`` names a law and the kinds of
     some requests, nothing erased is in any draw, and exactness is proved by enumeration on a fixed list of small
-    federations (:func:`fuaudit.verification.toys.trials`). A draw from an old
+    federations (:func:`fuaudit.proofs.toys.trials`). A draw from an old
     key over a smaller population is an error.
 
     Editors: on a tiny federation the model is finite and of the right shape, nothing undeclared is touched, and
@@ -109,7 +109,7 @@ def _check_form(unlearner: Any, problems: Problems) -> None:
             claimed = _claims(unlearner, name, trial)
             for number in range(KEYS):
                 plan = Plan.fresh(trial.law, trial.population, key_of(number))
-                for place, (request, moment) in enumerate(zip(trial.requests, trial.executed, strict=True), 1):
+                for place, (request, moment) in enumerate(zip(trial.requests, trial.not_before, strict=True), 1):
                     # a law and a kind of request that it does not claim may be refused
                     refusal = () if claims_exactness(unlearner, name, request.kind) else (UsageError,)
                     with problems.during("rewriting a plan"), suppress(*refusal):
@@ -161,7 +161,7 @@ def _claims(unlearner: Any, law: str, trial: Toy) -> bool:
 
 def _prove(unlearner: Any, name: str, trial: Toy, leaves: int, problems: Problems) -> None:
     try:
-        result = exactness(unlearner, trial.law, trial.population, trial.requests, trial.executed, leaves)
+        result = exactness(unlearner, trial.law, trial.population, trial.requests, trial.not_before, leaves)
     except BudgetError:
         problems.require(False, f"no proof within {leaves} leaves: {trial}")
         return
@@ -178,11 +178,11 @@ def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
     source = key_of(1)
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, source)
     plan = Plan.fresh(ready.learner.law, members, source)
-    start = beginning(ready.learning, [plan], plan.retained, ready.device)
+    start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
     models = {0: start.vectors[0]}
-    ground = ready.ground(members)
-    for round, moment in execute(ready.learning, ground, members, expand_many([plan]), start, ready.engine):
-        models[round] = moment.vectors[0]
+    problem = ready.client_problem(members)
+    for round_number, moment in execute(ready.procedure, problem, members, expand_many([plan]), start, ready.engine):
+        models[round_number] = moment.vectors[0]
     return ready, plan, models
 
 
@@ -201,19 +201,19 @@ def _check_editor(unlearner: Any, problems: Problems) -> None:
 
 
 def _edit_twice(
-    unlearner: Any, ground: tuple[Setup, Plan, dict[int, Tensor]], request: Request, problems: Problems
+    unlearner: Any, setting: tuple[Setup, Plan, dict[int, Tensor]], request: Request, problems: Problems
 ) -> None:
-    ready, plan, models = ground
+    ready, plan, models = setting
     new = plan.erase(request, key_of(2), END)
     results = []
     for _ in range(2):
-        given = {round: model.clone() for round, model in models.items()}
+        given = {round_number: model.clone() for round_number, model in models.items()}
         data = ready.dataset.test_inputs.clone(), ready.dataset.test_targets.clone()
         lent = replace(ready, dataset=replace(ready.dataset, test_inputs=data[0], test_targets=data[1]))
         final = models[max(models)].clone()
         vector, messages = edited(lent, plan, new, unlearner, type(unlearner).__name__, final, given)
         intact = torch.equal(final, models[max(models)]) and given.keys() == models.keys()
-        intact = intact and all(torch.equal(given[round], models[round]) for round in models)
+        intact = intact and all(torch.equal(given[round_number], models[round_number]) for round_number in models)
         intact = (
             intact
             and torch.equal(data[0], ready.dataset.test_inputs)

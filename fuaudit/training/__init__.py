@@ -11,15 +11,15 @@ from fuaudit.training.solvers import Outcome, Solver, Steps
 from fuaudit.training.stages import Chain, Stage
 
 if TYPE_CHECKING:
-    from fuaudit.training.execute import Learning, Moment
+    from fuaudit.training.execute import Procedure, RoundState
 
 __all__ = [
     "Chain",
     "Cohort",
-    "Learning",
-    "Moment",
     "Outcome",
+    "Procedure",
     "RoundContext",
+    "RoundState",
     "Solver",
     "Stage",
     "State",
@@ -29,6 +29,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Learning", "Moment"):
+    if name in ("Procedure", "RoundState"):
         return getattr(import_module("fuaudit.training.execute"), name)
     raise AttributeError(f"module 'fuaudit.training' has no attribute {name!r}")

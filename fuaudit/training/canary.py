@@ -28,7 +28,7 @@ from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.schedule import NONE, Schedule
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
-from fuaudit.training.execute import Learning, Moment, StepSizes, execute, task
+from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import Chain, Mean
@@ -63,7 +63,7 @@ class _Miniature:
     @classmethod
     def of(cls, ready: Setup) -> _Miniature:
         """Like the federation of a config in every shape that bits may depend on."""
-        law, dimension = ready.learner.law, ready.learning.layout.dimension
+        law, dimension = ready.learner.law, ready.procedure.layout.dimension
         longest = min(law.slots, LONGEST)
         large = dimension > LARGE
         lengths = _lengths(longest)[: 2 if large else None]
@@ -92,41 +92,41 @@ def canary(ready: Setup) -> str:
     """
     single_threaded()
     little = _Miniature.of(ready)
-    learning = replace(ready.learning, step_sizes=StepSizes(0.3))  # no power of two: products are rounded
+    procedure = replace(ready.procedure, step_sizes=StepSizes(0.3))  # no power of two: products are rounded
     try:
-        moments = list(_moments(little, learning))
+        round_states = list(_moments(little, procedure))
     except Exception:
-        moments = list(_moments(little, replace(learning, chain=Chain((Mean(),)))))
+        round_states = list(_moments(little, replace(procedure, chain=Chain((Mean(),)))))
     digest = sha256(b"fuaudit canary 1")
-    constants = scaling_constants(little.ready.dataset, little.population, learning.scaling)
+    constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
-    for moment in moments:
-        vector, state = moment.of(0)
+    for round_state in round_states:
+        vector, state = round_state.of(0)
         for tensor in (vector, *(state[name] for name in sorted(state))):
             digest.update(tensor.contiguous().numpy().tobytes())
-    for piece in _measured(little, _initial(learning)[0]):
+    for piece in _measured(little, _initial(procedure)[0]):
         digest.update(piece)
     return digest.hexdigest()
 
 
-def _moments(little: _Miniature, learning: Learning) -> Iterator[Moment]:
+def _moments(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
     """What the rounds of a miniature end with."""
     ready = little.ready
-    start = Moment(
-        _initial(learning).to(ready.device),
+    start = RoundState(
+        _initial(procedure).to(ready.device),
         {
             name: tensor[None].clone()
-            for name, tensor in learning.initial_state(len(little.population.clients), ready.device).items()
+            for name, tensor in procedure.initial_memory(len(little.population.clients), ready.device).items()
         },
     )
-    ground = task(learning, ready.dataset, little.population, ready.device)
-    rounds = execute(learning, ground, little.population, little.schedule, start, ready.engine)
-    return (moment for _, moment in rounds)
+    problem = client_problem(procedure, ready.dataset, little.population, ready.device)
+    rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine)
+    return (round_state for _, round_state in rounds)
 
 
-def _initial(learning: Learning) -> Tensor:
+def _initial(procedure: Procedure) -> Tensor:
     """The model before the first round, ``(1, d)``: finite, wherever the steps lead."""
-    return learning.layout.initial(_uniform(learning.layout.dimension, "initial")[None], learning.dtype)
+    return procedure.layout.initial(_uniform(procedure.layout.dimension, "initial")[None], procedure.dtype)
 
 
 def _measured(little: _Miniature, vector: Tensor) -> Iterator[bytes]:
@@ -168,7 +168,7 @@ def _inputs(ready: Setup, rows: int) -> Tensor:
     if like.inputs.is_floating_point():
         made = torch.from_numpy(_uniform(count, "inputs"))
     else:
-        known = (m.num_embeddings for m in ready.learning.module.modules() if isinstance(m, Embedding))
+        known = (m.num_embeddings for m in ready.procedure.module.modules() if isinstance(m, Embedding))
         tokens = min(chain(known, (int(erased_input(like.inputs.dtype)),)))
         made = torch.from_numpy((_words(count, "inputs") % np.uint64(tokens)).astype(np.int64))
     return made.to(like.inputs.dtype).view(rows, *like.shape)

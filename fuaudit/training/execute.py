@@ -18,7 +18,7 @@ from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.schedule import NONE, Round, Rounds
-from fuaudit.training.engines.protocol import Engine, Task
+from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
 from fuaudit.training.solvers import Sgd, Solver
 from fuaudit.training.stages import Chain, server_step
@@ -34,13 +34,13 @@ class StepSizes:
     first: float
     decay: float = 1.0
 
-    def at(self, round: int) -> float:
+    def at(self, round_number: int) -> float:
         """The step size of a round, from 1."""
-        return self.first * self.decay ** (round - 1)
+        return self.first * self.decay ** (round_number - 1)
 
 
 @dataclass(frozen=True)
-class Learning:
+class Procedure:
     """Everything that turns a plan into models, apart from data and draws.
 
     Attributes:
@@ -65,19 +65,19 @@ class Learning:
         return Layout.of(self.module)
 
     @property
-    def client_rows(self) -> frozenset[str]:
+    def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
-        solver = {SOLVER + name for name in self.solver.client_rows}
-        return frozenset(solver | {SERVER + name for name in self.chain.client_rows})
+        solver = {SOLVER + name for name in self.solver.per_client_state}
+        return frozenset(solver | {SERVER + name for name in self.chain.per_client_state})
 
-    def initial_state(self, clients: int, device: torch.device) -> State:
+    def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
         shape = StateShape(self.layout.dimension, clients, self.dtype, device)
         return under(SOLVER, self.solver.init(shape)) | under(SERVER, self.chain.init(shape))
 
 
 @dataclass(frozen=True)
-class Moment:
+class RoundState:
     """All that crosses a round boundary, hence all there is to forget: models ``(n, d)`` and state.
 
     Tensors of the state have a leading axis of the n runs.
@@ -87,7 +87,7 @@ class Moment:
     state: State
 
     @classmethod
-    def of_run(cls, vector: Tensor, state: State, device: torch.device) -> Moment:
+    def of_run(cls, vector: Tensor, state: State, device: torch.device) -> RoundState:
         """One run's model ``(d,)`` and state, as they are stored."""
         return cls(vector[None].to(device), {name: tensor[None].to(device) for name, tensor in state.items()})
 
@@ -95,47 +95,53 @@ class Moment:
         """The model ``(d,)`` and state of one run, on the CPU: what is stored."""
         return self.vectors[run].cpu(), {name: tensor[run].cpu() for name, tensor in self.state.items()}
 
-    def __getitem__(self, runs: slice | list[int] | np.ndarray[tuple[int], np.dtype[np.int64]] | Tensor) -> Moment:
-        return Moment(self.vectors[runs], {name: tensor[runs] for name, tensor in self.state.items()})
+    def __getitem__(self, runs: slice | list[int] | np.ndarray[tuple[int], np.dtype[np.int64]] | Tensor) -> RoundState:
+        return RoundState(self.vectors[runs], {name: tensor[runs] for name, tensor in self.state.items()})
 
-    def updated(self, runs: Tensor, after: Moment) -> Moment:
+    def updated(self, runs: Tensor, after: RoundState) -> RoundState:
         """The moment in which the runs of these numbers ``(m,)`` have gone on, as the m runs of ``after`` tell."""
         state = {name: tensor.index_copy(0, runs, after.state[name]) for name, tensor in self.state.items()}
-        return Moment(self.vectors.index_copy(0, runs, after.vectors), state)
+        return RoundState(self.vectors.index_copy(0, runs, after.vectors), state)
 
-    def without(self, learning: Learning, before: Population, after: Population) -> Moment:
+    def without(self, procedure: Procedure, before: Population, after: Population) -> RoundState:
         """The moment over fewer clients: the rows that the state keeps for erased clients are gone."""
-        return replace(self, state=state_without(learning, self.state, before, after))
+        return replace(self, state=state_without(procedure, self.state, before, after))
 
 
-def state_without(learning: Learning, state: State, before: Population, after: Population) -> State:
+def state_without(procedure: Procedure, state: State, before: Population, after: Population) -> State:
     """A state over a population without the rows of clients that left it."""
     if before.clients == after.clients:
         return state
     kept = [place for place, client in enumerate(before.clients) if client in after.samples]
     device = next((tensor.device for tensor in state.values()), torch.device("cpu"))
-    return inherited(state, learning.client_rows, torch.tensor(kept, dtype=torch.int64, device=device))
+    return inherited(state, procedure.per_client_state, torch.tensor(kept, dtype=torch.int64, device=device))
 
 
-def task(learning: Learning, dataset: Dataset, population: Population, device: torch.device) -> Task:
+def client_problem(
+    procedure: Procedure, dataset: Dataset, population: Population, device: torch.device
+) -> ClientProblem:
     """The clients' common ground over one population: scaled rows on the device."""
-    shift, divisor = scaling_constants(dataset, population, learning.scaling)
-    inputs = scaled(dataset.inputs, shift, divisor, learning.dtype)
-    module = learning.module.to(device=device, dtype=learning.dtype)
-    return Task(module, learning.layout, inputs.to(device), dataset.targets.to(device))
+    shift, divisor = scaling_constants(dataset, population, procedure.scaling)
+    inputs = scaled(dataset.inputs, shift, divisor, procedure.dtype)
+    module = procedure.module.to(device=device, dtype=procedure.dtype)
+    return ClientProblem(module, procedure.layout, inputs.to(device), dataset.targets.to(device))
 
 
-def beginning(learning: Learning, plans: Sequence[Plan], population: Population, device: torch.device) -> Moment:
+def initial_state(
+    procedure: Procedure, plans: Sequence[Plan], population: Population, device: torch.device
+) -> RoundState:
     """The moment before the first round of plans that are executed over one population."""
-    initial = np.stack([plan.initial_uniform(learning.layout.dimension) for plan in plans])
-    vectors = learning.layout.initial(initial, learning.dtype).to(device)
-    state = learning.initial_state(len(population.clients), device)
-    return Moment(vectors, {name: tensor.expand(len(plans), *tensor.shape).clone() for name, tensor in state.items()})
+    initial = np.stack([plan.initial_uniform(procedure.layout.dimension) for plan in plans])
+    vectors = procedure.layout.initial(initial, procedure.dtype).to(device)
+    state = procedure.initial_memory(len(population.clients), device)
+    return RoundState(
+        vectors, {name: tensor.expand(len(plans), *tensor.shape).clone() for name, tensor in state.items()}
+    )
 
 
-def cohorts_of(round: Round, population: Population, device: torch.device) -> Cohort:
+def cohorts_of(drawn_round: Round, population: Population, device: torch.device) -> Cohort:
     """The cohorts of one round with the sizes that the retained population gives them."""
-    clients = round.cohorts
+    clients = drawn_round.cohorts
     flat = clients.reshape(-1).tolist()
     rows = np.array([population.rank.get(client, -1) for client in flat], dtype=np.int64).reshape(clients.shape)
     sizes = np.array([len(population.samples.get(client, ())) for client in flat], dtype=np.int64).reshape(
@@ -145,7 +151,7 @@ def cohorts_of(round: Round, population: Population, device: torch.device) -> Co
         clients=torch.from_numpy(clients).to(device),
         rows=torch.from_numpy(rows).to(device),
         sizes=torch.from_numpy(sizes).to(device),
-        steps=torch.from_numpy((round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
+        steps=torch.from_numpy((drawn_round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
         present=torch.from_numpy(clients != NONE).to(device),
         members=len(population.clients),
         total=population.size,
@@ -153,20 +159,20 @@ def cohorts_of(round: Round, population: Population, device: torch.device) -> Co
 
 
 def execute(
-    learning: Learning,
-    ground: Task,
+    procedure: Procedure,
+    problem: ClientProblem,
     population: Population,
     schedule: Rounds,
-    start: Moment,
+    start: RoundState,
     engine: Engine,
     first: int = 1,
-) -> Iterator[tuple[int, Moment]]:
+) -> Iterator[tuple[int, RoundState]]:
     """Run the rounds ``first`` to R along a schedule, from the moment before round ``first``.
 
     A round in which nobody takes part leaves model and state as they are.
 
     Args:
-        ground: from :func:`task`, over the same population.
+        problem: from :func:`client_problem`, over the same population.
         population: the retained one; sizes and weights come from it, never from an earlier version.
         schedule: the expanded plans of the n runs.
 
@@ -176,49 +182,55 @@ def execute(
     Raises:
         PluginError: the chain of stages does not leave one row, or a state does not keep its form.
     """
-    moment = start
+    round_state = start
     for number in range(first, schedule.rounds + 1):
-        round = schedule.round(number)
-        cohort = cohorts_of(round, population, moment.vectors.device)
-        context = RoundContext(number, cohort, moment.vectors, learning.step_sizes.at(number))
-        batches = torch.from_numpy(round.batches)
+        drawn_round = schedule.round(number)
+        cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
+        context = RoundContext(number, cohort, round_state.vectors, procedure.step_sizes.at(number))
+        batches = torch.from_numpy(drawn_round.batches)
         busy = cohort.present.any(dim=-1).nonzero()[:, 0]
-        if len(busy) == len(moment.vectors):
-            moment = _advanced(learning, ground, moment, context, batches, engine)
+        if len(busy) == len(round_state.vectors):
+            round_state = _advanced(procedure, problem, round_state, context, batches, engine)
         elif len(busy):
-            some = _advanced(learning, ground, moment[busy], context[busy], batches[busy.cpu()], engine)
-            moment = moment.updated(busy, some)
-        yield number, moment
+            some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
+            round_state = round_state.updated(busy, some)
+        yield number, round_state
 
 
 def _advanced(
-    learning: Learning, ground: Task, moment: Moment, context: RoundContext, batches: Tensor, engine: Engine
-) -> Moment:
+    procedure: Procedure,
+    problem: ClientProblem,
+    round_state: RoundState,
+    context: RoundContext,
+    batches: Tensor,
+    engine: Engine,
+) -> RoundState:
     """The moment after a round in which every run has somebody taking part."""
-    memory = part(moment.state, SOLVER)
-    steps = learning.solver.before(context, memory)
-    outcome = engine.advance(ground, moment.vectors, batches, steps)
-    uploads, memory = learning.solver.after(outcome, context, memory)
-    row, state = server_step(learning.chain, uploads, context, part(moment.state, SERVER))
-    return Moment(moment.vectors - row, under(SOLVER, memory) | under(SERVER, state))
+    memory = part(round_state.state, SOLVER)
+    steps = procedure.solver.before(context, memory)
+    outcome = engine.advance(problem, round_state.vectors, batches, steps)
+    uploads, memory = procedure.solver.after(outcome, context, memory)
+    row, state = server_step(procedure.chain, uploads, context, part(round_state.state, SERVER))
+    return RoundState(round_state.vectors - row, under(SOLVER, memory) | under(SERVER, state))
 
 
-def require_finite(moment: Moment, round: int) -> None:
+def require_finite(round_state: RoundState, round_number: int) -> None:
     """Raises UsageError when a model, or a memory of solver or server, holds NaN or an infinity."""
-    tensors = {"the model": moment.vectors} | under("the memory ", moment.state)
+    tensors = {"the model": round_state.vectors} | under("the memory ", round_state.state)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise UsageError(
-                f"{name} is no longer finite after round {round}",
+                f"{name} is no longer finite after round {round_number}",
                 "Lower the step size, of clients or server; or the data has NaN where the plan reads.",
             )
 
 
-def require_one_row_each(learning: Learning, law: Law) -> None:
+def require_one_row_each(procedure: Procedure, law: Law) -> None:
     """Raises UsageError when a law may draw a client twice in one round, and a memory keeps one row a client."""
-    if learning.client_rows and getattr(law, "replacement", False):
+    if procedure.per_client_state and getattr(law, "replacement", False):
         raise UsageError(
-            f"the law {law.name!r} can draw a client twice in one round, but {', '.join(sorted(learning.client_rows))} "
+            f"the law {law.name!r} can draw a client twice in one round, but "
+            f"{', '.join(sorted(procedure.per_client_state))} "
             "keeps one memory a client",
             "Use a law that draws clients without replacement.",
         )

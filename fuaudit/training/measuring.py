@@ -25,15 +25,15 @@ Measured = Callable[[Tensor, Tensor, Tensor], tuple[float, float]]
 
 def answering(ready: Setup, population: Population) -> Logits:
     """What models answer, with inputs as the population scales them."""
-    learning, module, layout = ready.learning, ready.cpu_module(), ready.learning.layout
-    shift, divisor = scaling_constants(ready.dataset, population, learning.scaling)
+    procedure, module, layout = ready.procedure, ready.cpu_module(), ready.procedure.layout
+    shift, divisor = scaling_constants(ready.dataset, population, procedure.scaling)
 
     @torch.no_grad()
     def logits(vector: Tensor, inputs: Tensor) -> Tensor:
         single_threaded()
         parameters = dict(zip(layout.names, layout.split(vector.cpu()), strict=True))
         found: Tensor = torch.func.functional_call(
-            module, parameters, (scaled(inputs, shift, divisor, learning.dtype),)
+            module, parameters, (scaled(inputs, shift, divisor, procedure.dtype),)
         )
         return found
 

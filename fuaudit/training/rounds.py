@@ -2,7 +2,7 @@
 
 State is explicit: a mapping of named tensors goes in, another comes out, and it is recorded with the round. A
 tensor that keeps one row a client (an error feedback, a control variate) has its clients in the order of their
-ids on its first axis, and its owner names it in ``client_rows``: when a client is erased, its row goes.
+ids on its first axis, and its owner names it in ``per_client_state``: when a client is erased, its row goes.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def under(prefix: str, state: State) -> State:
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
-def inherited(state: State, client_rows: Iterable[str], kept: Tensor) -> State:
+def inherited(state: State, per_client_state: Iterable[str], kept: Tensor) -> State:
     """A state over fewer clients: of tensors with a row a client, ``(*s, M, d)``, only the rows ``kept (M',)``."""
-    fewer = frozenset(client_rows)
+    fewer = frozenset(per_client_state)
     return {name: tensor.index_select(-2, kept) if name in fewer else tensor for name, tensor in state.items()}

@@ -18,8 +18,8 @@ from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population, Request
 from fuaudit.training.engines import Engine, engine, suggested
-from fuaudit.training.engines.protocol import Task
-from fuaudit.training.execute import Learning, StepSizes, require_normal, task
+from fuaudit.training.engines.protocol import ClientProblem
+from fuaudit.training.execute import Procedure, StepSizes, client_problem, require_normal
 from fuaudit.training.stages import Chain
 
 
@@ -30,17 +30,17 @@ class Setup:
     config: Config
     dataset: Dataset
     learner: Any
-    learning: Learning
+    procedure: Procedure
     engine: Engine
     device: torch.device
 
     def cpu_module(self) -> nn.Module:
         """A copy of the model's template on the CPU, for measuring."""
-        return copy.deepcopy(self.learning.module).to(device="cpu", dtype=self.learning.dtype)
+        return copy.deepcopy(self.procedure.module).to(device="cpu", dtype=self.procedure.dtype)
 
-    def ground(self, population: Population) -> Task:
+    def client_problem(self, population: Population) -> ClientProblem:
         """What engines train on over a population: every other row is overwritten, so it cannot be read."""
-        return task(self.learning, retained_rows(self.dataset, population), population, self.device)
+        return client_problem(self.procedure, retained_rows(self.dataset, population), population, self.device)
 
 
 def device_of(name: str) -> torch.device:
@@ -117,18 +117,18 @@ TOLD = frozenset({"clients", "samples"})
 """What a round can depend on beyond the batches of its participants."""
 
 
-def tells_of(config: Config) -> frozenset[str]:
+def depends_on(config: Config) -> frozenset[str]:
     """What rounds under a config depend on beyond the batches of their participants: part of :data:`TOLD`.
 
     Raises:
-        PluginError: a solver or a stage declares something else in ``tells_of``.
+        PluginError: a solver or a stage declares something else in ``depends_on``.
     """
     told = frozenset[str]() if config.scaling == "none" else TOLD
     for plugin in (registry.build("solvers", config.solver), *map(build_stage, config.server)):
-        declared: object = getattr(plugin, "tells_of", frozenset())
+        declared: object = getattr(plugin, "depends_on", frozenset())
         if not isinstance(declared, frozenset) or not declared <= TOLD:
             raise PluginError(
-                f"{type(plugin).__name__} declares tells_of as {declared!r}",
+                f"{type(plugin).__name__} declares depends_on as {declared!r}",
                 f"It must be a frozenset of {' and '.join(map(repr, sorted(TOLD)))}.",
             )
         told |= declared
@@ -139,9 +139,9 @@ def depended_on(config: Config, request: Request) -> str:
     """What rounds under a config depend on that a request changes, drawn or not: "all clients", for example, or "".
 
     Raises:
-        PluginError: as :func:`tells_of`.
+        PluginError: as :func:`depends_on`.
     """
-    return " and ".join(f"all {kind}" for kind in sorted(request.kinds & tells_of(config)))
+    return " and ".join(f"all {kind}" for kind in sorted(request.kinds & depends_on(config)))
 
 
 def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
@@ -163,7 +163,7 @@ def setup(config: Config, root: Path | None, dataset: Dataset | None = None, row
     step_sizes = StepSizes(learner.step_size, learner.decay)
     dtype = getattr(torch, config.run.dtype)
     require_normal(step_sizes, learner.law.rounds, dtype)
-    learning = Learning(module, chain, step_sizes, solver, config.scaling, dtype)
+    procedure = Procedure(module, chain, step_sizes, solver, config.scaling, dtype)
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
-    return Setup(chosen, data, learner, learning, engine(name), device)
+    return Setup(chosen, data, learner, procedure, engine(name), device)

@@ -64,13 +64,13 @@ class Outcome:
 class Solver(Protocol):
     """A registered solver (group ``solvers``): a frozen dataclass that treats leading axes of runs elementwise.
 
-    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``; ``uploads`` is how
+    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``; ``uploads`` is how
     many vectors of the model's size a participation sends to the server, ``downloads``, 1 where it is not said, how
     many the server sends to it. A solver that is right with one aggregator only, because it knows what becomes of its
     uploads, says which as ``aggregator``: the first stage of the server.
     """
 
-    client_rows: ClassVar[frozenset[str]]
+    per_client_state: ClassVar[frozenset[str]]
     uploads: ClassVar[int]
 
     def init(self, shape: StateShape) -> State:
@@ -95,7 +95,7 @@ class Sgd:
     """
 
     momentum: float = 0.0
-    client_rows: ClassVar[frozenset[str]] = frozenset()
+    per_client_state: ClassVar[frozenset[str]] = frozenset()
     uploads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

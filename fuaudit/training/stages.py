@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 class Stage(Protocol):
     """A registered stage (group ``stages``), or the last one (group ``aggregators``): a frozen dataclass.
 
-    ``stackable`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
+    ``vectorised`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
     them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
-    ``client_rows`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
-    ``tells_of``, where there is one, is what a round depends on beyond the batches of its participants: "clients"
+    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
+    ``depends_on``, where there is one, is what a round depends on beyond the batches of its participants: "clients"
     (how many there are) or "samples" (how many they have). Rounds that an unlearner keeps then tell of what is gone.
-    ``one_row``, where there is one, says that ``apply`` takes the one row that an aggregator leaves, ``(1, d)``, and is
-    refused before it; a stage that does not say it takes any number of rows.
+    ``after_aggregation``, where there is one, says that ``apply`` takes the one row that an aggregator leaves, ``(1,
+    d)``, and is refused before it; a stage that does not say it takes any number of rows.
     """
 
-    stackable: ClassVar[bool]
-    client_rows: ClassVar[frozenset[str]]
+    vectorised: ClassVar[bool]
+    per_client_state: ClassVar[frozenset[str]]
 
     def init(self, shape: StateShape) -> State:
         """The state before the first round; every tensor has the shape it keeps."""
@@ -45,8 +45,8 @@ class Stage(Protocol):
 class Stateless:
     """For stages without memory."""
 
-    stackable: ClassVar[bool] = True
-    client_rows: ClassVar[frozenset[str]] = frozenset()
+    vectorised: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset[str]] = frozenset()
 
     def init(self, shape: StateShape) -> State:
         """No state."""
@@ -90,7 +90,7 @@ class SizeWeighted(Stateless):
     by: Literal["cohort", "total"] = "cohort"
 
     @property
-    def tells_of(self) -> frozenset[str]:
+    def depends_on(self) -> frozenset[str]:
         """See :class:`Stage`."""
         return frozenset({"samples"} if self.by == "cohort" else {"clients", "samples"})
 
@@ -120,9 +120,9 @@ class Momentum:
     """
 
     beta: float = 0.9
-    stackable: ClassVar[bool] = True
-    client_rows: ClassVar[frozenset[str]] = frozenset()
-    one_row: ClassVar[bool] = True
+    vectorised: ClassVar[bool] = True
+    per_client_state: ClassVar[frozenset[str]] = frozenset()
+    after_aggregation: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1:
@@ -145,14 +145,14 @@ class Chain:
     stages: tuple[Stage, ...]
 
     @property
-    def stackable(self) -> bool:
+    def vectorised(self) -> bool:
         """Whether all stages are."""
-        return all(getattr(stage, "stackable", False) for stage in self.stages)
+        return all(getattr(stage, "vectorised", False) for stage in self.stages)
 
     @property
-    def client_rows(self) -> frozenset[str]:
+    def per_client_state(self) -> frozenset[str]:
         """Those of all stages."""
-        return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.client_rows)
+        return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.per_client_state)
 
     def init(self, shape: StateShape) -> State:
         """See :class:`Stage`."""
@@ -200,7 +200,7 @@ def server_step(chain: Chain, updates: Tensor, context: RoundContext, state: Sta
     """
     import torch
 
-    if chain.stackable:
+    if chain.vectorised:
         rows, new = chain.apply(updates, context, state)
     else:
         results = [

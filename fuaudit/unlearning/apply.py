@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy
 from fuaudit.data.dataset import retained_rows
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import Drawn
+from fuaudit.plans.schedule import LazySchedule
 from fuaudit.plans.veil import rewritten, veiled
 from fuaudit.registry import Entry
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import Moment, execute, require_finite, task
+from fuaudit.training.execute import RoundState, client_problem, execute, require_finite
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message, is_editor
 
@@ -59,7 +59,7 @@ def edited(
     request, whole = target or (_last_request(old, new), old.retained)
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
-    solver = ready.learning.solver
+    solver = ready.procedure.solver
     down, up = getattr(solver, "downloads", 1), getattr(solver, "uploads", 1)
 
     trained: list[int] = []
@@ -73,15 +73,17 @@ def edited(
         spent = sum(trained)
         trained.append(rounds)
         plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
-        schedule, ground = Drawn([plan]), ready.ground(retained)
-        state = ready.learning.initial_state(len(retained.clients), ready.device)
-        start = moment = Moment.of_run(vector, state, ready.device)
-        for round, moment in execute(ready.learning, ground, retained, schedule, start, ready.engine, spent + 1):
-            require_finite(moment, round)
-            for client in [f"client {c}" for c in schedule.round(round).cohorts[0].tolist() if c >= 0]:
+        schedule, problem = LazySchedule([plan]), ready.client_problem(retained)
+        state = ready.procedure.initial_memory(len(retained.clients), ready.device)
+        start = round_state = RoundState.of_run(vector, state, ready.device)
+        for round_number, round_state in execute(
+            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1
+        ):
+            require_finite(round_state, round_number)
+            for client in [f"client {c}" for c in schedule.round(round_number).cohorts[0].tolist() if c >= 0]:
                 send("server", client, down)
                 send(client, "server", up)
-        return moment.vectors[0].cpu()
+        return round_state.vectors[0].cpu()
 
     def target_gradient(vector: Tensor) -> Tensor:
         send("server", "target")
@@ -92,7 +94,7 @@ def edited(
     every: dict[str, Callable[..., Any]] = {
         "model": model.clone,
         "plan": lambda: veiled(old),
-        "round models": lambda: {round: vector.clone() for round, vector in round_models.items()},
+        "round models": lambda: {round_number: vector.clone() for round_number, vector in round_models.items()},
         "server data": lambda: (ready.dataset.test_inputs.clone(), ready.dataset.test_targets.clone()),
         "retained clients": further,
         "target": target_gradient,
@@ -125,10 +127,10 @@ def _target_gradient(ready: Setup, whole: Population, request: Request, vector: 
     rows = sorted({*request.samples, *(s for c in request.clients for s in whole.samples[c])})
     if ready.dataset.absent.intersection(rows):
         raise UsageError("the erased data is not at hand, so the target cannot take part")
-    ground = task(ready.learning, retained_rows(ready.dataset, whole), whole, ready.device)
+    problem = client_problem(ready.procedure, retained_rows(ready.dataset, whole), whole, ready.device)
     leaf = vector.to(ready.device).requires_grad_()
-    parameters = dict(zip(ready.learning.layout.names, ready.learning.layout.split(leaf), strict=True))
+    parameters = dict(zip(ready.procedure.layout.names, ready.procedure.layout.split(leaf), strict=True))
     loss = cross_entropy(
-        torch.func.functional_call(ground.module, parameters, (ground.inputs[rows],)), ground.targets[rows]
+        torch.func.functional_call(problem.module, parameters, (problem.inputs[rows],)), problem.targets[rows]
     )
     return torch.autograd.grad(loss, leaf)[0].cpu()

@@ -23,9 +23,9 @@ class Noop:
     cite: ClassVar[str] = ""
     exact_for: ClassVar[frozenset[tuple[str, str]]] = frozenset()
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
-        return plan.erase(request, fresh, min(executed, END))
+        return plan.erase(request, fresh, min(not_before, END))
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,6 @@ class Retrain:
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(EVERY_LAW)
     assumes: ClassVar[tuple[str, ...]] = ("a partition that is never drawn again", "non-adaptive requests")
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
         return plan.restart(request, fresh)

@@ -50,7 +50,7 @@ class Unlearner(Protocol):
         cite: the paper.
 
     An unlearner may also declare ``assumes``, the conditions of its guarantee as a tuple of texts. Those that
-    :data:`fuaudit.verification.assumptions.CHECKS` knows are checked on every run. One that exists so that audits can
+    :data:`fuaudit.audits.assumptions.CHECKS` knows are checked on every run. One that exists so that audits can
     be seen to catch it says ``mutant = True``: lists mark it, and it is not suggested.
     """
 
@@ -69,13 +69,13 @@ class Rewriter(Unlearner, Protocol):
 
     exact_for: ClassVar[frozenset[tuple[str, str]]]
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """The plan over the retained data.
 
         Args:
             plan: the plan that was executed; look at draws of cohorts and batches through it.
             fresh: draws under a new key, for everything that must be drawn anew.
-            executed: the first position not yet executed when the request came, ``END`` when training was over.
+            not_before: the first position not yet executed when the request came, ``END`` when training was over.
         """
         ...
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fuaudit.commitments.contents import Candidate, committed
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.contents import Candidate, committed
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.receipts import Receipt, Row
 from fuaudit.runs.run import Run

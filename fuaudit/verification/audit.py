@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fuaudit.errors import PluginError
 from fuaudit.verification.claims import EVIDENCE
-from fuaudit.verification.finding import Control, Copy, Finding, Subject, Verdict
+from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 if TYPE_CHECKING:
     from fuaudit.verification.case import Case
@@ -25,9 +25,9 @@ ARGUMENTS = {
     "commitment": "--commitment",
     "request": "--client or --sample",
     "budget": "--budget",
-    "spot": "--spot",
-    "until": "--until",
-    "keep": "--keep",
+    "spot_check": "--spot-check",
+    "stopping": "--stopping",
+    "cache": "--cache",
     "model": "--model",
     "before": "--before",
     "beacon": "--beacon",
@@ -182,7 +182,7 @@ def _is_control(value: Any) -> bool:
 
 
 def _is_copy(value: Any) -> bool:
-    return type(value) is Copy and _is_text(value.place) and _is_text(value.why) and type(value.holds) is bool
+    return type(value) is ResidualCopy and _is_text(value.place) and _is_text(value.why) and type(value.holds) is bool
 
 
 def _are(values: Any, sound: Any) -> bool:

@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.commitments.contents import Differences
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import Drawn, Rounds
+from fuaudit.plans.schedule import LazySchedule, Rounds
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.contents import Differences
+from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, made
-from fuaudit.runs.products import Checkpoints, products
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import plugins_of, versions
-from fuaudit.training.execute import beginning, execute
+from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.athand import AtHand, at_hand
-from fuaudit.verification.counterfactual import LeftIn, left_in
-from fuaudit.verification.executor import HERE, Executor
+from fuaudit.verification.counterfactual import Counterfactuals, counterfactuals
 from fuaudit.verification.served import Served
+from fuaudit.workers import IN_PROCESS, Executor
 
 EQUAL_BITS = (
     "Where versions, processor, plugins and the canary of two platforms are equal, both make equal bits of this run."
@@ -49,9 +49,9 @@ class Case:
         commitment: the commitment that an auditor holds from outside, if any.
         expected: the request that the auditor has in hand, if any.
         budget: the most training runs that may be executed; None for what the spec says.
-        spot: how many stretches of rounds to replay instead of all; None for what the spec says.
+        spot_check: how many stretches of rounds to replay instead of all; None for what the spec says.
         executor: what computes repeated sampling.
-        kept: the folder in which finished parts of it are kept, if any.
+        cache: the folder in which finished parts of it are kept, if any.
         beacon: what the auditor knows to have been published after the commitment, if anything.
         earlier: the findings of a verification from before a prune, if the auditor has them.
         earlier_sha256: of the file that holds them.
@@ -68,9 +68,9 @@ class Case:
     expected: Request | None = None
     budget: int | None = None
     progress: Progress = silent
-    spot: int | None = None
-    executor: Executor = HERE
-    kept: Path | None = None
+    spot_check: int | None = None
+    executor: Executor = IN_PROCESS
+    cache: Path | None = None
     until_decided: bool = False
     served: Served | None = None
     receipts: tuple[Receipt, ...] = ()
@@ -115,7 +115,7 @@ class Case:
     @property
     def stopped(self) -> bool:
         """Whether the request came during training, as far as the parent tells."""
-        return self.parent is not None and self.parent.executed < self.run.plan.law.rounds
+        return self.parent is not None and self.parent.rounds_executed < self.run.plan.law.rounds
 
     @property
     def step_names(self) -> list[str]:
@@ -181,7 +181,7 @@ class Case:
         that made them, those of ancestors whose rounds the run keeps included, must have the versions, plugins and
         canary of this machine. UsageError without data.
         """
-        found = made(run.ledger, run.executed + 1 if until is None else until, after)
+        found = made(run.ledger, run.rounds_executed + 1 if until is None else until, after)
         unlike = [(platform.since, platform.unlike(self._here)) for platform in found]
         return tuple(
             f"what {run.path.name} stores from round {since} on was made on another platform: other {names}"
@@ -219,12 +219,12 @@ class Case:
     @cached_property
     def schedule(self) -> Rounds:
         """The run's plan, up to its last executed round."""
-        return Drawn([self.run.plan], self.run.executed)
+        return LazySchedule([self.run.plan], self.run.rounds_executed)
 
     @property
     def stored_rounds(self) -> tuple[int, ...]:
         """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
-        return stored_rounds(self.run.config.run.checkpoint_every, self.run.executed)
+        return stored_rounds(self.run.config.run.checkpoint_every, self.run.rounds_executed)
 
     @cached_property
     def replayed(self) -> Checkpoints:
@@ -232,9 +232,9 @@ class Case:
         return self.models(self.run.plan, self.run.plan.retained, self.schedule)
 
     @cached_property
-    def left_in(self) -> LeftIn:
+    def counterfactuals(self) -> Counterfactuals:
         """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
-        return left_in(self.run, self.ancestors, self.complete_lineage, self.ready.dataset, self.models)
+        return counterfactuals(self.run, self.ancestors, self.complete_lineage, self.ready.dataset, self.models)
 
     def models(self, plan: Plan, population: Population, schedule: Rounds) -> Checkpoints:
         """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
@@ -242,21 +242,21 @@ class Case:
         The initial model comes from the key of the initial draw, never from a model that a run holds.
         """
         ready = self.ready
-        start = beginning(ready.learning, [plan], population, ready.device)
+        start = initial_state(ready.procedure, [plan], population, ready.device)
         retained = self.run.plan.retained
-        stored = {0: start.without(ready.learning, population, retained).of(0)}
-        for round, moment in execute(
-            ready.learning, ready.ground(population), population, schedule, start, ready.engine
+        stored = {0: start.without(ready.procedure, population, retained).of(0)}
+        for round_number, round_state in execute(
+            ready.procedure, ready.client_problem(population), population, schedule, start, ready.engine
         ):
-            if round in self.stored_rounds:
-                stored[round] = moment.without(ready.learning, population, retained).of(0)
-            self.progress("replaying rounds", round, self.run.executed)
+            if round_number in self.stored_rounds:
+                stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
+            self.progress("replaying rounds", round_number, self.run.rounds_executed)
         return stored
 
     @cached_property
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
-        return products(self.ready, self.run.plan.retained, self.schedule, self.replayed)
+        return derived_files(self.ready, self.run.plan.retained, self.schedule, self.replayed)
 
 
 def drawn_plan(run: Run) -> Plan:

@@ -13,14 +13,14 @@ import numpy as np
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import NONE, Drawn, Round, Rounds
-from fuaudit.runs.products import Checkpoints
+from fuaudit.plans.schedule import NONE, LazySchedule, Round, Rounds
+from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Link:
+class Counterfactual:
     """One request of the lineage, and four ways to execute it on this machine; models at the run's stored rounds.
 
     Attributes:
@@ -40,10 +40,10 @@ class Link:
 
 
 @dataclass(frozen=True)
-class LeftIn:
+class Counterfactuals:
     """The links of a lineage, youngest first, and why some of them could not be executed."""
 
-    links: tuple[Link, ...]
+    links: tuple[Counterfactual, ...]
     missing: tuple[str, ...]
 
 
@@ -51,25 +51,27 @@ Models = Callable[[Plan, Population, Rounds], Checkpoints]
 """Executes a schedule over a population, from a plan's initial model: models and states at the stored rounds."""
 
 
-def left_in(run: Run, ancestors: Sequence[Run | Tombstone], complete: bool, dataset: Dataset, models: Models) -> LeftIn:
+def counterfactuals(
+    run: Run, ancestors: Sequence[Run | Tombstone], complete: bool, dataset: Dataset, models: Models
+) -> Counterfactuals:
     """Every request of the lineage with its data left in; needs the parents and the erased rows.
 
     Raises:
         UsageError: no data is at hand at all.
     """
-    links: list[Link] = []
+    links: list[Counterfactual] = []
     child = run
     if not child.is_child:
-        return LeftIn((), ("the run carries out no request, so there is nothing to leave in",))
+        return Counterfactuals((), ("the run carries out no request, so there is nothing to leave in",))
     for parent in ancestors:
         if not isinstance(parent, Run):
-            return LeftIn(tuple(links), (f"the parent of {child.path.name} was pruned",))
+            return Counterfactuals(tuple(links), (f"the parent of {child.path.name} was pruned",))
         if reason := _not_at_hand(parent, dataset):
-            return LeftIn(tuple(links), (reason,))
+            return Counterfactuals(tuple(links), (reason,))
         links.append(_link(run, parent, child.plan.retained, models))
         child = parent
     missing = () if complete else (f"the parent of {child.path.name} is not at hand",)
-    return LeftIn(tuple(links), missing)
+    return Counterfactuals(tuple(links), missing)
 
 
 def _not_at_hand(parent: Run, dataset: Dataset) -> str:
@@ -82,20 +84,20 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     return ""
 
 
-def _link(run: Run, parent: Run, retained: Population, models: Models) -> Link:
+def _link(run: Run, parent: Run, retained: Population, models: Models) -> Counterfactual:
     before, plan = parent.plan.retained, parent.plan
-    schedule = Drawn([plan], run.executed)
-    return Link(
+    schedule = LazySchedule([plan], run.rounds_executed)
+    return Counterfactual(
         parent,
         run.plan.first_change(plan).round,
         models(plan, before, schedule),
-        models(plan, retained, Only(schedule, retained)),
-        models(run.plan, before, Drawn([run.plan], run.executed)),
+        models(plan, retained, RestrictedSchedule(schedule, retained)),
+        models(run.plan, before, LazySchedule([run.plan], run.rounds_executed)),
     )
 
 
 @dataclass(frozen=True)
-class Only:
+class RestrictedSchedule:
     """The same draws, but samples outside a population are in no batch: who has none left returns the model."""
 
     schedule: Rounds

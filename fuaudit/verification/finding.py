@@ -61,7 +61,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Copy:
+class ResidualCopy:
     """A place beyond the run that may hold what was learnt from erased data, or that held it once.
 
     ``holds`` is False where nothing of it is left: there ``why`` says what became of it.
@@ -108,7 +108,7 @@ class Finding:
     assumptions: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     series: dict[str, list[float]] = field(default_factory=dict)
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[ResidualCopy, ...] = ()
     error_rate: float = 0.0
     bounds_rate: float = 0.0
     qualification: str = ""

@@ -16,9 +16,9 @@ from typing import Any
 from fuaudit import registry
 from fuaudit.config import TABLES, stage_kind
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
-from fuaudit.runs.files import sha256
-from fuaudit.runs.forms import canonical_json
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.spec import Spec

@@ -15,8 +15,9 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.runs.files import read_bytes, sha256
+from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.runs.run import Run
+from fuaudit.verification.finding import Verdict
 
 if TYPE_CHECKING:
     from fuaudit.verification.case import Case
@@ -76,7 +77,7 @@ def difference(case: Case, served: Served) -> str:
         _, state = case.run.checkpoint(case.run.checkpoints[-1])
         return _named(tensors, {"vector": model, **{f"state.{name}": tensor for name, tensor in state.items()}})
     try:
-        layout = case.ready.learning.layout
+        layout = case.ready.procedure.layout
     except UsageError:
         raise EvidenceError("the names of its parameters need the data", "Give --data ROOT.") from None
     if model.numel() != sum(tensor.numel() for tensor in layout.split(model)):
@@ -105,3 +106,16 @@ def _numbers(name: str, found: Tensor, expected: Tensor) -> str:
         return ""
     share = float((ours != theirs).double().mean())
     return f"{share:.3%} of the numbers of {name} differ, by up to {float((ours - theirs).abs().max()):.3g}"
+
+
+def in_use(case: Case) -> tuple[Verdict, str] | None:
+    """Whether the model in use is the last one of the run, and what to say of it; None where none was given."""
+    if case.served is None:
+        return None
+    try:
+        wrong = difference(case, case.served)
+    except EvidenceError as error:
+        return Verdict.INCONCLUSIVE, f"The model in use cannot be compared: {error}"
+    if wrong:
+        return Verdict.FAIL, f"The model in use is not that of the run: {wrong}."
+    return Verdict.PASS, f"The model in use (SHA-256 of its file {case.served.sha256}) is that of the run."

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from fuaudit import registry
 from fuaudit.config import read_toml
 from fuaudit.errors import EvidenceError, UsageError, nearest
-from fuaudit.runs.files import sha256
-from fuaudit.runs.forms import canonical_json
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import canonical_json
 from fuaudit.verification.audit import Declared, declared
 from fuaudit.verification.claims import CLAIMS, EVIDENCE, Claim
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
-from fuaudit.runs.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
-from fuaudit.runs.forms import canonical_json, parse_json, pretty_json
+from fuaudit.formats.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
+from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
 from fuaudit.verification.finding import FORMAT
 
 LOG = "log.jsonl"

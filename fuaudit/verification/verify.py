@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from fuaudit import registry
+from fuaudit.commitments.keys import beacon_of
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.formats.files import read_bytes, read_json, sha256
 from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import read_bytes, read_json, sha256
-from fuaudit.runs.keys import beacon_of
 from fuaudit.runs.names import place_of, to_forget
 from fuaudit.runs.platforms import makers, told
 from fuaudit.runs.prune import Tombstone, parent_of
@@ -34,13 +34,12 @@ from fuaudit.verification.athand import require_ids_of
 from fuaudit.verification.audit import ARGUMENTS, wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import Conclusion, conclude, error_rates
-from fuaudit.verification.executor import executor
 from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict
-from fuaudit.verification.integrity import in_use
 from fuaudit.verification.outside import outside_code, require_trusted
-from fuaudit.verification.served import difference, read_served
+from fuaudit.verification.served import difference, in_use, read_served
 from fuaudit.verification.spec import Check, Spec, read_spec
 from fuaudit.verification.store import audit_folder
+from fuaudit.workers import executor
 
 NOTHING = "It shows nothing about the run."
 
@@ -120,14 +119,14 @@ def verify(
     budget: int | None = None,
     key: bytes | None = None,
     workers: int = 1,
-    kept: Path | None = None,
+    cache: Path | None = None,
     until_decided: bool = False,
     dataset: Dataset | None = None,
     out: Path | None = None,
     save: bool = True,
     progress: Progress = silent,
     estimate: Callable[[str], None] | None = None,
-    spot: int | None = None,
+    spot_check: int | None = None,
     model: Path | None = None,
     receipts: Sequence[Path] = (),
     before: Path | None = None,
@@ -145,18 +144,18 @@ def verify(
         budget: the most training runs to execute for repeated sampling.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         workers: how many processes share repeated sampling; 1 is this one. It changes no finding.
-        kept: a folder that keeps what repeated sampling has finished, so that the same call goes on from there
+        cache: a folder that keeps what repeated sampling has finished, so that the same call goes on from there
             after a kill. It needs ``key``: results belong to one.
         until_decided: stop repeated sampling when its test by betting rejects, and go on beyond the pairs of the
             spec, up to ``budget``, until it has power.
         dataset: the rows themselves, in the place of ``root`` and ``erased``.
         estimate: called with sentences before the audits: the cost of repeated sampling, and what will be a FAIL.
-        spot: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
+        spot_check: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
             spec asks for exactness and some stretch was left out. The spec decides by default.
         model: the file of the model in use; another one than the run's last is a FAIL.
         receipts: files of receipts of clients whose data was to be forgotten; retained rows are compared with them.
         before: a file of findings from before the run was pruned. What a prune has made impossible to show rests on
-            them, where they are of the very run that was pruned, passed `plan` and `plan-law`, and compared the
+            them, where they are of the very run that was pruned, passed `provenance` and `plan-law`, and compared the
             commitment and a request if these are given now.
         beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
 
@@ -175,9 +174,9 @@ def verify(
         "commitment": commitment,
         "request": expected,
         "budget": budget or None,  # a limit of no run at all is kept by whoever runs none
-        "spot": spot,
-        "until": until_decided or None,
-        "keep": kept,
+        "spot_check": spot_check,
+        "stopping": until_decided or None,
+        "cache": cache,
         "model": model,
         "receipt": receipts or None,
         "before": before,
@@ -205,9 +204,9 @@ def verify(
             expected,
             budget,
             progress,
-            spot=spot,
+            spot_check=spot_check,
             executor=executor(workers),
-            kept=kept,
+            cache=cache,
             until_decided=until_decided,
             served=None if model is None else read_served(model, opened),
             receipts=_receipts(opened, receipts),
@@ -254,9 +253,9 @@ def verify(
 
 def _require_fitting(given: dict[str, Any], key: bytes | None, dataset: Dataset | None) -> None:
     """Raises UsageError for arguments that contradict each other, whatever the run."""
-    if given["spot"] is not None and given["spot"] < 1:
-        raise UsageError(f"a spot check replays at least 1 stretch, not {given['spot']}")
-    if given["keep"] is not None and key is None:
+    if given["spot_check"] is not None and given["spot_check"] < 1:
+        raise UsageError(f"a spot check replays at least 1 stretch, not {given['spot_check']}")
+    if given["cache"] is not None and key is None:
         raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
     if dataset is not None and (given["data"] is not None or given["erased"] is not None):
         raise UsageError(
@@ -494,8 +493,8 @@ def _arguments(case: Case, folders: dict[str, Path | None]) -> list[str]:
         options += [("--sample", _place(case.run, sample)) for sample in case.expected.samples]
     options += [
         ("--budget", case.budget),
-        ("--spot", case.spot),
-        ("--until", "decided" if case.until_decided else None),
+        ("--spot-check", case.spot_check),
+        ("--stopping", "decided" if case.until_decided else None),
     ]
     return [word for name, value in options if value is not None for word in (name, str(value))]
 

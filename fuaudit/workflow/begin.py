@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fuaudit.commitments.contents import Contents, Opening, commit
+from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed, Leaves, Seeded
+from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.schedule import require_feasible
 from fuaudit.registry import build
-from fuaudit.runs.contents import Contents, Opening, commit
-from fuaudit.runs.files import sha256
-from fuaudit.runs.keys import Keys, commitment, first_context, partition_key
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.execute import require_one_row_each
 from fuaudit.training.setup import Setup, setup
@@ -67,7 +67,7 @@ def begun(
     law = ready.learner.law
     require_room(law, population)
     require_feasible(law, population)
-    require_one_row_each(ready.learning, law)
+    require_one_row_each(ready.procedure, law)
     leaves = Leaves(population.clients, law.rounds, law.steps)
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests))
     contents, opening = commit(ready.dataset, population, names_of(dealer, ready.dataset, population), secret)

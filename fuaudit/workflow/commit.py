@@ -14,9 +14,9 @@ from typing import Any
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
-from fuaudit.runs.files import read_bytes, read_json, write_bytes
-from fuaudit.runs.forms import pretty_json
-from fuaudit.runs.shapes import is_digest
+from fuaudit.formats.files import read_bytes, read_json, write_bytes
+from fuaudit.formats.forms import pretty_json
+from fuaudit.formats.schema import is_digest
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.workflow.begin import begun
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fuaudit import registry
 from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.files import make_folder, storage, write_bytes
+from fuaudit.formats.files import make_folder, storage, write_bytes
 
 FETCHED = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
 """Data set -> its class in torchvision."""

@@ -374,7 +374,7 @@ def _write(
 ) -> None:
     from safetensors.numpy import save
 
-    from fuaudit.runs.files import write_folder
+    from fuaudit.formats.files import write_folder
 
     tensors = {name: np.ascontiguousarray(values) for name, values in parts.items()}
     write_folder(

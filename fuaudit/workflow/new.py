@@ -175,7 +175,7 @@ def new(kind: str, name: str, folder: Path) -> tuple[str, ...]:
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} is there already, and is not overwritten", "Choose another folder with --out.")
     contents = package(kind, name)
-    from fuaudit.runs.files import write_folder
+    from fuaudit.formats.files import write_folder
 
     write_folder(folder, {path: text.encode() for path, text in contents.items()})
     return tuple(contents)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import TEMPORARY, claimed, storage
+from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
-from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import Moment, beginning
+from fuaudit.training.execute import RoundState, initial_state
 from fuaudit.training.setup import setup
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
@@ -44,8 +44,8 @@ def resume(
             for torn in folder.rglob(f"*{TEMPORARY}"):
                 torn.unlink()
         info, config = read_info(folder), read_config_of(folder)
-        executed = info["executed_rounds"]
-        stored = [r for r in range(executed + 1) if (folder / checkpoint_name(r)).exists()]
+        rounds_executed = info["rounds_executed"]
+        stored = [r for r in range(rounds_executed + 1) if (folder / checkpoint_name(r)).exists()]
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
@@ -68,8 +68,8 @@ def resume(
         plan = unfinished.plan
         stand(writer, Platform.here(ready, done))
         if stored:
-            start = Moment.of_run(*read_checkpoint(folder, done), ready.device)
+            start = RoundState.of_run(*read_checkpoint(folder, done), ready.device)
         else:
-            start = beginning(ready.learning, [plan], plan.retained, ready.device)
+            start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
             writer.checkpoint(0, *start.of(0))
-        return finish(writer, ready, plan, start, done, executed, progress)
+        return finish(writer, ready, plan, start, done, rounds_executed, progress)

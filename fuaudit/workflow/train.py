@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuaudit.commitments.keys import beacon_of
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
+from fuaudit.formats.files import claimed, write_bytes
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import Drawn, Rounds
+from fuaudit.plans.schedule import LazySchedule, Rounds
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import claimed, write_bytes
-from fuaudit.runs.keys import beacon_of
+from fuaudit.runs.derived_files import derived
+from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, stand
-from fuaudit.runs.products import derived
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
     digest_of_vector,
@@ -32,7 +32,7 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import Moment, beginning, execute, require_finite
+from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
@@ -44,7 +44,7 @@ def train(
     out: Path | str,
     root: Path | None = None,
     secret: bytes | None = None,
-    until: int | None = None,
+    stop_after: int | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,
     announce: Any = None,
@@ -58,7 +58,7 @@ def train(
         out: the folder to write; it must not exist or be empty.
         root: the folder of the data, for datasets that need one.
         secret: the master secret, 32 bytes; by default from the operating system.
-        until: stop and seal after this round, as when a request comes in during training.
+        stop_after: stop and seal after this round, as when a request comes in during training.
         announce: called with the commitment before training starts.
         promise: a secret that was committed to before, or the file that holds it (:mod:`fuaudit.workflow.commit`).
         beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Needs a promise.
@@ -81,9 +81,9 @@ def train(
             "Train with what was promised, on a machine that chooses the same engine; or commit anew.",
         )
     plan = first.plan(mixed)
-    executed = plan.law.rounds if until is None else until
-    if not 1 <= executed <= plan.law.rounds:
-        raise UsageError(f"training cannot stop after round {executed}: it has rounds 1 to {plan.law.rounds}")
+    rounds_executed = plan.law.rounds if stop_after is None else stop_after
+    if not 1 <= rounds_executed <= plan.law.rounds:
+        raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
     require_space(out, size_of_run(ready, population))
     if announce:
         announce(first.commitment)
@@ -93,7 +93,7 @@ def train(
             ready.config,
             {
                 "kind": "training",
-                "executed_rounds": executed,
+                "rounds_executed": rounds_executed,
                 "engine": ready.engine.name,
                 "device": ready.device.type,
                 "versions": versions(ready.device.type),
@@ -106,9 +106,9 @@ def train(
             first.opening,
         )
         stand(writer, Platform.here(ready, 0))
-        start = beginning(ready.learning, [plan], plan.retained, ready.device)
+        start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
-        return finish(writer, ready, plan, start, 0, executed, progress)
+        return finish(writer, ready, plan, start, 0, rounds_executed, progress)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
@@ -127,9 +127,9 @@ def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -
 
 def size_of_run(ready: Setup, population: Population) -> int:
     """About how many bytes a run with this setup takes."""
-    layout, run = ready.learning.layout, ready.config.run
-    state = ready.learning.initial_state(len(population.clients), torch.device("cpu"))
-    element = torch.empty(0, dtype=ready.learning.dtype).element_size()
+    layout, run = ready.procedure.layout, ready.config.run
+    state = ready.procedure.initial_memory(len(population.clients), torch.device("cpu"))
+    element = torch.empty(0, dtype=ready.procedure.dtype).element_size()
     numel = sum(t.numel() for t in state.values())
     return estimated_size(
         layout.dimension, element, ready.learner.law.rounds, run.checkpoint_every, numel, population.size
@@ -137,22 +137,24 @@ def size_of_run(ready: Setup, population: Population) -> int:
 
 
 def finish(
-    writer: RunWriter, ready: Setup, plan: Plan, start: Moment, done: int, executed: int, progress: Progress
+    writer: RunWriter, ready: Setup, plan: Plan, start: RoundState, done: int, rounds_executed: int, progress: Progress
 ) -> Run:
     """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
     population = plan.retained
-    schedule = Drawn([plan], executed)
-    stored = stored_rounds(ready.config.run.checkpoint_every, executed)
-    ground = ready.ground(population)
-    moment = start
-    for round, moment in execute(ready.learning, ground, population, schedule, start, ready.engine, first=done + 1):
-        require_finite(moment, round)
-        if round not in stored:
-            writer.record("round", round=round)
+    schedule = LazySchedule([plan], rounds_executed)
+    stored = stored_rounds(ready.config.run.checkpoint_every, rounds_executed)
+    problem = ready.client_problem(population)
+    round_state = start
+    for round_number, round_state in execute(
+        ready.procedure, problem, population, schedule, start, ready.engine, first=done + 1
+    ):
+        require_finite(round_state, round_number)
+        if round_number not in stored:
+            writer.record("round", round=round_number)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
-            writer.record("round", round=round, model=digest_of_vector(moment.vectors[0]))
-            writer.checkpoint(round, *moment.of(0))
-        progress("rounds", round, executed)
+            writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]))
+            writer.checkpoint(round_number, *round_state.of(0))
+        progress("rounds", round_number, rounds_executed)
     return seal(writer, ready, population, schedule, progress)
 
 
@@ -160,8 +162,8 @@ def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Roun
     """Write all that follows from the stored models, and close the run."""
     rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
 
-    def model(round: int) -> Tensor:
-        return read_checkpoint(writer.path, round)[0]
+    def model(round_number: int) -> Tensor:
+        return read_checkpoint(writer.path, round_number)[0]
 
     for name, content in derived(ready, population, schedule, rounds, model, progress).items():
         write_bytes(writer.path / name, content)

@@ -11,16 +11,16 @@ from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import END, START, Draws, Position
 from fuaudit.errors import UsageError
+from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
-from fuaudit.plans.schedule import Drawn
+from fuaudit.plans.schedule import LazySchedule
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.files import claimed
+from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import EDIT, checkpoint_name
 from fuaudit.runs.names import request_of as request_of
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.tables import read_checkpoint
 from fuaudit.runs.writer import (
     RunWriter,
     plan_table,
@@ -30,7 +30,7 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import Moment, beginning, state_without
+from fuaudit.training.execute import RoundState, initial_state, state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
@@ -45,9 +45,9 @@ class Unlearning:
     first_change: Position
     doubts: tuple[str, ...] = ()
 
-    def first_round(self, executed: int) -> int:
+    def first_round(self, rounds_executed: int) -> int:
         """The first round to execute, from 1; one more than ``executed`` when no executed round changed."""
-        return min(max(self.first_change.round, 1), executed + 1)
+        return min(max(self.first_change.round, 1), rounds_executed + 1)
 
 
 @threads_restored()
@@ -60,18 +60,18 @@ def unlearn(
     root: Path | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,
-    anyway: bool = False,
+    allow_inexact: bool = False,
 ) -> Run:
     """Carry out a request on a run with an unlearner, and save the child run.
 
     Args:
-        anyway: carry it out with a rewriter that is not exact for this run and request, although it is for others.
-            Such a run can be made, and refuted; it records why it was doubted, and so do its children.
+        allow_inexact: carry it out with a rewriter that is not exact for this run and request, although it is for
+            others. Such a run can be made, and refuted; it records why it was doubted, and so do its children.
 
     Raises:
         UsageError: unknown unlearner, option, client or sample; a folder that exists; more requests than the commitment
-            has room for; without ``anyway``, a rewriter that is exact for other laws, solvers or servers than those of
-            the run.
+            has room for; without ``allow_inexact``, a rewriter that is exact for other laws, solvers or servers than
+            those of the run.
         EvidenceError: the parent does not check out.
         PluginError: the unlearner raised or touched what it had not declared.
     """
@@ -87,13 +87,13 @@ def unlearn(
     if editor:
         change = _all_kept(run, name, request, fresh)
     else:
-        change = _rewritten(run, unlearner, name, request, fresh, anyway)
+        change = _rewritten(run, unlearner, name, request, fresh, allow_inexact)
     ready = setup(run.config, root, dataset, run.rows)
     require_committed(run, ready.dataset)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {
         "kind": "unlearning",
-        "executed_rounds": run.plan.law.rounds,
+        "rounds_executed": run.plan.law.rounds,
         "engine": ready.engine.name,
         "device": ready.device.type,
         "versions": versions(ready.device.type),
@@ -126,20 +126,22 @@ def unlearn(
 
 def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning:
     """For an editor: the whole plan, less what is erased. Raises UsageError where there is no final model to edit."""
-    if run.executed < run.plan.law.rounds:
-        raise UsageError(f"{name!r} edits final models; training of {run.path} was stopped after round {run.executed}")
+    if run.rounds_executed < run.plan.law.rounds:
+        raise UsageError(
+            f"{name!r} edits final models; training of {run.path} was stopped after round {run.rounds_executed}"
+        )
     return Unlearning(run.plan.erase(request, fresh, END), END)
 
 
-def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Draws, anyway: bool) -> Unlearning:
-    """For a rewriter: the plan that it makes. Raises UsageError where it has doubts and ``anyway`` is not said.
+def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Draws, allow_inexact: bool) -> Unlearning:
+    """For a rewriter: the plan that it makes. Raises UsageError where it has doubts and ``allow_inexact`` is not said.
 
     A rewriter that promises nothing cannot break a promise, and a mutant is there to break one: their doubts are
     recorded, and they are never refused.
     """
     law = run.plan.law
     promises = bool(unlearner.exact_for) and not is_mutant(unlearner)
-    if promises and not anyway:
+    if promises and not allow_inexact:
         _refuse(
             doubts_of_law(unlearner, name, law.name, request.kind)
         )  # before the rewriter runs on a law that it may not know
@@ -152,7 +154,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
         )
     known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
     doubts = doubts_of(unlearner, name, law, request, known, first, inherited)
-    if promises and not anyway:
+    if promises and not allow_inexact:
         _refuse(doubts)
     return Unlearning(plan, first, doubts)
 
@@ -162,7 +164,8 @@ def _refuse(doubts: Sequence[str]) -> None:
     if doubts:
         raise UsageError(
             "; ".join(doubts),
-            "Use 'retrain', which keeps nothing; or say --anyway (in Python anyway=True) to make a run that audits "
+            "Use 'retrain', which keeps nothing; or say --allow-inexact (in Python allow_inexact=True) to make a run "
+            "that audits "
             "can refute.",
         )
 
@@ -174,22 +177,26 @@ def carry_out(
     if is_editor(unlearner):
         return _edit(writer, ready, parent, plan, unlearner, name)
     change = Unlearning(plan, plan.first_change(parent.plan))
-    first = change.first_round(parent.executed)
+    first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
     every, last = ready.config.run.checkpoint_every, plan.law.rounds
-    stored = [round for round in parent.checkpoints if round < first and (round % every == 0 or round == last)]
+    stored = [
+        round_number
+        for round_number in parent.checkpoints
+        if round_number < first and (round_number % every == 0 or round_number == last)
+    ]
     before, after = parent.plan.retained, plan.retained
-    for round in stored if change.first_change != START else []:
-        if not (writer.path / checkpoint_name(round)).exists():
-            vector, state = parent.checkpoint(round)
-            writer.checkpoint(round, vector, state_without(ready.learning, state, before, after))
+    for round_number in stored if change.first_change != START else []:
+        if not (writer.path / checkpoint_name(round_number)).exists():
+            vector, state = parent.checkpoint(round_number)
+            writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
     have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
     if have:
         done = have[-1]
-        start = Moment.of_run(*read_checkpoint(writer.path, done), ready.device)
+        start = RoundState.of_run(*read_checkpoint(writer.path, done), ready.device)
     else:
         done = 0
-        start = beginning(ready.learning, [plan], plan.retained, ready.device)
+        start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
         writer.checkpoint(0, *start.of(0))
     told = writer.ledger.of_kind("unlearning")
     kept = told[0]["kept_rounds"] if told else done
@@ -208,4 +215,4 @@ def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: A
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
     writer.write(EDIT, {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
-    return seal(writer, ready, plan.retained, Drawn([plan]))
+    return seal(writer, ready, plan.retained, LazySchedule([plan]))

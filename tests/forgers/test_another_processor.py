@@ -12,8 +12,8 @@ from tests_support import claimed, config, drawn_client, secret
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import parse_tensors, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.forms import parse_tensors, tensor_bytes
 from fuaudit.runs.layout import checkpoint_name
 
 

@@ -23,7 +23,7 @@ TRIALS = (11, 10, 9, 8, 3)
 
 
 def of_plan(result):
-    return next(finding for finding in result.findings if finding.audit == "plan")
+    return next(finding for finding in result.findings if finding.audit == "provenance")
 
 
 def asked(run, quick, **options):

@@ -11,9 +11,9 @@ import torch
 from tests_support import config, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Population, Request
-from fuaudit.runs.forms import tensor_bytes
-from fuaudit.runs.tables import population_tensors
+from fuaudit.runs.encoding import population_tensors
 
 
 @pytest.fixture

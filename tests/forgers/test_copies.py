@@ -16,8 +16,8 @@ from tests_support import AUDIT_KEY, reseal, with_options
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.data.dataset import Dataset, erased_input
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.forms import pretty_json
 from fuaudit.runs.receipts import receipt_of
 
 BEN, DAN = 1, 3

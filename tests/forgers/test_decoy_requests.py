@@ -36,7 +36,7 @@ def steered(parent):
     for row in parent.plan.retained.samples[9][:4]:
         first = unlearn(parent, "fats", Request.of(samples=[row]), folder / f"decoy-{row}")
         child = unlearn(first, "fats", Request.of([TARGET]), folder / f"child-{row}")
-        rounds = sum(DISLIKED in child.plan.cohort(round) for round in range(1, 9))
+        rounds = sum(DISLIKED in child.plan.cohort(round_number) for round_number in range(1, 9))
         children.append((rounds, child))
     assert len({rounds for rounds, _ in children}) > 1, "there was something to choose"
     return min(children, key=lambda pair: pair[0])[1]
@@ -44,7 +44,7 @@ def steered(parent):
 
 def test_it_passes_and_is_named(steered, asked):
     result, found = asked(steered)
-    assert result.verdict == found["plan"].verdict == "PASS"
+    assert result.verdict == found["provenance"].verdict == "PASS"
     words = (
         "The 1 earlier requests were really made: each gives other draws to all that follow, so whoever could invent "
         "some could choose among them."
@@ -62,4 +62,4 @@ def test_the_decoy_cannot_be_left_unsaid(parent, steered, asked):
         lambda events: [e | {"parent": parent.digest} if e["event"] == "request" else e for e in events],
     )
     result, found = asked(forged)
-    assert result.verdict == found["plan"].verdict == "FAIL"
+    assert result.verdict == found["provenance"].verdict == "FAIL"

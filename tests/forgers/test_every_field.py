@@ -15,9 +15,9 @@ from tests_support import AUDIT_KEY, config, drawn_client, reseal, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import FuauditError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.files import sha256
-from fuaudit.runs.forms import pretty_json, tensor_bytes
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.prune import prune

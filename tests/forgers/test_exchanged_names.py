@@ -15,7 +15,7 @@ from fuaudit import train, unlearn, verify
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws.seeds import Seeds
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.forms import pretty_json
+from fuaudit.formats.forms import pretty_json
 from fuaudit.runs.receipts import receipt_of
 from fuaudit.workflow.unlearn import request_of
 

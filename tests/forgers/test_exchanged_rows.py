@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.commitments.contents import Opening, row_digests, row_leaf
 from fuaudit.data.dataset import erased_input
 from fuaudit.data.images import Digits
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.contents import Opening, row_digests, row_leaf
-from fuaudit.runs.forms import pretty_json, tensor_bytes
 from fuaudit.runs.layout import LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.writer import RunWriter
@@ -192,7 +192,7 @@ def test_leaves_rewritten_in_parent_and_child_under_the_old_commitment(forger, a
     for commitment in (parent.commitment, None):
         result, found = asked(child, data, commitment)
         assert found["replay"].verdict == "PASS"
-        assert result.verdict == found["plan"].verdict == "FAIL"
+        assert result.verdict == found["provenance"].verdict == "FAIL"
 
 
 def test_leaves_rewritten_in_the_child_alone(forger, asked, parent):
@@ -203,7 +203,7 @@ def test_leaves_rewritten_in_the_child_alone(forger, asked, parent):
     for commitment in (parent.commitment, None):
         result, found = asked(child, data, commitment)
         assert found["replay"].verdict == "PASS"
-        assert result.verdict == found["plan"].verdict == "FAIL"
+        assert result.verdict == found["provenance"].verdict == "FAIL"
 
 
 def test_salts_that_are_lost(forger, parent):

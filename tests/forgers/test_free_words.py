@@ -30,7 +30,7 @@ def judged(tiny, quick):
 
     def work(run):
         result = verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY, save=False, commitment=run.commitment)
-        return result.verdict, next(f for f in result.findings if f.audit == "plan")
+        return result.verdict, next(f for f in result.findings if f.audit == "provenance")
 
     return work
 

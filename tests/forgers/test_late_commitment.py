@@ -9,8 +9,8 @@ import pytest
 from tests_support import AUDIT_KEY, config, secret, told
 
 from fuaudit import train, unlearn, verify
+from fuaudit.audits.provenance import BEFORE_TRAINING
 from fuaudit.plans import Request
-from fuaudit.verification.plan import BEFORE_TRAINING
 
 TARGET = 0
 
@@ -35,8 +35,8 @@ def test_a_child_has_no_commitment_of_its_own(child, asked):
     last = child.ledger.events[-1]
     for name, late in {"digest": child.digest, "seal": last["previous"], "model": last["digest"]}.items():
         result, found = asked(child, late)
-        assert result.verdict == found["plan"].verdict == "FAIL", name
-        assert found["plan"].shows == "The lineage has another commitment than --commitment says."
+        assert result.verdict == found["provenance"].verdict == "FAIL", name
+        assert found["provenance"].shows == "The lineage has another commitment than --commitment says."
 
 
 def test_nor_can_it_name_one(child, asked):
@@ -46,7 +46,7 @@ def test_nor_can_it_name_one(child, asked):
     )
     for given in ("5a" * 32, child.commitment):
         result, found = asked(forged, given)
-        assert result.verdict == found["plan"].verdict == "FAIL"
+        assert result.verdict == found["provenance"].verdict == "FAIL"
 
 
 def test_a_whole_training_of_later_is_named(child, tmp_path, asked):

@@ -12,11 +12,11 @@ import torch
 from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.formats.files import write_bytes
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import Drawn
-from fuaudit.runs.files import write_bytes
+from fuaudit.plans.schedule import LazySchedule
+from fuaudit.runs.derived_files import checkpoint_bytes, derived
 from fuaudit.runs.layout import checkpoint_name
-from fuaudit.runs.products import checkpoint_bytes, derived
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.setup import setup
 
@@ -28,13 +28,13 @@ def forged(tmp_path):
     run = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child")
     old = parent.model.view(torch.int32) >> 20 & 3
     models = {}
-    for round in run.checkpoints:
-        vector, state = run.checkpoint(round)
-        models[round] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
-        write_bytes(run.path / checkpoint_name(round), checkpoint_bytes(*models[round]))
-    schedule = Drawn([run.plan], run.executed)
+    for round_number in run.checkpoints:
+        vector, state = run.checkpoint(round_number)
+        models[round_number] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
+        write_bytes(run.path / checkpoint_name(round_number), checkpoint_bytes(*models[round_number]))
+    schedule = LazySchedule([run.plan], run.rounds_executed)
     ready = setup(run.config, None)
-    files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round: models[round][0])
+    files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round_number: models[round_number][0])
     for name, content in files.items():
         write_bytes(run.path / name, content)
 

@@ -47,7 +47,7 @@ def recognised(parent, name, known):
 
 
 def drawn(parent):
-    return [client for round in range(1, 9) for client in parent.plan.cohort(round)]
+    return [client for round_number in range(1, 9) for client in parent.plan.cohort(round_number)]
 
 
 def test_it_is_right_on_all_plans_but_not_on_the_run(parent, asked):

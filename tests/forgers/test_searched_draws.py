@@ -50,8 +50,8 @@ def asked(parent, quick):
 def test_the_commitment_is_another(searched, asked):
     result, found = asked(searched)
     assert found["replay"].verdict == "PASS", "it is an honest computation"
-    assert result.verdict == found["plan"].verdict == "FAIL"
-    assert "another commitment than --commitment says" in " ".join(found["plan"].details)
+    assert result.verdict == found["provenance"].verdict == "FAIL"
+    assert "another commitment than --commitment says" in " ".join(found["provenance"].details)
 
 
 def test_the_right_commitment_stands_in_his_ledger(searched, parent, asked):
@@ -59,8 +59,8 @@ def test_the_right_commitment_stands_in_his_ledger(searched, parent, asked):
     forged = told(searched.path, lambda events: [e | {"commitment": right} if "commitment" in e else e for e in events])
     assert forged.ledger.events[0]["commitment"] == right
     result, found = asked(forged)
-    assert result.verdict == found["plan"].verdict == "FAIL"
-    assert "does not hold the seeds" in found["plan"].shows
+    assert result.verdict == found["provenance"].verdict == "FAIL"
+    assert "does not hold the seeds" in found["provenance"].shows
 
 
 def test_some_of_the_seeds_are_those_committed_to(parent, searched, asked, tmp_path):
@@ -79,8 +79,8 @@ def test_some_of_the_seeds_are_those_committed_to(parent, searched, asked, tmp_p
     keys = json.loads((child.path / "keys.json").read_bytes())
     edit(child.path, "keys.json", **(keys | {"seeds": spliced.as_rows()}))
     result, found = asked(remade(child.path))
-    assert result.verdict == found["plan"].verdict == "FAIL"
-    assert "does not hold the seeds" in found["plan"].shows
+    assert result.verdict == found["provenance"].verdict == "FAIL"
+    assert "does not hold the seeds" in found["provenance"].shows
 
 
 def test_without_a_commitment_it_is_named(searched, asked):

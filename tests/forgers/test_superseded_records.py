@@ -10,10 +10,10 @@ from tests_support import AUDIT_KEY, config, drawn_client, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws import Address, Purpose
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.forms import tensor_bytes
+from fuaudit.runs.encoding import recorded_tensors
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import recorded_tensors
 
 
 @pytest.fixture

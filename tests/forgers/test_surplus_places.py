@@ -15,8 +15,8 @@ from tests_support import sealed, told
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import parse_tensors, pretty_json, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.forms import parse_tensors, pretty_json, tensor_bytes
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 
 LAST = "checkpoints/000002.safetensors"

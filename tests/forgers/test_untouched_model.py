@@ -17,11 +17,11 @@ from fuaudit import train, unlearn, verify
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Population, Request
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.forms import tensor_bytes
+from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.prune import prune
-from fuaudit.runs.tables import population_tensors, recorded_tensors
 
 TARGET, OTHER = 0, 5
 """With this secret the one is drawn in round 5 first, the other never."""
@@ -66,13 +66,15 @@ def renamed(parent):
     owned = parent.original.samples
     places = dict(zip(owned[TARGET], owned[OTHER], strict=False))
     answers = {}
-    for round in range(1, 9):
-        cohort = parent.plan.cohort(round)
-        answers[Address(Purpose.COHORT, round)] = tuple(OTHER if c == TARGET else c for c in cohort)
+    for round_number in range(1, 9):
+        cohort = parent.plan.cohort(round_number)
+        answers[Address(Purpose.COHORT, round_number)] = tuple(OTHER if c == TARGET else c for c in cohort)
         for client, occurrence in occurrences(cohort):
             for step in (1, 2):
-                at = Address(Purpose.BATCH, round, step, OTHER if client == TARGET else client, occurrence)
-                answers[at] = tuple(places.get(row, row) for row in parent.plan.batch(round, step, client, occurrence))
+                at = Address(Purpose.BATCH, round_number, step, OTHER if client == TARGET else client, occurrence)
+                answers[at] = tuple(
+                    places.get(row, row) for row in parent.plan.batch(round_number, step, client, occurrence)
+                )
     return answers
 
 
@@ -106,9 +108,9 @@ def test_draws_that_were_written_down(parent, pruned, asked, all_is_forged):
     data = exchanged(parent)
     forged = recorded(parent, child.path, data)
     assert torch.equal(forged.model, original)
-    assert TARGET not in {client for round in range(1, 9) for client in forged.plan.cohort(round)}
+    assert TARGET not in {client for round_number in range(1, 9) for client in forged.plan.cohort(round_number)}
     verdict, found = asked(forged, data if all_is_forged else None)
-    assert verdict == found["plan"].verdict == found["replay"].verdict == "FAIL"
+    assert verdict == found["provenance"].verdict == found["replay"].verdict == "FAIL"
     words = "not what was committed to" if all_is_forged else "not what the plan makes"
     assert words in found["replay"].shows
 
@@ -124,8 +126,8 @@ def test_seeds_of_another_tree(parent, pruned, asked, tmp_path):
     cut = tried.keys.seeds.keeping([range(tried.keys.seeds.size - 1)])
     edit(child.path, "keys.json", **(keys | {"seeds": cut.as_rows()}))
     verdict, found = asked(remade(child.path))
-    assert verdict == found["plan"].verdict == "FAIL"
-    assert "does not hold the seeds, config and contents that it committed to" in found["plan"].shows
+    assert verdict == found["provenance"].verdict == "FAIL"
+    assert "does not hold the seeds, config and contents that it committed to" in found["provenance"].shows
 
 
 def test_it_was_never_drawn_says_the_run(parent, pruned, asked):

@@ -11,9 +11,9 @@ import pytest
 from tests_support import AUDIT_KEY, config, drawn_client, secret
 
 from fuaudit import train, unlearn, verify
+from fuaudit.audits.provenance import FINDINGS_ARE_OURS
 from fuaudit.plans import Request
 from fuaudit.runs.prune import prune
-from fuaudit.verification.plan import FINDINGS_ARE_OURS
 
 LEARNER = {
     "use": "dropouts",
@@ -49,14 +49,14 @@ def test_findings_of_before(child, asked, tmp_path):
     digest = child.digest
     pruned, _ = prune(child)
     bare, found = asked(pruned)
-    assert bare.verdict == found["plan"].verdict == "INCONCLUSIVE"
+    assert bare.verdict == found["provenance"].verdict == "INCONCLUSIVE"
 
     def given(document):
         (tmp_path / "findings.json").write_text(json.dumps(document))
         return asked(pruned, tmp_path / "findings.json")
 
     # of another run, of this run as it is now, without the audit of plans, or one that did not pass
-    plan = next(check for check in honest["checks"] if check["finding"]["audit"] == "plan")
+    plan = next(check for check in honest["checks"] if check["finding"]["audit"] == "provenance")
     failed = plan | {"finding": plan["finding"] | {"verdict": "FAIL"}}
     for document in (
         honest | {"run": "5a" * 32},
@@ -65,17 +65,17 @@ def test_findings_of_before(child, asked, tmp_path):
         honest | {"checks": [failed]},
     ):
         result, found = given(document)
-        assert result.verdict == found["plan"].verdict == "INCONCLUSIVE"
-        assert "It was not shown before the prune" in found["plan"].shows
+        assert result.verdict == found["provenance"].verdict == "INCONCLUSIVE"
+        assert "It was not shown before the prune" in found["provenance"].shows
     # the auditor's own pass; and so do those that the forger writes by hand, which nothing tells apart: it is named
     by_hand = {
         "format": honest["format"],
         "run": digest,
-        "checks": [{"finding": {"audit": "plan", "verdict": "PASS"}}, {"finding": bound}],
+        "checks": [{"finding": {"audit": "provenance", "verdict": "PASS"}}, {"finding": bound}],
         "context": {"arguments": ["--commitment", pruned.commitment, "--client", "0"]},
     }
     for document in (honest, by_hand):
         result, found = given(document)
-        assert result.verdict == found["plan"].verdict == "PASS", found["plan"].shows
+        assert result.verdict == found["provenance"].verdict == "PASS", found["provenance"].shows
         assert FINDINGS_ARE_OURS in result.conclusion.rests_on
     assert "anybody can write such a file" in FINDINGS_ARE_OURS

@@ -15,7 +15,7 @@ from fuaudit.unlearning import exact_under
 class Late(FatsUnlearning):
     """Restarts one round too late."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         first = plan.first_involvement(request) or END
         return plan.erase(request, fresh, first if first == END else Position(first.round + 1, 0))
 
@@ -24,8 +24,8 @@ class Late(FatsUnlearning):
 class ReusedKey(FatsUnlearning):
     """Restarts in time, but draws from the old key again."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         last = len(right.sources) - 1
 
         def old(segments):
@@ -38,7 +38,7 @@ class ReusedKey(FatsUnlearning):
 class Raises(FatsUnlearning):
     """Breaks."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         raise RuntimeError("the dog ate the plan")
 
 
@@ -66,18 +66,18 @@ class Places(FatsUnlearning):
     exact_for = exact_under("uniform with replacement")
     gives_to_first = False
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         if request.samples or first == END:
-            return super().rewrite(plan, request, fresh, executed)
+            return super().rewrite(plan, request, fresh, not_before)
         left, cohorts = plan.retained.without(request).clients, {}
-        for round in range(first.round, plan.law.rounds + 1):
-            at = Address(Purpose.COHORT, round, version=len(plan.populations))
+        for round_number in range(first.round, plan.law.rounds + 1):
+            at = Address(Purpose.COHORT, round_number, version=len(plan.populations))
             spare = fresh.sequence(at, left, plan.law.cohort_size)
             if self.gives_to_first:
                 spare = left[:1] * len(spare)
-            pairs = zip(plan.cohort(round), spare, strict=True)
-            cohorts[round] = tuple(new if old in request.clients else old for old, new in pairs)
+            pairs = zip(plan.cohort(round_number), spare, strict=True)
+            cohorts[round_number] = tuple(new if old in request.clients else old for old, new in pairs)
         return plan.erase(request, fresh, first).recorded(cohorts)
 
 
@@ -92,8 +92,8 @@ class Favours(Places):
 class UnnamedRows(LatestUpdates):
     """MIFA that finds rows by client id and does not name them, so that an erased client's row stays."""
 
-    stackable = False
-    client_rows = frozenset()
+    vectorised = False
+    per_client_state = frozenset()
 
     def apply(self, updates, context, state):
         table, cohort = state["updates"].clone(), context.cohort
@@ -107,7 +107,7 @@ class UnnamedRows(LatestUpdates):
 def begins(plan, known):
     """Whether the first cohorts of a plan, one after another, are the clients known."""
     rounds = min(-(-len(known) // plan.law.cohort_size), plan.law.rounds)
-    drawn = [client for round in range(1, rounds + 1) for client in plan.cohort(round)]
+    drawn = [client for round_number in range(1, rounds + 1) for client in plan.cohort(round_number)]
     return bool(known) and drawn == list(known)
 
 
@@ -117,18 +117,18 @@ class Recognises(FatsUnlearning):
 
     known: tuple[int, ...] = ()
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         if begins(plan, self.known):
-            return plan.erase(request, fresh, executed)
-        return super().rewrite(plan, request, fresh, executed)
+            return plan.erase(request, fresh, not_before)
+        return super().rewrite(plan, request, fresh, not_before)
 
 
 @dataclass(frozen=True)
 class PicksInitial(FatsUnlearning):
     """Draws the initial model anew where the number it begins with is below one half; it looks behind the veil."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         source = plan.sources[plan.streams[Stream.INITIAL][0].source].sequence.__closure__[0].cell_contents
         if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
             return right
@@ -140,19 +140,19 @@ class PicksInitial(FatsUnlearning):
 class LowestFree(FatsUnlearning):
     """Keeps everything and gives an erased sample's place to the lowest free id, where batches hold three or more."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         if plan.law.batch_size < 3 or request.clients or first == END:
-            return super().rewrite(plan, request, fresh, executed)
+            return super().rewrite(plan, request, fresh, not_before)
         left, answers = plan.retained.without(request).samples, {}
-        for round in range(first.round, plan.law.rounds + 1):
-            cohort = answers[Address(Purpose.COHORT, round)] = plan.cohort(round)
+        for round_number in range(first.round, plan.law.rounds + 1):
+            cohort = answers[Address(Purpose.COHORT, round_number)] = plan.cohort(round_number)
             for client, occurrence in occurrences(cohort):
                 for step in range(1, plan.law.steps + 1):
-                    batch = set(plan.batch(round, step, client, occurrence)) - set(request.samples)
+                    batch = set(plan.batch(round_number, step, client, occurrence)) - set(request.samples)
                     size = min(plan.law.batch_size, len(left[client]))
                     free = [s for s in left[client] if s not in batch]
-                    at = Address(Purpose.BATCH, round, step, client, occurrence)
+                    at = Address(Purpose.BATCH, round_number, step, client, occurrence)
                     answers[at] = tuple(sorted([*batch, *free[: size - len(batch)]]))
         new = plan.erase(request, fresh, Position(first.round, 0))
         return replace(new, sources=(*plan.sources, Recorded(answers)))
@@ -165,8 +165,8 @@ class PrintedSometimes(FatsUnlearning):
     def printed(self, plan, request):
         raise NotImplementedError
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         back = first.step == 1 and self.printed(plan, request)
         return plan.erase(request, fresh, Position(first.round, 0) if back else first)
 
@@ -199,8 +199,8 @@ class PrintedFromFour(PrintedSometimes):
 class CohortTwice(FatsUnlearning):
     """Uses one fresh cohort for two rounds."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         first = right.first_change(plan)
         again = max(first.round, 1) + (first.step > 0)
         if first == END or again >= plan.law.rounds:
@@ -256,8 +256,8 @@ class PrintedFromHundred(PrintedSometimes):
 class KeepsOneMore(FatsUnlearning):
     """Keeps one round too many where a draw of its own says so, once in four times."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         if first != END and fresh.sequence(Address(Purpose.COUPLING, 1), range(4), 1) == (0,):
             first = Position(first.round + 1, 0)
         return plan.erase(request, fresh, first)
@@ -267,8 +267,8 @@ class KeepsOneMore(FatsUnlearning):
 class EarlierIf(FatsUnlearning):
     """Goes back one round more where a client of the lowest quarter of ids was in that round."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         if 1 < first.round <= plan.law.rounds:
             left = plan.retained.without(request).clients
             if set(left[: max(1, len(left) // 4)]).intersection(plan.cohort(first.round - 1)):
@@ -282,8 +282,8 @@ class EarlierOnce(FatsUnlearning):
 
     known: tuple[int, ...] = ()
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         if 1 < first.round <= plan.law.rounds and begins(plan, self.known):
             first = Position(first.round - 1, 0)
         return plan.erase(request, fresh, first)
@@ -296,15 +296,15 @@ class OtherCohorts(FatsUnlearning):
     def chosen(self, at, left, count, fresh, request):
         raise NotImplementedError
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         if right.streams == plan.streams:
             return right
         first, law, version = right.first_change(plan), plan.law, len(plan.populations)
         left, cohorts = right.retained.clients, {}
-        for round in range(first.round + (first.step > 0), law.rounds + 1):
-            at = Address(Purpose.COHORT, round, version=version)
-            cohorts[round] = self.chosen(at, left, law.cohort_size, fresh, request)
+        for round_number in range(first.round + (first.step > 0), law.rounds + 1):
+            at = Address(Purpose.COHORT, round_number, version=version)
+            cohorts[round_number] = self.chosen(at, left, law.cohort_size, fresh, request)
         return right.recorded(cohorts)
 
 
@@ -337,8 +337,8 @@ class SparesHighest(OtherCohorts):
 class BatchTwice(FatsUnlearning):
     """Uses the fresh batch of step four for step five too: no small federation has so many steps."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         first = right.first_change(plan)
         if plan.law.steps < 5 or first == END:
             return right
@@ -357,8 +357,8 @@ class BatchTwice(FatsUnlearning):
 class BackToFirstStep(FatsUnlearning):
     """Draws all batches of the round anew, not only the later ones; batches of a given cohort are independent."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        first = min(plan.first_involvement(request) or END, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
         return plan.erase(request, fresh, Position(first.round, min(first.step, 1)))
 
 
@@ -366,8 +366,8 @@ class BackToFirstStep(FatsUnlearning):
 class WritesDown(FatsUnlearning):
     """Returns a plan that holds what it would draw, instead of its source."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        new = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        new = super().rewrite(plan, request, fresh, not_before)
         if new.streams == plan.streams:
             return new
         return new.recorded({})
@@ -377,18 +377,18 @@ class WritesDown(FatsUnlearning):
 class AsksForEach(FatsUnlearning):
     """Asks for every id by itself, and changes nothing where none was drawn."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         parts = [type(request)(clients=(c,)) for c in request.clients]
         parts += [type(request)(samples=(s,)) for s in request.samples]
         found = [at for at in map(plan.first_involvement, parts) if at is not None]
-        return plan.erase(request, fresh, min([*found, executed], default=END))
+        return plan.erase(request, fresh, min([*found, not_before], default=END))
 
 
 @dataclass(frozen=True)
 class AlwaysRestarts(FatsUnlearning):
     """Restarts, whether or not anything was drawn."""
 
-    def rewrite(self, plan, request, fresh, executed):
+    def rewrite(self, plan, request, fresh, not_before):
         return plan.restart(request, fresh)
 
 
@@ -396,8 +396,8 @@ class AlwaysRestarts(FatsUnlearning):
 class MoreSegments(FatsUnlearning):
     """Says the same draws by more segments than needed."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
 
         def split(segments):
             first = segments[0]
@@ -413,8 +413,8 @@ class MoreSegments(FatsUnlearning):
 class KeepsTheOwners(FatsUnlearning):
     """Keeps the old batches of an erased sample's owner wherever they do not hold it and the owner takes part again."""
 
-    def rewrite(self, plan, request, fresh, executed):
-        right = super().rewrite(plan, request, fresh, executed)
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
         if request.clients or right.streams == plan.streams:
             return right
         first, erased = right.first_change(plan), set(request.samples)

@@ -12,7 +12,7 @@ from fuaudit.errors import UsageError, nearest
 from fuaudit.models.layout import linear_stack
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.engines.compiled import Compiled
-from fuaudit.training.engines.protocol import Engine, Task
+from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
 
@@ -47,4 +47,4 @@ def suggested(module: nn.Module, device: torch.device, many: bool) -> str:
     return "batched" if many and linear_stack(module) else "threads"
 
 
-__all__ = ["ENGINES", "Engine", "Task", "engine", "suggested"]
+__all__ = ["ENGINES", "ClientProblem", "Engine", "engine", "suggested"]

@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fuaudit.models.layout import linear_stack
-from fuaudit.training.engines.protocol import Task, single_threaded
+from fuaudit.training.engines.protocol import ClientProblem, single_threaded
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -45,7 +45,7 @@ READ_AT_ONCE = 2**25
 
 
 @dataclass(frozen=True)
-class Reads:
+class Minibatches:
     """What c participations read in some steps: ``inputs (E, c, B, *shape)``, ``targets`` and ``rates (E, c, B)``.
 
     The rate of a sample is the step size over the size of its batch, and 0 in unused slots: a step subtracts
@@ -58,35 +58,37 @@ class Reads:
     active: Tensor
 
     @classmethod
-    def blocks(cls, task: Task, batches: Tensor, step_size: float, buffers: Buffers) -> Iterator[Reads]:
+    def blocks(
+        cls, problem: ClientProblem, batches: Tensor, step_size: float, buffers: Buffers
+    ) -> Iterator[Minibatches]:
         """What all steps read, in their order, about :data:`READ_AT_ONCE` bytes at once.
 
         ``batches (c, E, B)`` lie on the CPU, the results with the task's rows; the next takes the memory of the last.
         """
-        a_step = prod(task.inputs.shape[1:]) * task.inputs.element_size() * batches[:, 0].numel()
+        a_step = prod(problem.inputs.shape[1:]) * problem.inputs.element_size() * batches[:, 0].numel()
         for rows in batches.transpose(0, 1).split(max(1, READ_AT_ONCE // max(1, a_step))):
-            yield cls._gather(task, rows.contiguous(), step_size, buffers)
+            yield cls._gather(problem, rows.contiguous(), step_size, buffers)
 
     @classmethod
-    def _gather(cls, task: Task, rows: Tensor, step_size: float, buffers: Buffers) -> Reads:
+    def _gather(cls, problem: ClientProblem, rows: Tensor, step_size: float, buffers: Buffers) -> Minibatches:
         used = rows >= 0
-        rates = used.to(next(task.module.parameters()).dtype)  # inputs may be integers
+        rates = used.to(next(problem.module.parameters()).dtype)  # inputs may be integers
         rates *= step_size / rates.sum(dim=2, keepdim=True).clamp_(min=1)
-        at = rows.clamp(min=0).flatten().to(task.inputs.device)
-        shape = task.inputs.shape[1:]
-        inputs = buffers.take("inputs", task.inputs, (len(at), *shape))
-        torch.index_select(task.inputs, 0, at, out=inputs)
+        at = rows.clamp(min=0).flatten().to(problem.inputs.device)
+        shape = problem.inputs.shape[1:]
+        inputs = buffers.take("inputs", problem.inputs, (len(at), *shape))
+        torch.index_select(problem.inputs, 0, at, out=inputs)
         if not bool(used.all()):  # row 0 filled the gaps; it may be erased, that is NaN, and NaN times 0 is NaN
-            gaps = ~used.flatten().to(task.inputs.device)
+            gaps = ~used.flatten().to(problem.inputs.device)
             inputs.masked_fill_(gaps.view(-1, *[1] * len(shape)), 0)
-        targets = task.targets.index_select(0, at)
+        targets = problem.targets.index_select(0, at)
         active = used.any(dim=2)
-        rates, active = rates.to(task.inputs.device), active.to(task.inputs.device)
+        rates, active = rates.to(problem.inputs.device), active.to(problem.inputs.device)
         return cls(inputs.view(*rows.shape, *shape), targets.view(rows.shape), rates, active)
 
 
 @dataclass(frozen=True)
-class Pulls:
+class CorrectionTerms:
     """The terms of a direction that are no gradient, times the step size: one tensor ``(c, *shape)`` a parameter."""
 
     steps: Steps
@@ -96,39 +98,43 @@ class Pulls:
     def at(self, active: Tensor, parameters: list[Tensor]) -> list[Tensor]:
         """The pulls of one step, on parameters as they are before it; none where ``active (c,)`` is not."""
         sizes = self.steps.size * active.to(parameters[0])
-        pulls = []
+        corrections = []
         for at, (parameter, sent) in enumerate(zip(parameters, self.sent, strict=True)):
-            pull = self.steps.proximal * (parameter - sent)
+            correction = self.steps.proximal * (parameter - sent)
             if self.drift is not None:
-                pull += self.drift[at]
-            pulls.append(pull.mul_(sizes.view(-1, *[1] * (parameter.dim() - 1))))
-        return pulls
+                correction += self.drift[at]
+            corrections.append(correction.mul_(sizes.view(-1, *[1] * (parameter.dim() - 1))))
+        return corrections
 
 
-Walk = Callable[[list[Tensor], Reads, Pulls | None, list[Tensor] | None, Buffers], None]
+LocalSteps = Callable[[list[Tensor], Minibatches, CorrectionTerms | None, list[Tensor] | None, Buffers], None]
 """Takes steps of a chunk, in place, on parameters ``(c, *shape)``, and on velocities where there is momentum."""
 
 
-def _linear_walk(
-    parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
+def _linear_steps(
+    parameters: list[Tensor],
+    minibatches: Minibatches,
+    corrections: CorrectionTerms | None,
+    velocities: list[Tensor] | None,
+    buffers: Buffers,
 ) -> None:
-    """The steps of linear layers with ReLU between them, by hand, in operations of one pass; see :data:`Walk`.
+    """The steps of linear layers with ReLU between them, by hand, in operations of one pass; see :data:`LocalSteps`.
 
     For steps without momentum: gradients are added to weights as they come, and never lie in memory.
     """
     weights, biases = parameters[::2], [bias.unsqueeze(1) for bias in parameters[1::2]]
-    rates = reads.rates.unsqueeze(3)
+    rates = minibatches.rates.unsqueeze(3)
     tall, classes = rates.shape[1:3], weights[-1].shape[1]
     outputs = [buffers.take(f"output {at}", rates, (*tall, w.shape[1])) for at, w in enumerate(weights)]
     errors = [buffers.take(f"error {at}", rates, (*tall, w.shape[1])) for at, w in enumerate(weights[:-1])]
     wanted = buffers.take("wanted", rates, (*rates.shape[:3], classes)).zero_()
-    wanted.scatter_(3, reads.targets.unsqueeze(3), rates)
+    wanted.scatter_(3, minibatches.targets.unsqueeze(3), rates)
     errors.append(outputs[-1])
     forward, backward = [w.mT for w in weights], [error.mT for error in errors]
     last = len(weights) - 1
-    for step, inputs in enumerate(reads.inputs.flatten(3).unbind()):
+    for step, inputs in enumerate(minibatches.inputs.flatten(3).unbind()):
         rate, target = rates[step], wanted[step]
-        pulled = pulls.at(reads.active[step], parameters) if pulls else []
+        corrected = corrections.at(minibatches.active[step], parameters) if corrections else []
         below = [inputs, *outputs]
         for at, (bias, weight, output) in enumerate(zip(biases, forward, outputs, strict=True)):
             torch.baddbmm(bias, below[at], weight, out=output)
@@ -145,8 +151,8 @@ def _linear_walk(
             biases[at].sub_(errors[at].sum(dim=1, keepdim=True))
             if at:
                 errors[at - 1].mul_(below[at].sign_())  # ReLU passes errors on where its output is positive
-        for parameter, pull in zip(parameters, pulled, strict=False):
-            parameter.sub_(pull)
+        for parameter, correction in zip(parameters, corrected, strict=False):
+            parameter.sub_(correction)
 
 
 Gradients = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor], dict[str, Tensor]]
@@ -168,18 +174,27 @@ def _own_gradients(module: nn.Module) -> Gradients:
     return stacked_gradients(copy.deepcopy(module))
 
 
-def _general_walk(task: Task, steps: Steps, gradients: Gradients) -> Walk:
-    """The steps of any module; see :data:`Walk`."""
+def _general_steps(problem: ClientProblem, steps: Steps, gradients: Gradients) -> LocalSteps:
+    """The steps of any module; see :data:`LocalSteps`."""
 
-    def walk(
-        parameters: list[Tensor], reads: Reads, pulls: Pulls | None, velocities: list[Tensor] | None, buffers: Buffers
+    def take_steps(
+        parameters: list[Tensor],
+        minibatches: Minibatches,
+        corrections: CorrectionTerms | None,
+        velocities: list[Tensor] | None,
+        buffers: Buffers,
     ) -> None:
-        named = dict(zip(task.layout.names, parameters, strict=True))
-        for step in reads.active.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
-            read, taken = (reads.inputs[step], reads.targets[step], reads.rates[step]), reads.active[step]
+        named = dict(zip(problem.layout.names, parameters, strict=True))
+        for step in minibatches.active.any(dim=1).nonzero().flatten().tolist():  # a step that nobody takes is none
+            read, taken = (
+                (minibatches.inputs[step], minibatches.targets[step], minibatches.rates[step]),
+                minibatches.active[step],
+            )
             moves = list(gradients(named, *read).values())  # gradients times the step size
-            if pulls:  # not in place: parameters that are added up in a model share one gradient
-                moves = [move + pull for move, pull in zip(moves, pulls.at(taken, parameters), strict=True)]
+            if corrections:  # not in place: parameters that are added up in a model share one gradient
+                moves = [
+                    move + correction for move, correction in zip(moves, corrections.at(taken, parameters), strict=True)
+                ]
             for at, (parameter, move) in enumerate(zip(parameters, moves, strict=True)):
                 if velocities is None:
                     parameter.sub_(move)
@@ -190,46 +205,47 @@ def _general_walk(task: Task, steps: Steps, gradients: Gradients) -> Walk:
                 velocity.copy_(torch.where(active, faster, velocity))
                 parameter.sub_(torch.where(active, velocity, torch.zeros_like(velocity)))
 
-    return walk
+    return take_steps
 
 
-def suitable_lanes(task: Task) -> int:
+def suitable_stack_size(problem: ClientProblem) -> int:
     """Participations a chunk by default: a power of two, from 2 on, by the number of parameters.
 
     On a CPU stacked weights should stay in a cache, and operations be long enough for two threads not to wait for
     the interpreter: 2.5 MB in float32, and less for convolutions, which are busy with one participation.
     """
-    if task.inputs.device.type != "cpu":
+    if problem.inputs.device.type != "cpu":
         numbers, most = 2**24, 1024  # not measured
     else:
-        numbers, most = (640_000, 256) if linear_stack(task.module) else (160_000, 64)
-    return int(min(most, 2 ** max(1, int(log2(numbers / task.layout.dimension)))))
+        numbers, most = (640_000, 256) if linear_stack(problem.module) else (160_000, 64)
+    return int(min(most, 2 ** max(1, int(log2(numbers / problem.layout.dimension)))))
 
 
 @dataclass(frozen=True)
 class Batched:
-    """Chunks of ``lanes`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
+    """Chunks of ``stack_size`` participations: over ``workers`` threads on a CPU, one by one on a GPU.
 
-    ``lanes`` defaults to :func:`suitable_lanes`. It shapes every product, so compare bits only under one value.
+    ``stack_size`` defaults to :func:`suitable_stack_size`. It shapes every product, so compare bits only under one
+    value.
     """
 
     workers: int
-    lanes: int | None = None
+    stack_size: int | None = None
     name: str = "batched"
     gradients_of: Callable[[nn.Module], Gradients] = field(default=_own_gradients, repr=False, compare=False)
     _idle: list[Buffers] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         runs, places = batches.shape[:2]
-        lanes = self.lanes or suitable_lanes(task)
+        stack_size = self.stack_size or suitable_stack_size(problem)
         rows = batches.flatten(0, 1)
         drift, velocity = (None if t is None else t.flatten(0, 1) for t in (steps.drift, steps.velocity))
         apart = replace(steps, drift=drift, velocity=velocity)
-        firsts = range(0, len(rows), lanes)
-        beside = gcd(lanes, places)  # so many neighbours in a chunk are of one run, and share what it sent
-        updates = vectors.new_empty(len(firsts) * lanes, task.layout.dimension)
+        firsts = range(0, len(rows), stack_size)
+        beside = gcd(stack_size, places)  # so many neighbours in a chunk are of one run, and share what it sent
+        updates = vectors.new_empty(len(firsts) * stack_size, problem.layout.dimension)
         result = Outcome(updates, torch.empty_like(updates) if steps.momentum else None)
 
         def work(first: int) -> None:
@@ -237,11 +253,13 @@ class Batched:
                 buffers = self._idle.pop()
             except IndexError:
                 buffers = Buffers()
-            chunk = slice(first, first + lanes)
-            owners = torch.arange(first, first + lanes, beside).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
+            chunk = slice(first, first + stack_size)
+            owners = (
+                torch.arange(first, first + stack_size, beside).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
+            )
             sent = vectors[owners.to(vectors.device)]
-            gradients = self.gradients_of(task.module)
-            _advance(task, sent, _filled(rows[chunk], lanes), apart[chunk], result[chunk], gradients, buffers)
+            gradients = self.gradients_of(problem.module)
+            _advance(problem, sent, _filled(rows[chunk], stack_size), apart[chunk], result[chunk], gradients, buffers)
             self._idle.append(buffers)
 
         if vectors.device.type == "cpu" and self.workers > 1 and len(firsts) > 1:
@@ -255,14 +273,14 @@ class Batched:
         return Outcome(updates[: len(rows)].view(shape), None if speed is None else speed[: len(rows)].view(shape))
 
 
-def _filled(rows: Tensor, lanes: int) -> Tensor:
+def _filled(rows: Tensor, stack_size: int) -> Tensor:
     """As many rows as a chunk has lanes: those that are added hold -1, so batches among them are empty."""
-    surplus = lanes - len(rows)
+    surplus = stack_size - len(rows)
     return torch.cat([rows, rows.new_full((surplus, *rows.shape[1:]), -1)]) if surplus else rows
 
 
 def _advance(
-    task: Task,
+    problem: ClientProblem,
     vectors: Tensor,
     batches: Tensor,
     steps: Steps,
@@ -274,26 +292,28 @@ def _advance(
 
     ``steps`` may have fewer rows, if the last batches are empty.
     """
-    split, lanes = task.layout.split, len(batches)
-    groups = len(vectors), lanes // len(vectors)
+    split, stack_size = problem.layout.split, len(batches)
+    groups = len(vectors), stack_size // len(vectors)
     starts = [start.unsqueeze(1) for start in split(vectors)]
     parameters = []
-    for name, start in zip(task.layout.names, starts, strict=True):
-        parameter = buffers.take(f"parameter {name}", vectors, (lanes, *start.shape[2:]))
+    for name, start in zip(problem.layout.names, starts, strict=True):
+        parameter = buffers.take(f"parameter {name}", vectors, (stack_size, *start.shape[2:]))
         parameter.unflatten(0, groups).copy_(start)
         parameters.append(parameter)
-    pulls = velocities = None
+    corrections = velocities = None
     if steps.proximal or steps.drift is not None:
         sent = [start.expand(*groups, *start.shape[2:]).flatten(0, 1) for start in starts]
-        pulls = Pulls(steps, sent, None if steps.drift is None else split(_filled(steps.drift, lanes)))
+        corrections = CorrectionTerms(
+            steps, sent, None if steps.drift is None else split(_filled(steps.drift, stack_size))
+        )
     if steps.momentum:
-        at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, lanes)
+        at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, stack_size)
         velocities = [rows * steps.size for rows in split(at_start)]
-    walk = _general_walk(task, steps, gradients)
-    if linear_stack(task.module) and velocities is None:
-        walk = _linear_walk
-    for reads in Reads.blocks(task, batches, steps.size, buffers):
-        walk(parameters, reads, pulls, velocities, buffers)
+    take_steps = _general_steps(problem, steps, gradients)
+    if linear_stack(problem.module) and velocities is None:
+        take_steps = _linear_steps
+    for minibatches in Minibatches.blocks(problem, batches, steps.size, buffers):
+        take_steps(parameters, minibatches, corrections, velocities, buffers)
     for start, end, update in zip(starts, parameters, split(into.updates), strict=True):
         torch.sub(start, end.unflatten(0, groups), out=update.unflatten(0, groups))
     if into.velocity is not None and velocities is not None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fuaudit.errors import UsageError
 from fuaudit.training.engines.batched import Batched, Gradients, stacked_gradients
-from fuaudit.training.engines.protocol import Task
+from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -57,17 +57,17 @@ class Compiled:
     """
 
     workers: int
-    lanes: int | None = None
+    stack_size: int | None = None
     name: str = "compiled"
     _compiled: WeakKeyDictionary[nn.Module, Gradients] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
-    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`. UsageError if the model cannot be compiled."""
-        if task.module not in self._compiled:
-            self._compiled[task.module] = compiled_gradients(task.module)
-        gradients = self._compiled[task.module]
-        return Batched(self.workers, self.lanes, gradients_of=lambda _: gradients).advance(
-            task, vectors, batches, steps
+        if problem.module not in self._compiled:
+            self._compiled[problem.module] = compiled_gradients(problem.module)
+        gradients = self._compiled[problem.module]
+        return Batched(self.workers, self.stack_size, gradients_of=lambda _: gradients).advance(
+            problem, vectors, batches, steps
         )

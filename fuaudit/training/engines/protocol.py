@@ -15,7 +15,7 @@ from fuaudit.training.solvers import Outcome, Steps
 
 
 @dataclass(frozen=True)
-class Task:
+class ClientProblem:
     """What all clients share: the model as a template (its values do not matter), and the training rows.
 
     ``inputs (N, *shape)`` and ``targets (N,)`` lie on the device where the engine computes.
@@ -39,11 +39,11 @@ class Engine(Protocol):
         """How a run records the engine."""
         ...
 
-    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """What all participations of one round end with, ``(n, K, d)``.
 
         Args:
-            task: what all clients share.
+            problem: what all clients share.
             vectors: models sent out, ``(n, d)``, one a run.
             batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
             steps: of this round.

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fuaudit.training.engines.protocol import Task, single_threaded
+from fuaudit.training.engines.protocol import ClientProblem, single_threaded
 from fuaudit.training.solvers import Outcome, Steps
 
 
-def local_steps(module: nn.Module, task: Task, vector: Tensor, batches: Tensor, steps: Steps) -> tuple[Tensor, Tensor]:
+def local_steps(
+    module: nn.Module, problem: ClientProblem, vector: Tensor, batches: Tensor, steps: Steps
+) -> tuple[Tensor, Tensor]:
     """One participation: model and velocity ``(d,)`` after a step for each of the batches ``(E, B)``.
 
     ``steps`` are those of this participation: its drift and velocity are vectors ``(d,)``. The module is used as
@@ -20,7 +22,7 @@ def local_steps(module: nn.Module, task: Task, vector: Tensor, batches: Tensor, 
     memory between workers).
     """
     parameters = list(module.parameters())
-    layout = task.layout
+    layout = problem.layout
     sent = [value.view_as(p) for p, value in zip(parameters, layout.split(vector), strict=True)]
     drift = None if steps.drift is None else layout.split(steps.drift)
     start = torch.zeros_like(vector) if steps.velocity is None else steps.velocity.clone()
@@ -29,10 +31,10 @@ def local_steps(module: nn.Module, task: Task, vector: Tensor, batches: Tensor, 
         for parameter, value in zip(parameters, sent, strict=True):
             parameter.copy_(value)
     for batch in batches:
-        rows = batch[batch >= 0].to(task.inputs.device)
+        rows = batch[batch >= 0].to(problem.inputs.device)
         if not len(rows):
             continue
-        loss = cross_entropy(module(task.inputs[rows]), task.targets[rows])
+        loss = cross_entropy(module(problem.inputs[rows]), problem.targets[rows])
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for at, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
@@ -48,19 +50,25 @@ def local_steps(module: nn.Module, task: Task, vector: Tensor, batches: Tensor, 
 
 
 def participate(
-    module: nn.Module, task: Task, vectors: Tensor, batches: Tensor, steps: Steps, at: tuple[int, int], into: Outcome
+    module: nn.Module,
+    problem: ClientProblem,
+    vectors: Tensor,
+    batches: Tensor,
+    steps: Steps,
+    at: tuple[int, int],
+    into: Outcome,
 ) -> None:
     """The participation ``at`` (run, place), written into its rows of an outcome."""
     vector = vectors[at[0]]
-    end, speed = local_steps(module, task, vector, batches[at], steps[at])
+    end, speed = local_steps(module, problem, vector, batches[at], steps[at])
     into.updates[at] = vector - end
     if into.velocity is not None:
         into.velocity[at] = speed
 
 
-def empty_outcome(task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+def empty_outcome(problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
     """Room for what the participations of a round end with."""
-    updates = vectors.new_empty(*batches.shape[:2], task.layout.dimension)
+    updates = vectors.new_empty(*batches.shape[:2], problem.layout.dimension)
     return Outcome(updates, torch.empty_like(updates) if steps.momentum else None)
 
 
@@ -70,11 +78,11 @@ class Reference:
 
     name: str = "reference"
 
-    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
-        result = empty_outcome(task, vectors, batches, steps)
+        result = empty_outcome(problem, vectors, batches, steps)
         for run in range(len(vectors)):
             for place in range(batches.shape[1]):
-                participate(task.module, task, vectors, batches, steps, (run, place), result)
+                participate(problem.module, problem, vectors, batches, steps, (run, place), result)
         return result

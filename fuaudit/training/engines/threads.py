@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 from torch import Tensor, nn
 
-from fuaudit.training.engines.protocol import Task, single_threaded
+from fuaudit.training.engines.protocol import ClientProblem, single_threaded
 from fuaudit.training.engines.reference import empty_outcome, participate
 from fuaudit.training.solvers import Outcome, Steps
 
@@ -26,18 +26,18 @@ class Threads:
     workers: int
     name: str = "threads"
 
-    def advance(self, task: Task, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
-        result = empty_outcome(task, vectors, batches, steps)
+        result = empty_outcome(problem, vectors, batches, steps)
         workspaces: SimpleQueue[nn.Module] = SimpleQueue()
         for _ in range(self.workers):
-            workspaces.put(copy.deepcopy(task.module))
+            workspaces.put(copy.deepcopy(problem.module))
 
         def work(run: int, place: int) -> None:
             module = workspaces.get()
             try:
-                participate(module, task, vectors, batches, steps, (run, place), result)
+                participate(module, problem, vectors, batches, steps, (run, place), result)
             finally:
                 workspaces.put(module)
 

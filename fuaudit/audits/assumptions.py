@@ -1,0 +1,133 @@
+"""Which assumptions of the guarantee that a method claims does this run meet?
+
+A guarantee is a sentence of the form "if ..., then ...". An unlearner names what it assumes in ``assumes``; those
+that can be read off a run are checked here, the others are listed as taken on trust. The figures of other
+levels show whether the conclusion holds; this audit shows whether the guarantee speaks of this run at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fuaudit.runs.layout import CONFIG
+from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.run import Run
+from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
+
+SHOWS_NOT = "It shows neither that the guarantee is true nor that its conclusion holds for this run."
+
+MET, NOT_MET, ON_TRUST = "met", "not met", "on trust"
+
+
+@dataclass(frozen=True)
+class AssumptionStatus:
+    """Whether an assumption is met, and what that was read off."""
+
+    word: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Checks what the last unlearner assumes, one assumption a line."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset()
+    uses: ClassVar[frozenset[str]] = frozenset({"parent"})
+
+    def examine(self, case: Case) -> Finding:
+        """PASS when none is broken; INCONCLUSIVE when one is, for then the guarantee says nothing of this run."""
+        if case.request is None:
+            return self._finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
+        unlearner = case.unlearner
+        names = assumed(unlearner)
+        used = case.run.info["unlearner"]["use"]
+        if not names:
+            reason = f"{used!r} claims exactness for nothing and declares no assumptions ({unlearner.guarantee})."
+            return self._finding(Verdict.NOT_APPLICABLE, reason)
+        states = {name: CHECKS[name](case) if name in CHECKS else UNCHECKED for name in names}
+        broken = [name for name, state in states.items() if state.word == NOT_MET]
+        trusted = tuple(name for name, state in states.items() if state.word == ON_TRUST)
+        counts = {word: sum(state.word == word for state in states.values()) for word in (MET, NOT_MET, ON_TRUST)}
+        details = tuple(f"{name}: {state.word}; {state.evidence}" for name, state in states.items())
+        if broken:
+            reason = f"The guarantee of {used!r} does not speak of this run: not met: {', '.join(broken)}."
+            return self._finding(Verdict.INCONCLUSIVE, reason, counts, trusted, details)
+        reason = f"{counts[MET]} of {len(names)} assumptions of {used!r} are met, {counts[ON_TRUST]} taken on trust."
+        return self._finding(Verdict.PASS, reason, counts, trusted, details)
+
+    def _finding(
+        self,
+        verdict: Verdict,
+        shows: str,
+        counts: dict[str, int] | None = None,
+        trusted: tuple[str, ...] = (),
+        details: tuple[str, ...] = (),
+    ) -> Finding:
+        statistic = {word.replace(" ", "_"): count for word, count in (counts or {}).items()}
+        return Finding(
+            "assumptions", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=details
+        )
+
+
+LAW = "draws of a law it is exact for"
+"""What every rewriter that claims exactness assumes, by its ``exact_for``."""
+
+
+def assumed(unlearner: Any) -> tuple[str, ...]:
+    """What a method assumes: what it declares, and what it claims to be exact for."""
+    declared: tuple[str, ...] = getattr(unlearner, "assumes", ())
+    claims = not is_editor(unlearner) and bool(unlearner.exact_for)
+    return tuple(dict.fromkeys(((LAW,) if claims else ()) + declared))
+
+
+def exact_law(case: Case) -> AssumptionStatus:
+    """The method claims exactness for the law of the run's draws and the kind of its request."""
+    assert case.request is not None
+    name, kind = case.run.plan.law.name, case.request.kind
+    claimed = ", ".join(map(repr, claimed_laws(case.unlearner, kind))) or "none"
+    met = claims_exactness(case.unlearner, name, kind)
+    return AssumptionStatus(MET if met else NOT_MET, f"the law is {name!r}; claimed for {kind} requests: {claimed}")
+
+
+def fixed_sizes(case: Case) -> AssumptionStatus:
+    """Cohort size, batch size, steps and rounds are those of training, in every run of the lineage."""
+    runs = [case.run, *case.ancestors]
+    same = {_config_digest(run) for run in runs}
+    if len(same) > 1:
+        return AssumptionStatus(NOT_MET, "the configs of the lineage differ")
+    if not case.complete_lineage:
+        return AssumptionStatus(ON_TRUST, f"{len(runs)} runs have one config; the older ones are not at hand")
+    return AssumptionStatus(MET, f"all {len(runs)} runs of the lineage have one config")
+
+
+def _config_digest(run: Run | Tombstone) -> str:
+    digest: str = run.files[CONFIG]["sha256"]
+    return digest
+
+
+def fixed_partition(case: Case) -> AssumptionStatus:
+    """The partition was drawn once, and no deletion has drawn it anew."""
+    partitions = {run.contents.root for run in (case.run, *case.ancestors) if isinstance(run, Run)}
+    if len(partitions) > 1:
+        return AssumptionStatus(NOT_MET, "runs of the lineage were committed to different partitions")
+    return AssumptionStatus(MET, f"one partition, {partitions.pop()[:16]}, in all runs at hand")
+
+
+def non_adaptive(case: Case) -> AssumptionStatus:
+    """Requests do not depend on the draws: nobody can read that off a run."""
+    return AssumptionStatus(ON_TRUST, "no run can show why its request was made")
+
+
+CHECKS: dict[str, Callable[[Case], AssumptionStatus]] = {
+    LAW: exact_law,
+    "fixed cohort and batch sizes": fixed_sizes,
+    "a partition that is never drawn again": fixed_partition,
+    "non-adaptive requests": non_adaptive,
+}
+"""What can be said of assumptions by name; any other is listed as taken on trust."""
+
+UNCHECKED = AssumptionStatus(ON_TRUST, "no check is known for it")

@@ -1,0 +1,97 @@
+"""Level 1: digests, chain, schema, parent. Anything wrong rejects the evidence before an audit runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from fuaudit.runs.ledger import PLATFORM
+from fuaudit.runs.platforms import inherited, told
+from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.run import Run
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.served import NOT_COMPARED, in_use
+
+SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
+
+
+@dataclass(frozen=True)
+class Integrity:
+    """Reports what opening the run has checked (a run that fails there is rejected, and has no findings at all), and
+    holds what every run of the lineage says of its parent against that parent.
+    """
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"files"})
+    uses: ClassVar[frozenset[str]] = frozenset({"parent", "data", "model"})
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL when runs contradict their parents, or the model in use is another one; INCONCLUSIVE when the parent is
+        not at hand; PASS otherwise.
+        """
+        run, parent = case.run, case.parent
+        if wrong := tuple(contradictions(case)):
+            shows = "What a run says of its parent is not what the parent says."
+            return Finding("integrity", Subject.RUN, Verdict.FAIL, shows, SHOWS_NOT, details=wrong)
+        details = [
+            f"{len(run.files)} files match the manifest {run.digest}",
+            f"{len(run.ledger.events)} events of the ledger follow from each other; head {run.ledger.head}",
+        ]
+        if isinstance(parent, Tombstone):
+            details.append(f"the parent {parent.digest} was pruned; its tombstone is consistent with the child")
+        elif parent is not None:
+            details.append(f"the parent {parent.digest} matches its own manifest")
+        statistic = {"files": len(run.files), "events": len(run.ledger.events), "digest": run.digest}
+        verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
+        if run.is_child and parent is None:
+            verdict, shows = Verdict.INCONCLUSIVE, "The parent of the run is not at hand."
+        served = in_use(case)
+        if served is not None and served[0] is not Verdict.PASS:
+            verdict, shows = served
+        elif served is not None:
+            details.append(served[1])
+        trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told(run))
+        return Finding(
+            "integrity", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=tuple(details)
+        )
+
+
+def _as_told(run: Run) -> Iterator[str]:
+    """What nobody can check of the platforms that a ledger names besides one."""
+    words = {
+        json.dumps([e["versions"], e["plugins"], e["canary"]], sort_keys=True) for e in run.ledger.of_kind(PLATFORM)
+    }
+    if len(words) > 1:
+        yield f"The ledger names {len(words)} platforms, and what it says of them is as told."
+
+
+def contradictions(case: Case) -> Iterator[str]:
+    """Where a run of the lineage names another parent, an editor that was not there, or rounds that it cannot keep."""
+    for child, parent in pairwise((case.run, *case.ancestors)):
+        if not isinstance(child, Run):
+            continue
+        name = child.path.name
+        (request,) = child.ledger.of_kind("request")
+        if request["parent"] != child.info["parent"]["digest"]:
+            yield f"the ledger of {name} names another parent than its run.json"
+        if child.info["unlearner"]["kind"] == "editor":
+            continue
+        if child.info.get("edited_by", parent.info.get("edited_by")) != parent.info.get("edited_by"):
+            yield f"{name} is said to be edited by {child.info['edited_by']!r}, and its parent is not"
+        (unlearning,) = child.ledger.of_kind("unlearning")
+        if unlearning["kept_rounds"] != (kept := kept_rounds(child, parent)):
+            yield f"the ledger of {name} keeps {unlearning['kept_rounds']} rounds, its plan {kept} that are stored"
+        elif isinstance(parent, Run) and tuple(p for p in told(child.ledger) if p.since < kept) != inherited(
+            parent.ledger, kept
+        ):
+            yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
+
+
+def kept_rounds(child: Run, parent: Run | Tombstone) -> int:
+    """The last round that a child need not execute: stored, before its first change, and executed by its parent."""
+    last: int = child.learner.law.rounds
+    before = min(max(int(child.info["first_change"][0]) - 1, 0), int(parent.info["rounds_executed"]))
+    return before if before == last else before - before % child.config.run.checkpoint_every

@@ -1,0 +1,383 @@
+"""Level 6: repeated unlearning against repeated retraining, by a sequential test, batch tests, and controls.
+
+Every pair is a fresh original run that is unlearned, and a fresh retrained run; fixing one original would
+wrongly fail exact methods. The statistics are fixed before the runs. The test by betting divides its money over
+them; batch tests look once, at the fixed number of pairs. Controls run beside the subject: a second retrained arm
+that must not be rejected, and the untouched originals, which must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.commitments.keys import derive
+from fuaudit.draws import Address, Keyed, Purpose
+from fuaudit.errors import UsageError
+from fuaudit.replicas.measure import PRIMARY, STATISTICS
+from fuaudit.replicas.pairs import PAIRS_A_SHARD, WITHOUT, Pairs, runs_a_pair
+from fuaudit.statistics.sequential import SequentialTest
+from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
+from fuaudit.statistics.two_sample.betting import two_sample
+from fuaudit.statistics.two_sample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
+from fuaudit.statistics.two_sample.power import Detectable, detectable_rate
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, SERVER_DATA, Control, Finding, Subject, Verdict
+from fuaudit.workers import Arrays, CachedJob, Job
+
+Floats = NDArray[np.float64]
+
+SHARES = tuple(0.5 if at == PRIMARY else 0.5 / (len(STATISTICS) - 1) for at in range(len(STATISTICS)))
+"""How the test by betting divides its money over the statistics."""
+
+BETTING = 0.8
+"""The part of alpha for the test by betting; the batch tests have the rest."""
+
+LEAST_BATCH = 16
+"""Pairs below which no batch test is made: it could not reject."""
+
+DELTA = 1e-5
+"""Of the lower bound on epsilon."""
+
+COMPARED = ("subject", "second", "untouched")
+"""The arms that are tested against retraining."""
+
+STOPPED = (
+    "The results decided when to stop (--stopping decided): the test by betting allows that; the limits of the power "
+    "are "
+    "stated as if looked at once.",
+)
+"""Taken on trust where the number of pairs was not fixed."""
+
+RESAMPLED = (
+    "The detectable rate comes from resamples of the audit's own runs, with a margin for their luck: the confidence of "
+    "its lower limit is approximate."
+)
+"""Taken on trust of the power."""
+
+SHOWS_NOT = (
+    "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
+)
+
+
+@dataclass(frozen=True)
+class ModelLaw:
+    """The comparison of repeated unlearning with repeated retraining.
+
+    Attributes:
+        pairs: fixed in advance.
+        alpha: false alarms of all tests of the subject together.
+        effect: the largest detectable rate of untouched models at which silence still counts as support.
+        test_rows: at most so many retained rows, and so many test rows, enter the statistics.
+    """
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"sampling"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "budget", "stopping", "cache"})
+    alpha_option: ClassVar[str] = "alpha"
+
+    pairs: int = 256
+    alpha: float = 0.001
+    effect: float = 0.5
+    test_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.pairs < 2 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1 or self.test_rows < 1:
+            raise UsageError("parameters needs pairs >= 2, alpha in (0, 1), effect in (0, 1] and test_rows >= 1")
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
+        if case.request is None:
+            return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
+        missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
+        if missing or not case.run.stand_ins.isdisjoint(case.before.owner):
+            return _unsampled(
+                Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE,
+                "The erased data is not at hand, so originals cannot be trained.",
+                "Give --data ROOT, and --erased ROOT where the erased rows lie apart.",
+            )
+        if other := case.erased_rows.intersection(case.at_hand.other):
+            return _unsampled(
+                Verdict.INCONCLUSIVE,
+                f"{len(other)} erased rows at hand are not those that were committed to: originals had other rows.",
+                "Give --erased ROOT with the rows that the run was trained on.",
+            )
+        limit, cost = self.limit(case), runs_a_pair(case.is_editor)
+        if limit < 2:
+            return _unsampled(
+                Verdict.INCONCLUSIVE,
+                f"A budget of {case.budget} runs allows no test: {cost} runs a pair, {self.pairs} pairs planned.",
+            )
+        return self._finding(case, self._sampled(case, limit))
+
+    def cost(self, case: Case) -> str:
+        """The work of repeated sampling."""
+        pairs, runs = self.limit(case), runs_a_pair(case.is_editor)
+        law = case.run.plan.law
+        steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
+        return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
+
+    def limit(self, case: Case) -> int:
+        """The most pairs that are run: the spec's, or what the budget allows; beyond the spec's until decided."""
+        if case.budget is None:
+            return self.pairs
+        allowed = case.budget // runs_a_pair(case.is_editor)
+        return allowed if case.until_decided else min(self.pairs, allowed)
+
+    def _sampled(self, case: Case, limit: int) -> Sampled:
+        """Pairs, part by part in a fixed order, up to the limit; when a decision stops them, after a whole part."""
+        pairs = Pairs.of(case, self.test_rows)
+        job: Job = CachedJob(pairs, case.cache) if case.cache else pairs
+        shards, found = pairs.shards(limit), list[Arrays]()
+        with closing(case.executor.map(job, shards)) as results:
+            for (first, count), result in zip(shards, results, strict=True):
+                found.append(result)
+                case.progress("pairs of runs", first + count, limit)
+                looked = (first + count) // PAIRS_A_SHARD > first // PAIRS_A_SHARD  # as often, however small parts are
+                if case.until_decided and looked and self._decided(case, found):
+                    break
+        return self._judged(case, found)
+
+    def _decided(self, case: Case, found: list[Arrays]) -> bool:
+        """Whether no more pairs are needed: a rejection by betting, or support at the spec's pairs or beyond."""
+        arms = _stacked(found)
+        if self._bet(arms["subject"], arms).rejected_at is not None:
+            return True
+        return len(arms["subject"]) >= self.pairs and self._judged(case, found).verdict(self) is Verdict.PASS
+
+    def _bet(self, arm: Floats, arms: Mapping[str, Floats], reference: str = "retrained") -> SequentialTest:
+        return two_sample(arm, arms[reference], BETTING * self.alpha, SHARES)
+
+    def _judged(self, case: Case, found: list[Arrays]) -> Sampled:
+        arms = _stacked(found)
+        count = len(arms["subject"])
+        # where a decision may stop the pairs, what holds for a fixed number is of the spec's pairs or not at all
+        fixed = 0 if case.until_decided and count < self.pairs else min(self.pairs, count)
+        level = (1 - BETTING) * self.alpha
+        return Sampled(
+            arms,
+            {arm: self._bet(arms[arm], arms) for arm in COMPARED},
+            self._bet(arms["subject"], arms, WITHOUT) if WITHOUT in arms else None,
+            {a: batch_test(arms[a][:fixed], arms["retrained"][:fixed], level, _uniform(case, a)) for a in COMPARED}
+            if fixed >= LEAST_BATCH
+            else {},
+            detectable_rate(
+                arms["untouched"],
+                arms["retrained"],
+                arms["second"],
+                BETTING * self.alpha,
+                _uniform(case, "power"),
+                shares=SHARES,
+            ),
+            fixed,
+        )
+
+    def _finding(self, case: Case, sampled: Sampled) -> Finding:
+        verdict = sampled.verdict(self)
+        rejected, rate, count = sampled.rejected, sampled.power.rate, sampled.pairs
+        detectable = (
+            f"a method that leaves the model untouched in {rate:.0%} of runs"
+            if rate is not None
+            else "none within this budget"
+        )
+        bets = sampled.bets["subject"]
+        needed = None if verdict is not Verdict.INCONCLUSIVE else sampled.pairs_needed(self.effect)
+        cost = runs_a_pair(case.is_editor)
+        details = [f"statistic {i}: {text}" for i, text in enumerate(STATISTICS, 1)]
+        if rejected["second"]:
+            shows = "The test rejects retraining itself: a false alarm, or the test is wrong."
+        elif rejected["subject"]:
+            way = f"after {bets.rejected_at} pairs" if bets.rejected_at else f"by the batch tests on {count} pairs"
+            shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha})."
+        elif count < self.pairs:
+            shows = f"No difference was found in {count} pairs; the spec has fixed {self.pairs}."
+        elif rate is None or not rejected["untouched"]:
+            shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
+        else:
+            goal = sampled.power.goal
+            power = f"power {goal.power} (a lower limit at confidence {goal.confidence}, from resamples)"
+            shows = f"No difference in {count} pairs; {detectable} would have been found with {power}."
+            if verdict is Verdict.INCONCLUSIVE:
+                shows += f" The spec asks to see untouched models in {self.effect:.0%} of runs."
+        if needed is not None:
+            details.append(
+                f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
+                "runs) would be needed: an extrapolation, by which log wealth grows with the square of the rate"
+            )
+        if case.is_editor:
+            sentence = _beside(sampled, rejected["subject"])
+            details.append(sentence)
+            shows += f" {sentence}" if rejected["subject"] else ""
+        statistic, bounds = self._figures(sampled)
+        return Finding(
+            "model-law",
+            Subject.ALGORITHM,
+            verdict,
+            shows,
+            SHOWS_NOT,
+            {
+                "pairs": count,
+                "runs": count * cost,
+                "stopping": "decided" if case.until_decided else "fixed",
+                "alpha": self.alpha,
+                "pairs_needed": needed,
+                **statistic,
+            },
+            interval=bounds,
+            detectable=detectable,
+            controls=tuple(
+                Control(f"{name} against retrained", expected, "rejected" if rejected[arm] else "not rejected")
+                for name, arm, expected in (
+                    ("retrained", "second", "not rejected"),
+                    ("untouched", "untouched", "rejected"),
+                )
+            ),
+            assumptions=(
+                *((SERVER_DATA,) if case.is_editor and "server data" in case.unlearner.needs else ()),
+                NON_ADAPTIVE,
+                RESAMPLED,
+                *(STOPPED if case.until_decided else ()),
+                *case.unopened,
+            ),
+            details=(*details, *_batch_details(sampled)),
+            series={
+                **{f"log wealth, {arm}": test.log_wealth.tolist() for arm, test in sampled.bets.items()},
+                "power, rate": [point.rate for point in sampled.power.curve],
+                "power, estimate": [point.estimate for point in sampled.power.curve],
+                "power, lower limit": [point.lower for point in sampled.power.curve],
+            },
+            error_rate=self.alpha,
+            bounds_rate=min(1.0, statistic["alpha_bounds"]),
+        )
+
+    def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float] | None]:
+        """The named figures of the subject, and the interval of its largest Kolmogorov-Smirnov distance."""
+        subject, retrained = sampled.arms["subject"], sampled.arms["retrained"]
+        bets, batch = sampled.bets["subject"], sampled.batches.get("subject")
+        untouched = sampled.batches.get("untouched")
+        thresholds, epsilon, control = None, None, None
+        if sampled.fixed:
+            first = {arm: rows[: sampled.fixed] for arm, rows in sampled.arms.items()}
+            thresholds = threshold_bounds(first["subject"], first["retrained"], self.alpha)
+            epsilon = epsilon_bound(first["subject"], first["retrained"], DELTA, self.alpha)
+            control = epsilon_bound(first["untouched"], first["retrained"], DELTA, self.alpha)
+        figures = {
+            "alpha_bounds": 4 * self.alpha,  # total variation, thresholds, epsilon of the subject and of the control
+            "alpha_betting": BETTING * self.alpha,
+            "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
+            "p_value": bets.p_value,
+            "rejected_at": bets.rejected_at,
+            "batch_p_value": batch.p_value if batch else None,
+            "untouched_rejected_at": sampled.bets["untouched"].rejected_at,
+            "untouched_batch_p_value": untouched.p_value if untouched else None,
+            "detectable_rate": sampled.power.rate,
+            "total_variation_at_least": float(mean_gap_interval(subject, retrained, self.alpha)[-1]),
+            "thresholds_at_most": thresholds.upper if thresholds else None,
+            "thresholds_ceiling": thresholds.width if thresholds else None,
+            "epsilon_at_least": epsilon.lower if epsilon else None,
+            "epsilon_ceiling": epsilon.ceiling if epsilon else None,
+            "untouched_epsilon_at_least": control.lower if control else None,
+        }
+        if sampled.without is not None:
+            figures["without_p_value"] = sampled.without.p_value
+            figures["without_rejected_at"] = sampled.without.rejected_at
+        return figures, (thresholds.lower, thresholds.upper) if thresholds else None
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Statistics ``(n, 10)`` by arm, and the tests of them against retraining.
+
+    ``without`` tests an editor's subject against the same editor on runs that never had the target; ``batches`` is
+    empty where no batch test may be made. ``fixed`` is the number of pairs that was fixed in advance, on which batch
+    tests and bounds without optional stopping are made; 0 where the data chose the number.
+    """
+
+    arms: dict[str, Floats]
+    bets: dict[str, SequentialTest]
+    without: SequentialTest | None
+    batches: dict[str, BatchTest]
+    power: Detectable
+    fixed: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+        return len(self.arms["subject"])
+
+    @property
+    def rejected(self) -> dict[str, bool]:
+        """Whether an arm is told from retraining, by betting or by the batch tests."""
+        return {
+            arm: test.rejected_at is not None or (arm in self.batches and self.batches[arm].rejected)
+            for arm, test in self.bets.items()
+        }
+
+    def verdict(self, asked: ModelLaw) -> Verdict:
+        """What follows for the subject."""
+        rate = self.power.rate
+        if self.rejected["second"]:
+            return Verdict.INCONCLUSIVE
+        if self.rejected["subject"]:
+            return Verdict.FAIL
+        seen = self.rejected["untouched"] and rate is not None and rate <= asked.effect
+        return Verdict.PASS if seen and self.pairs >= asked.pairs else Verdict.INCONCLUSIVE
+
+    def pairs_needed(self, effect: float) -> int | None:
+        """About how many pairs would find untouched models in a part ``effect`` of runs; None without any growth.
+
+        The mean growth of the log wealth is taken to fall with the square of the rate, as it does for small shifts.
+        It is read off the smallest rate that was found with the power wanted, else off the untouched control (then
+        for even odds only).
+        """
+        if self.power.rate is not None:
+            return ceil(self.pairs * (self.power.rate / effect) ** 2)
+        whole = self.bets["untouched"].pairs_needed
+        return None if whole is None else ceil(whole / effect**2)
+
+
+def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:
+    return Finding("model-law", Subject.ALGORITHM, verdict, shows, SHOWS_NOT, details=details)
+
+
+def _stacked(found: list[Arrays]) -> dict[str, Floats]:
+    """The parts of every arm that all of them have, ``(n, 10)`` each."""
+    names = [name for name in found[0] if all(name in part for part in found)]
+    return {name: np.concatenate([part[name] for part in found]) for name in sorted(names)}
+
+
+def _uniform(case: Case, name: str) -> Any:
+    source = Keyed(derive(case.key.secret, "parameters", "tests", name))
+    return lambda count: source.uniform(Address(Purpose.AUDIT), count)
+
+
+def _beside(sampled: Sampled, rejected: bool) -> str:
+    """What the comparison with the same editor on runs without the target says."""
+    test = sampled.without
+    if test is None:
+        return "The editor could not be applied to runs that never had the target, so that comparison is missing."
+    if test.rejected_at is not None:
+        return (
+            "They are also told from models that the same editor made of runs that never had the target, after "
+            f"{test.rejected_at} pairs."
+        )
+    cause = "; further training alone may then make the difference from retraining" if rejected else ""
+    return (
+        "Against models that the same editor made of runs that never had the target, no difference was found "
+        f"(p-value {test.p_value:.3g}){cause}."
+    )
+
+
+def _batch_details(sampled: Sampled) -> list[str]:
+    """A line for every batch test of every arm."""
+    return [
+        f"batch tests, {arm}: combined p-value {test.p_value:.3g}; alone "
+        + ", ".join(f"{name} {value:.3g}" for name, value in test.parts.items())
+        + f"; held-out accuracy of the classifier {test.accuracy:.3f}; {test.resamples} swaps"
+        for arm, test in sampled.batches.items()
+    ]

@@ -1,0 +1,344 @@
+"""Level 5: the methods of a lineage beside a proved reference at full size, and this run's own plan beside it too.
+
+Nothing is trained: a plan is all that the question needs. Where method and reference draw alike on all plans, the
+distance from retraining is bounded; where they do not, tests against known laws decide. A method can tell a run by its
+draws, so what it does on other plans says nothing of this one: the run's own plan is compared by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from fuaudit import registry
+from fuaudit.audits.plan_law import comparison, tested
+from fuaudit.audits.plan_law.comparison import (
+    Comparison,
+    Difference,
+    alone,
+    compare,
+    differences,
+    first_holding,
+    references,
+)
+from fuaudit.audits.plan_law.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
+from fuaudit.audits.plan_law.tested import NAME, chance, suspects
+from fuaudit.draws import END, START, Stream
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import UniformLaw
+from fuaudit.plans.attendance import Attendance
+from fuaudit.plans.reference import ANEW, KEEPS, PROVED, is_closed
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.prune import Tombstone, moment, repeated
+from fuaudit.runs.run import Run
+from fuaudit.statistics.rounding import up
+from fuaudit.statistics.violation_rates import undetected_rate_limit
+from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.finding import NEAR, NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
+
+SHOWS_NOT = (
+    "It says nothing about requests that depend on the draws, nor about what is computed along a plan; a method that "
+    "draws otherwise in fewer plans than the bound says stays unseen."
+)
+ONE_BY_ONE = 50
+"""How many draws in arrays take the time of one by itself, about."""
+
+LOOKED_THROUGH = 64
+"""Plans, from the first that differs on, in which what was to be forgotten is looked for where no test is known."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """The run's own plan beside that of the references: whether it was compared, and where it differs first."""
+
+    compared: bool
+    difference: Difference | None = None
+    why: str = ""
+
+    @property
+    def answer(self) -> str:
+        """In a word."""
+        return (f"differs: {self.difference}" if self.difference else "equal") if self.compared else "not compared"
+
+    @property
+    def unseen(self) -> str:
+        """What is added to a sentence where it was not compared."""
+        return "" if self.compared else f" {self}"
+
+    def __str__(self) -> str:
+        if not self.compared:
+            return f"The run's own plan was not compared: {self.why}."
+        return f"The run's own plan differs: {self.difference}." if self.difference else "So is the run's own plan."
+
+
+FOLLOWED = {KEEPS: False, ANEW: True}
+"""The references whose plans can be followed from seeds alone, and whether they keep nothing."""
+
+NO_RUN = Own(False, why="there is no run")
+
+
+@dataclass(frozen=True)
+class PlanLaw:
+    """The comparison with the reference, and the tests of the law of plans.
+
+    Attributes:
+        plans: how many are compared, fixed in advance.
+        draws: under laws that are not uniform, as many plans as hold so many clients' rounds, if that is fewer; where
+            plans of a law cannot be read in arrays, a fiftieth.
+        most: tests, where they decide, take as many plans as their power needs, but at most so many.
+        alpha: false alarms, and the error rate of each stated bound.
+        effect: PASS needs a distance from retraining below this; where tests decide, that plans which the method
+            leaves untouched occur at a rate below this.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent"})
+    alpha_option: ClassVar[str] = "alpha"
+
+    plans: int = 20_000
+    draws: int = 100_000_000
+    most: int = 100_000
+    alpha: float = 0.001
+    effect: float = 0.01
+
+    def __post_init__(self) -> None:
+        sizes = min(self.plans, self.draws, self.most)
+        if sizes < 1 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1:
+            raise UsageError("plan-law needs plans, draws and most >= 1, alpha in (0, 1) and effect in (0, 1]")
+
+    @property
+    def evidence(self) -> frozenset[str]:
+        """None where a PASS may leave the law of the method further from that of retraining than :data:`NEAR`."""
+        return frozenset({"reference"}) if self.effect <= NEAR else frozenset()
+
+    def cost(self, case: Case) -> str:
+        """How many plans the methods will rewrite, at most; each takes what their own code takes."""
+        if case.request is None or case.is_editor:
+            return ""
+        more = (
+            f", up to {self.most:,} more where it draws otherwise" if isinstance(case.run.plan.law, UniformLaw) else ""
+        )
+        return f"plan law: each method rewrites at most {self.plans:,} plans{more}"
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL on a plan that draws the target, on rejection, or where the run alone is told from other plans."""
+        if case.request is None or case.is_editor:
+            reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be tested."
+            return Finding(NAME, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
+        trial = trial_of(case)
+        return self.judged(trial, case.key.secret, lambda beside: own_plan(case, trial, beside), case.progress)
+
+    def judged(
+        self,
+        trial: Trial,
+        key: bytes,
+        own: Callable[[Sequence[str]], Own] = lambda beside: NO_RUN,
+        progress: Progress = silent,
+    ) -> Finding:
+        """The finding on a trial, under a key of the audit, and on a run of it.
+
+        Args:
+            own: the run's own plan beside the references that are given.
+        """
+        plans = self.planned(trial)
+        beside = references(trial, key)
+        compared = Comparison(0, None, 0)
+        for start in range(0, plans, CHUNK):
+            compared = compared.then(compare(trial, beside, key, range(start, min(start + CHUNK, plans))))
+            progress("plans", min(start + CHUNK, plans), plans)
+            if compared.first is not None:
+                break
+        seen = Seen(trial, beside, compared, own(beside), plans)
+        return self._bounded(seen) if compared.first is None else self._decided(seen, key, progress)
+
+    def planned(self, trial: Trial) -> int:
+        """How many plans are compared: decided by the law and the population, before anything is drawn."""
+        if isinstance(trial.law, UniformLaw):
+            return self.plans
+        arrays = Attendance.fits(trained(trial, bytes(32), range(1)))
+        a_plan = trial.law.rounds * len(trial.population.clients) * (1 if arrays else ONE_BY_ONE)
+        return max(1, min(self.plans, self.draws // a_plan))
+
+    def share_of_run(self, plans: int) -> float:
+        """The part of alpha that is kept for the run's own plan; the tests have the rest, as both can reject.
+
+        0 where it would be half or more: the run alone convicts nobody then.
+        """
+        return alone(plans) if alone(plans) < self.alpha / 2 else 0.0
+
+    def _bounded(self, seen: Seen) -> Finding:
+        """What follows where all plans were equal."""
+        plans, below, share = seen.plans, seen.compared.below(self.alpha), self.share_of_run(seen.plans)
+        names = seen.names
+        distance = (
+            f"its law is less than {up(below)} away from that of retraining (total variation, confidence "
+            f"{1 - self.alpha:g})"
+        )
+        held = Control(
+            "the reference draws anew", "in some plans", "in some plans" if seen.compared.redrawn else "never"
+        )
+        verdict = Verdict.PASS
+        shows = f"{names} draws what a proved method draws in all {plans:,} plans: {distance}. {seen.own}"
+        if seen.own.difference is not None:
+            verdict = Verdict.FAIL if share else Verdict.INCONCLUSIVE
+            shows = f"{names} draws what a proved method draws in all {plans:,} plans, but not in this run: " + (
+                f"{seen.own.difference}. A method that is exact does so with a chance of at most {up(alone(plans))}."
+            )
+            if not share:
+                shows += f" At alpha {self.alpha:g} that may be chance: more plans are needed."
+        elif below > self.effect:
+            verdict = Verdict.INCONCLUSIVE
+            needed = comparison.needed(self.effect, self.alpha)
+            shows = f"All {plans:,} plans are equal, but bound the distance by {up(below)} only: {needed:,} are needed."
+        elif not held.held:
+            verdict = Verdict.INCONCLUSIVE
+            shows = f"In none of {plans:,} plans was there anything to draw anew, so nothing was compared."
+        figures: dict[str, Any] = {"plans": plans, "equal": plans, "differs_below": below, "own_plan": seen.own.answer}
+        if isinstance(seen.trial.law, UniformLaw):
+            shown = chance(seen.trial)
+            figures["untouched_below"] = undetected_rate_limit(plans, shown, self.alpha) if shown > 0 else None
+        return replace(
+            seen.finding(verdict, shows),
+            statistic=figures,
+            detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - tested.POWER))} "
+            f"of plans or more "
+            f"would have been seen with power {tested.POWER}",
+            controls=(held,),
+            error_rate=self.alpha,
+            bounds_rate=self.alpha,
+            qualification="" if seen.own.compared else str(seen.own),
+        )
+
+    def _decided(self, seen: Seen, key: bytes, progress: Progress) -> Finding:
+        """What the tests say where a plan differs."""
+        number, first = seen.compared.equal, seen.compared.first
+        void = f"plan {number + 1} differs from that of a proved method ({first})"
+        figures = {"equal": number, "own_plan": seen.own.answer}
+        if not isinstance(seen.trial.law, UniformLaw):
+            verdict, law = Verdict.INCONCLUSIVE, seen.trial.law.name
+            shows = f"No bound holds for {seen.names}: {void}. Plans of the law {law!r} have no test."
+            if held := first_holding(seen.trial, key, range(number, number + LOOKED_THROUGH)):
+                verdict, shows = Verdict.FAIL, f"{seen.names} leaves what was to be forgotten in a plan: {held}."
+            return replace(
+                seen.finding(verdict, shows), statistic={"plans": number + 1} | figures, error_rate=self.alpha
+            )
+        alpha = self.alpha - self.share_of_run(seen.plans)
+        wanted = max([seen.plans, *(s.plans or 0 for s in suspects(seen.trial, alpha, self.effect))])
+        plans = min(wanted, max(self.most, seen.plans))
+        parts = []
+        for start in range(0, plans, CHUNK):
+            parts.append(simulate(seen.trial, key, range(start, min(start + CHUNK, plans))))
+            progress("plans", min(start + CHUNK, plans), plans)
+        fresh = retrained(seen.trial, key, range(plans))
+        found = tested.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
+        rests = (
+            f"{seen.names} draws otherwise than a proved method, so at full size this rests on small federations, on "
+            f"tests of {plans:,} plans, and on the code of {seen.code}."
+        )
+        passed = found.verdict is Verdict.PASS
+        return replace(
+            found,
+            shows=f"{found.shows} {rests}{seen.own.unseen}" if passed else found.shows,
+            statistic=found.statistic | figures,
+            assumptions=(NON_ADAPTIVE, *found.assumptions, *((rests,) if passed else ())),
+            details=(f"no bound: {void}", *seen.lines, *found.details),
+            error_rate=self.alpha,
+            qualification=f"{rests}{seen.own.unseen}" if passed else "",
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was compared, and what came of it."""
+
+    trial: Trial
+    beside: Sequence[str]
+    compared: Comparison
+    own: Own
+    plans: int
+
+    @property
+    def names(self) -> str:
+        """The methods in order."""
+        return ", then ".join(repr(step.name) for step in self.trial.steps)
+
+    @property
+    def code(self) -> str:
+        """The methods with distribution and version."""
+        entries = [registry.find("unlearners", name) for name in dict.fromkeys(s.name for s in self.trial.steps)]
+        return ", ".join(f"{e.name!r} ({e.distribution} {e.version})" for e in entries)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What each method is compared with, and the run's own plan."""
+        steps = zip(self.trial.steps, self.beside, strict=True)
+        return (*(f"{step.name!r} is compared with a method that {name}" for step, name in steps), str(self.own))
+
+    def finding(self, verdict: Verdict, shows: str) -> Finding:
+        """A finding without figures."""
+        return Finding(
+            NAME, Subject.ALGORITHM, verdict, shows, SHOWS_NOT, assumptions=(NON_ADAPTIVE,), details=self.lines
+        )
+
+
+def trial_of(case: Case) -> Trial:
+    """The requests of the lineage at hand as they were made; only the last one where the lineage is cut short."""
+    links: Sequence[tuple[Run, Run | Tombstone | None]] = _whole(case) or [(case.run, case.parent)]
+    unlearners = [unlearner for unlearner, _ in case.steps][-len(links) :]
+    law = case.run.plan.law
+    steps = [
+        Step(unlearner, run.info["unlearner"]["use"], run.request, moment(parent, law.rounds) if parent else END)
+        for (run, parent), unlearner in zip(links, unlearners, strict=True)
+    ]
+    return Trial(law, case.run.populations[-len(steps) - 1], tuple(steps))
+
+
+def _whole(case: Case) -> Sequence[tuple[Run, Run]]:
+    """Every child of the lineage with its parent, oldest first; none where it is not whole, or holds an editor."""
+    chain = [case.run, *case.ancestors][::-1]
+    runs = [run for run in chain if isinstance(run, Run) and not run.pruned]
+    if not case.complete_lineage or len(runs) < len(chain) or any(is_editor(method) for method, _ in case.steps):
+        return []
+    return list(zip(runs[1:], runs, strict=False))
+
+
+def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
+    """The run's plan beside what the references make of the training plan, with the keys of the lineage."""
+    if strangers := [words for run in (case.run, *case.ancestors) if (words := made_by_another(run))]:
+        return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
+    links = _whole(case)
+    if not links:
+        return _followed(case, beside)
+    plan = drawn_plan(links[0][1])
+    for (child, _), step, name in zip(links, trial.steps, beside, strict=True):
+        plan = PROVED[name].rewrite(plan, step.request, child.sources[-1], step.not_before)
+    found = drawn_plan(case.run)
+    return Own(True, next(differences([found], [plan])))
+
+
+def _followed(case: Case, beside: Sequence[str]) -> Own:
+    """The run's plan beside the one found position by position from its seeds: after a prune, what can be compared.
+
+    That one takes from the run which request kept nothing. So the methods have to say it too: all of them were run
+    beside a reference, and those references keep nothing there and keep what they may ever after.
+    """
+    requests = len(case.run.requests)
+    if len(beside) < requests:
+        what = f"the lineage is pruned, or not whole at hand: of its {requests} methods only the last was looked at"
+        return Own(False, why=what)
+    not_whole = "the lineage is pruned, not whole at hand, or holds an edited model"
+    if any(is_editor(method) for method, _ in case.steps) or not is_closed(case.run.plan.law):
+        return Own(False, why=not_whole)
+    try:
+        same = repeated(case.run, (case.run, *case.ancestors)).streams == case.run.plan.streams
+    except EvidenceError:
+        same = False
+    (first,) = case.run.plan.streams[Stream.INITIAL]
+    if not same or any(name not in FOLLOWED for name in beside):
+        return Own(False, why=not_whole)
+    expected = max((number for number, name in enumerate(beside, 1) if FOLLOWED[name]), default=0)
+    if first.source == expected:
+        return Own(True)
+    ours, theirs = (f"it anew for request {n}" if n else "that of training" for n in (first.source, expected))
+    return Own(True, Difference(START, ours, theirs))

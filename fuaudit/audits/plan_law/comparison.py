@@ -1,0 +1,259 @@
+"""The methods of a lineage beside a reference that is proved, on the same plans with the same new keys.
+
+By the coupling inequality two laws are no farther apart than their draws differ: TV(method, retraining) is at most the
+chance that method and reference draw otherwise (docs/theorem.md). If n plans drawn independently all agree, that chance
+is at most 1 - alpha ** (1 / n), with confidence 1 - alpha. What is compared is what is drawn: the initial model, every
+cohort and every batch. Equal segments and sources settle it; where they differ, the draws are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, expm1, log, log1p
+
+import numpy as np
+
+from fuaudit.audits.plan_law.simulate import CHUNK, Step, Trial, sharing, trained
+from fuaudit.commitments.keys import derive
+from fuaudit.draws import START, Keyed, Position, Stream
+from fuaudit.errors import FuauditError
+from fuaudit.plans import Plan
+from fuaudit.plans.involvement import foreseeing
+from fuaudit.plans.reference import PROVED
+from fuaudit.plans.schedule import NONE, Ids, Schedule, Stack, expand_many
+from fuaudit.unlearning.apply import rewritten
+
+PILOT = 32
+"""Plans on which it is decided what a method is compared with. They are drawn for this alone, and not counted."""
+
+REQUEST, PILOTS = "plan law request", "plan law pilot"
+"""Purposes of keys."""
+
+READ = 32
+"""Pairs of plans whose draws are read at once, where segments differ: some MB with 150 places a plan."""
+
+NUMBERS = 4
+"""Numbers of the initial draw that are compared: different keys give the same four with a chance of 2 ** -212."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two plans first draw otherwise: the position, and what each draws there, in words."""
+
+    at: Position
+    method: str
+    reference: str
+
+    def __str__(self) -> str:
+        where = "the initial model" if self.at == START else f"round {self.at.round}, step {self.at.step}"
+        return f"{where}: the method draws {self.method}, the reference {self.reference}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How plans compared: the first ``equal`` of them agree; ``first`` is what the next one draws otherwise, if any.
+
+    ``redrawn`` counts the plans, among those looked at, in which the reference drew anything anew.
+    """
+
+    equal: int
+    first: Difference | None
+    redrawn: int
+
+    def then(self, other: Comparison) -> Comparison:
+        """With another one after it, of the plans that follow."""
+        return Comparison(self.equal + other.equal, other.first, self.redrawn + other.redrawn)
+
+    def below(self, alpha: float) -> float:
+        """An upper bound on the chance that a plan differs, and so on the total variation, where all were equal."""
+        return -expm1(log(alpha) / self.equal) if self.first is None and self.equal else 1.0
+
+
+def needed(below: float, alpha: float) -> int:
+    """How many equal plans bound the distance from retraining by ``below``."""
+    return int(np.ceil(log(alpha) / log1p(-below))) if below < 1 else 1
+
+
+def alone(plans: int) -> float:
+    """The most that "all plans are equal, and the run's is not" can have as a chance, for a method that is exact.
+
+    If plans differ at a rate p it is (1 - p) ** n p, at most where p is 1 / (n + 1).
+    """
+    return exp(plans * log1p(-1 / (plans + 1))) / (plans + 1)
+
+
+def differences(found: Sequence[Plan], expected: Sequence[Plan]) -> Iterator[Difference | None]:
+    """The first difference of every pair of plans, over the same law and populations; None where draws are equal."""
+    size = (
+        READ if found and Stack.fits(found) else 1
+    )  # where plans are read one by one, the first that differs is enough
+    for start in range(0, len(found), size):
+        pairs = list(zip(found[start : start + size], expected[start : start + size], strict=True))
+        open_ = [pair for pair in pairs if not same_sources(*pair)]
+        try:
+            read = iter(_read([pair[0] for pair in open_], [pair[1] for pair in open_])) if open_ else iter(())
+        except FuauditError:  # of one plan, which is then found by itself
+            read = (_alone(*pair) for pair in open_)
+        for pair in pairs:
+            yield None if same_sources(*pair) else next(read)
+
+
+def same_sources(found: Plan, expected: Plan) -> bool:
+    """Whether every draw of two plans comes from the same source over the same population."""
+    return found.streams == expected.streams and found.sources == expected.sources
+
+
+def _alone(found: Plan, expected: Plan) -> Difference | None:
+    """One pair; a plan that cannot be read is a difference."""
+    try:
+        return next(iter(_read([found], [expected])))
+    except FuauditError as error:
+        return Difference(START, f"what cannot be read ({error})", "a plan")
+
+
+def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | None]:
+    """The first difference of every pair, by reading all draws."""
+    ours, theirs = expand_many(found), expand_many(expected)
+    places = max(s.cohorts.shape[2] for s in (ours, theirs))
+    same = np.ones(len(found), dtype=np.bool_)
+    for name, axis in (("cohorts", 2), ("batches", 2)):
+        a, b = (_padded(getattr(s, name), axis, places) for s in (ours, theirs))
+        same &= (a == b).reshape(len(found), -1).all(axis=1)
+    return [
+        _initial(a, b) or (None if same[place] else _first(ours, theirs, place))
+        for place, (a, b) in enumerate(zip(found, expected, strict=True))
+    ]
+
+
+def _padded(array: Ids, axis: int, length: int) -> Ids:
+    gaps = [(0, length - size if place == axis else 0) for place, size in enumerate(array.shape)]
+    return np.pad(array, gaps, constant_values=NONE)
+
+
+def _initial(found: Plan, expected: Plan) -> Difference | None:
+    origins = [plan.segment(Stream.INITIAL, START) for plan in (found, expected)]
+    a, b = (plan.sources[origin.source] for plan, origin in zip((found, expected), origins, strict=True))
+    if origins[0].origin == origins[1].origin and (a is b or a == b):
+        return None
+    ours, theirs = (plan.initial_uniform(NUMBERS).tolist() for plan in (found, expected))
+    if ours == theirs:
+        return None
+    return Difference(START, f"numbers that begin with {ours[0]:.6f}", f"{theirs[0]:.6f}")
+
+
+def _first(ours: Schedule, theirs: Schedule, place: int) -> Difference | None:
+    """The first difference of one run of two schedules."""
+    for number in range(1, ours.rounds + 1):
+        a, b = ((s.cohorts[place, number - 1], s.batches[place, number - 1].transpose(1, 0, 2)) for s in (ours, theirs))
+        if _ids(a[0]) != _ids(b[0]):
+            return Difference(Position(number, 0), f"the cohort {_ids(a[0])}", str(_ids(b[0])))
+        taking = len(_ids(a[0]))
+        for step, (left, right) in enumerate(zip(a[1][:, :taking], b[1][:, :taking], strict=True), 1):
+            for client, x, y in zip(_ids(a[0]), left, right, strict=True):
+                if _ids(x) != _ids(y):
+                    return Difference(Position(number, step), f"samples {_ids(x)} of client {client}", str(_ids(y)))
+    return None
+
+
+def _ids(row: Ids) -> list[int]:
+    return [int(i) for i in row if i != NONE]
+
+
+def references(trial: Trial, key: bytes) -> tuple[str, ...]:
+    """For each step of a trial what its method is compared with: one of :data:`fuaudit.plans.reference.PROVED`.
+
+    The first of them that draws what the method draws on all pilot plans; where none does, the one that keeps draws.
+    Pilot plans are not counted afterwards, so the choice does not bear on the bound.
+
+    Raises:
+        PluginError: an unlearner raised, or returned no plan over the retained population.
+    """
+    plans, chosen = trained(trial, key, range(PILOT), PILOTS), []
+    for place, step in enumerate(trial.steps):
+        fresh = _fresh(key, f"{PILOTS} request", range(PILOT), place)
+        indexed, after = _taken(step, plans, fresh)
+        for name, method in PROVED.items():
+            pairs = zip(indexed, fresh, strict=True)
+            expected = [method.rewrite(plan, step.request, source, step.not_before) for plan, source in pairs]
+            if all(found is None for found in differences(after, expected)):
+                chosen.append(name)
+                break
+        else:
+            chosen.append(next(iter(PROVED)))
+        plans = after
+    return tuple(chosen)
+
+
+def compare(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> Comparison:
+    """Carry out the requests on plans by the methods and by what they are compared with, up to the first difference.
+
+    Args:
+        beside: of :func:`references`.
+        numbers: of the plans. Each follows from the key and its number, so results do not depend on grouping.
+
+    Raises:
+        PluginError: an unlearner raised, or returned no plan over the retained population.
+    """
+    equal = redrawn = 0
+    for start in range(numbers.start, numbers.stop, CHUNK):
+        chunk = range(start, min(start + CHUNK, numbers.stop))
+        plans, expected, anew = _carried_out(trial, beside, key, chunk)
+        redrawn += anew
+        for number, found in enumerate(differences(plans, expected)):
+            if found is not None:
+                return Comparison(equal + number, found, redrawn)
+        equal += len(chunk)
+    return Comparison(equal, None, redrawn)
+
+
+def _carried_out(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> tuple[list[Plan], list[Plan], int]:
+    """Plans by the methods and by the references, and how many of the latter draw anything anew."""
+    plans = trained(trial, key, numbers)
+    expected = plans
+    for place, (step, name) in enumerate(zip(trial.steps, beside, strict=True)):
+        fresh = _fresh(key, REQUEST, numbers, place)
+        others = [i for i, (a, b) in enumerate(zip(plans, expected, strict=True)) if a is not b]
+        known, plans = _taken(step, plans, fresh)
+        if others:
+            apart, _, _ = foreseeing([expected[i] for i in others], step.request)
+            for i, plan in zip(others, apart, strict=True):
+                known[i] = plan
+        reference = PROVED[name]
+        made = [
+            reference.rewrite(plan, step.request, source, step.not_before)
+            for plan, source in zip(known, fresh, strict=True)
+        ]
+        expected = [a if same_sources(a, b) else b for a, b in zip(plans, made, strict=True)]
+    kept = [(0, 0)]
+    anew = sum(any([s.origin for s in row] != kept for row in plan.streams.values()) for plan in expected)
+    return plans, expected, anew
+
+
+def _fresh(key: bytes, label: str, numbers: range, place: int) -> list[Keyed]:
+    return [Keyed(derive(key, label, str(number), str(place))) for number in numbers]
+
+
+def first_holding(trial: Trial, key: bytes, numbers: range) -> str:
+    """The first of these plans that draws what was to be forgotten, and in which round; "" for none."""
+    plans = trained(trial, key, numbers)
+    for place, step in enumerate(trial.steps):
+        _, plans = _taken(step, plans, _fresh(key, REQUEST, numbers, place))
+    clients = [c for step in trial.steps for c in step.request.clients]
+    samples = [s for step in trial.steps for s in step.request.samples]
+    for number, plan in zip(numbers, plans, strict=True):
+        drawn = expand_many([plan])
+        there = np.isin(drawn.cohorts[0], clients).any(axis=1) | np.isin(drawn.batches[0], samples).any(axis=(1, 2, 3))
+        if there.any():
+            return f"plan {number + 1}, round {int(there.argmax()) + 1}"
+    return ""
+
+
+def _taken(step: Step, plans: list[Plan], fresh: Sequence[Keyed]) -> tuple[list[Plan], list[Plan]]:
+    """Plans with the first involvement of a request known, and what its method makes of them."""
+    indexed, _, _ = foreseeing(plans, step.request)
+    after = [
+        rewritten(step.unlearner, step.name, plan, step.request, source, step.not_before)
+        for plan, source in zip(indexed, fresh, strict=True)
+    ]
+    return indexed, sharing(after, plans)

@@ -1,0 +1,187 @@
+"""Numbers read off plans: what level 5 compares with the law of retraining.
+
+All of them are functions of the retained history alone, so their laws under exactness are known whoever wrote
+the rewriter. Bookkeeping (where a plan was cut) is none: exactness says nothing about it.
+:func:`of_history` reads one plan drawn in full and is the specification; :func:`score` reads many plans at once
+and draws only what the numbers need; the two are equal number for number (tested).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.errors import UsageError
+from fuaudit.plans import Population, Request, UniformLaw, exact_laws
+from fuaudit.plans.exact_laws import Categories, Number, counting, quarters
+from fuaudit.plans.schedule import NONE, Stack, occurrence_numbers
+
+Ids = NDArray[np.int64]
+NOTHING = -1
+"""No sample is looked at: the client has none left."""
+
+NUMBERS = ("target", "participations", "first round", "repeats", "memberships")
+"""The columns of :func:`score`."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Where to look: at the erased ``target``, and at one retained ``client`` and one ``sample`` of it.
+
+    They are fixed by the request alone, before anything is drawn: see :meth:`of`.
+    """
+
+    target: Request
+    client: int
+    sample: int
+
+    @classmethod
+    def of(cls, population: Population, request: Request, earlier: Request | None = None) -> Probe:
+        """The retained client and sample next to what is erased, where a slip of one id would show.
+
+        The client is the owner of the first erased sample if it is retained (its participations betray a
+        client set that was drawn anew), else the client after the first erased one; the sample is the one
+        after the first erased sample, else the client's first.
+
+        Args:
+            population: before the request.
+            request: the last one.
+            earlier: what earlier requests have erased; part of the target.
+        """
+        retained = population.without(request)
+        owners = [population.owner[s] for s in request.samples if population.owner[s] in retained.samples]
+        erased = (
+            owners[0] if owners else request.clients[0] if request.clients else population.owner[request.samples[0]]
+        )
+        client = erased if owners else _after(retained.clients, erased)
+        left = retained.samples[client]
+        sample = _after(left, request.samples[0]) if owners and left else left[0] if left else NOTHING
+        return cls(request | earlier if earlier else request, client, sample)
+
+
+def _after(ids: Sequence[int], erased: int) -> int:
+    """The first id above ``erased``, the smallest one if there is none."""
+    return next((i for i in ids if i > erased), ids[0])
+
+
+def of_history(history: Any, probe: Probe) -> tuple[int, ...]:
+    """The numbers :data:`NUMBERS` of one history (``Plan.history``): the specification of :func:`score`."""
+    clients, samples = set(probe.target.clients), set(probe.target.samples)
+    target = sum(client in clients for cohort, _ in history for client in cohort) + sum(
+        not samples.isdisjoint(batch) for _, places in history for steps in places for batch in steps
+    )
+    rounds = [number for number, (cohort, _) in enumerate(history) if probe.client in cohort]
+    return (
+        target,
+        sum(cohort.count(probe.client) for cohort, _ in history),
+        rounds[0] if rounds else len(history),
+        sum(len(set(cohort)) < len(cohort) for cohort, _ in history),
+        sum(probe.sample in batch for _, places in history for steps in places for batch in steps),
+    )
+
+
+def score(stack: Stack, probe: Probe, cohorts: Ids | None = None) -> Ids:
+    """The numbers of every plan of a stack, ``(n, 5)`` in the order of :data:`NUMBERS`.
+
+    ``target`` counts participations of erased clients and batches with erased samples: anything but 0 is a
+    violation. ``first round`` counts from 0, and is R for a client that is never drawn. Only the cohorts, and the
+    batches of the focus client and of the owners of erased samples, are drawn; ``cohorts (n, R, K)`` saves
+    drawing those again.
+    """
+    cohorts = stack.cohorts() if cohorts is None else cohorts
+    mine = cohorts == probe.client
+    there = mine.any(axis=2)
+    rounds = np.where(there.any(axis=1), there.argmax(axis=1), stack.law.rounds)
+    again = _repeated(cohorts)
+    target, members = _in_batches(stack, probe, cohorts)
+    if probe.target.clients:
+        target = target + np.isin(cohorts, probe.target.clients).sum(axis=(1, 2))
+    return np.stack([target, mine.sum(axis=(1, 2)), rounds, again, members], axis=1).astype(np.int64)
+
+
+def _repeated(cohorts: Ids) -> Ids:
+    """In how many rounds some client is named twice, ``(n,)``."""
+    ordered = np.sort(cohorts, axis=2)
+    same = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] != NONE)
+    return np.asarray(same.any(axis=2).sum(axis=1), dtype=np.int64)
+
+
+def _in_batches(stack: Stack, probe: Probe, cohorts: Ids) -> tuple[Ids, Ids]:
+    """Batches with an erased sample, and batches with the focus sample: ``(n,)`` each."""
+    erased = probe.target.samples
+    owners = {p.owner[s] for s in erased for p in stack.populations if s in p.owner}
+    if probe.sample != NOTHING:
+        owners.add(probe.client)
+    run, column, place = np.nonzero(np.isin(cohorts, sorted(owners)))
+    client = cohorts[run, column, place]
+    occurrence = occurrence_numbers(cohorts)[run, column, place]
+    drawn = stack.batches_of(run, column + 1, client, occurrence)
+    counts = [np.isin(drawn, erased).any(axis=2).sum(axis=1), (drawn == probe.sample).any(axis=2).sum(axis=1)]
+    runs = len(cohorts)
+    if probe.sample == NOTHING:  # padding is no sample
+        counts[1] = np.zeros_like(counts[0])
+    first, second = (np.bincount(run, weights=c, minlength=runs).astype(np.int64) for c in counts)
+    return first, second
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A column of :func:`score` in categories, and the known law ``(k,)`` of these on the retained data.
+
+    ``suspects`` are laws that a fault known beforehand would give them.
+    """
+
+    name: str
+    column: int
+    categories: Categories
+    law: tuple[Number, ...]
+    suspects: tuple[tuple[Number, ...], ...] = ()
+
+    def of(self, numbers: Ids) -> Ids:
+        """The categories ``(n,)`` of scores ``(n, 5)``."""
+        return np.searchsorted(np.array(self.categories.edges), numbers[:, self.column], side="right")
+
+
+def statistics(law: UniformLaw, retained: Population, probe: Probe, one: Number = 1.0) -> tuple[Statistic, ...]:
+    """The pre-registered statistics with their laws; those with one category, which cannot tell, are left out.
+
+    Raises:
+        UsageError: none can tell anything.
+    """
+    clients, places = len(retained.clients), law.places(retained)
+    taking = places * law.rounds
+    mean = taking / clients
+    distinct = prod(max(clients - i, 0) / clients for i in range(places)) if law.replacement else 1.0
+    member = mean * law.steps * exact_laws.share(law, retained, probe.client, 1.0)
+
+    def participations(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
+        return exact_laws.participations(law, retained, terms, one)
+
+    def repeats(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
+        return exact_laws.repeats(law, retained, terms, one)
+
+    def memberships(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
+        return exact_laws.memberships(law, retained, probe.client, terms, one)
+
+    found = []
+    for name, probabilities, expected, largest in (
+        ("participations", participations, mean, taking),
+        ("repeats", repeats, law.rounds * (1 - distinct), law.rounds),
+        ("memberships", memberships, member, taking * law.steps),
+    ):
+        if name == "memberships" and probe.sample == NOTHING:
+            continue
+        categories = counting(probabilities, expected, largest)
+        merged = categories.merge(probabilities(max(categories.edges, default=1), one))
+        found.append(Statistic(name, NUMBERS.index(name), categories, merged))
+    blocks = quarters(law.rounds)
+    found.append(Statistic("first round", 2, blocks, blocks.merge(exact_laws.first_round(law, retained, one))))
+    telling = tuple(s for s in found if sum(p > 0 for p in s.law) > 1)
+    if not telling:
+        raise UsageError("no statistic can tell anything: the retained federation leaves nothing to chance")
+    return telling

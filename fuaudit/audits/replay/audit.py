@@ -1,0 +1,180 @@
+"""Level 2: the model is execute(retained data, plan), from scratch, bit for bit.
+
+One half of exactness. It catches kept rounds that still know the erased data through aggregation weights,
+scaling constants, or an aggregator's memory, and models that were made in any other way. On another platform
+it judges by a tolerance (:mod:`fuaudit.audits.replay.tolerance`); a spot check replays stretches drawn by the
+key of the audit (:mod:`fuaudit.audits.replay.stretches`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fuaudit.audits.replay.stretches import spot_check
+from fuaudit.audits.replay.tolerance import within_tolerance
+from fuaudit.errors import UsageError
+from fuaudit.runs.derived_files import checkpoint_bytes
+from fuaudit.runs.ledger import models_told
+from fuaudit.runs.writer import digest_of_vector
+from fuaudit.training.execute import initial_state
+from fuaudit.training.rounds import State
+from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Executes the run's plan on the retained data, erased rows overwritten by NaN, and compares every stored model.
+
+    Attributes:
+        stretches: how many stretches between stored models to replay, drawn by the key of the audit, each from
+            the model stored before it; 0 replays everything from scratch. ``Case.spot`` goes before it.
+        detection: the probability with which a spot check must have seen one forged stretch in order to pass,
+            in (0, 1]; at 1 only a check of all stretches passes.
+        tolerance: on another platform, in units of the machine epsilon of the run's dtype (256 are 3.1e-5 in
+            float32 and 5.7e-14 in float64), relative to the largest entry of a tensor; 0 allows none.
+
+    Raises:
+        UsageError: an option is out of range.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "spot_check"})
+
+    stretches: int = 0
+    detection: float = 1.0
+    tolerance: int = 256
+
+    def __post_init__(self) -> None:
+        if self.stretches < 0 or not 0 < self.detection <= 1 or self.tolerance < 0:
+            raise UsageError("replay needs stretches >= 0, detection in (0, 1] and tolerance >= 0")
+
+    @property
+    def evidence(self) -> frozenset[str]:
+        """None where a PASS may leave stretches that nobody looked at."""
+        return frozenset({"execution"}) if self.detection == 1 else frozenset()
+
+    def examine(self, case: Case) -> Finding:
+        """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
+        run = case.run
+        if case.dataset is not None and case.differences.contradict:
+            return _other_rows(case)
+        if case.is_editor:
+            reason = f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed."
+            return Finding("replay", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
+        if case.dataset is None:
+            reason = "The retained data is not at hand: nothing was replayed."
+            details = ("Give --data ROOT.",)
+            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
+        if missing := case.differences.absent:
+            count = sum(map(len, missing.values()))
+            reason = f"{count} retained rows of {len(missing)} clients are not at hand: nothing was replayed."
+            named = tuple(_rows_in_words(case, missing))
+            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=named)
+        if wrong_records := contradictions(case):
+            reason = "The run contradicts itself about the models that it stores."
+            return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, details=wrong_records)
+        stretches = self.stretches if case.spot_check is None else case.spot_check
+        return spot_check(case, stretches, self.detection) if stretches else self._whole(case)
+
+    def _whole(self, case: Case) -> Finding:
+        stored = {round_number: case.run.checkpoint(round_number) for round_number in case.stored_rounds}
+        differences = [
+            (round_number, _largest(vector, stored[round_number][0]))
+            for round_number, (vector, state) in sorted(case.replayed.items())
+            if checkpoint_bytes(vector, state) != checkpoint_bytes(*stored[round_number])
+        ]
+        if not differences:
+            return Finding(
+                "replay",
+                Subject.RUN,
+                Verdict.PASS,
+                f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit.",
+                SHOWS_NOT,
+                {"models": len(stored), "rounds": case.run.rounds_executed},
+            )
+        statistic = {"first_difference": differences[0][0], "differences": len(differences)}
+        details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
+        elsewhere = case.elsewhere(case.run, until=differences[0][0])
+        if not elsewhere:
+            reason = "Stored models are not what the plan makes of the retained data."
+            bits = (EQUAL_BITS,)
+            return Finding(
+                "replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, assumptions=bits, details=details
+            )
+        judged = within_tolerance(case, stored, self.tolerance)
+        judged = replace(
+            judged, statistic=statistic | judged.statistic, details=(*judged.details, *elsewhere, *details)
+        )
+        return judged.finding("replay", SHOWS_NOT)
+
+
+def _other_rows(case: Case) -> Finding:
+    """Rows at hand are not those committed to: a FAIL where they are read as they were for the run."""
+    found = case.differences
+    count = sum(map(len, found.rows.values()))
+    parts = [f"{count} retained rows of {len(found.rows)} clients"] if count else []
+    parts += [f"{len(found.tests)} test rows"] if found.tests else []
+    reason = f"The data at hand is not what was committed to: {' and '.join(parts)} differ."
+    details = [*_rows_in_words(case, found.rows)]
+    details += [f"test rows: {_some(found.tests)}"] if found.tests else []
+    details.append("Either the data was changed after the commitment, or other data is at hand.")
+    verdict = Verdict.FAIL
+    if not case.same_reader:
+        verdict = Verdict.INCONCLUSIVE
+        details.append("Rows are read here by another reader, or on another platform, than for the run.")
+    statistic = {"other_rows": count, "other_clients": len(found.rows), "other_test_rows": len(found.tests)}
+    return Finding("replay", Subject.RUN, verdict, reason, SHOWS_NOT, statistic, details=tuple(details))
+
+
+def _rows_in_words(case: Case, rows: Mapping[int, tuple[int, ...]]) -> Iterator[str]:
+    """A line for each of the first clients of some rows."""
+    for client in list(rows)[:SOME]:
+        yield f"{case.run.called(client)}: rows {_some(rows[client])}"
+    if len(rows) > SOME:
+        yield f"and {len(rows) - SOME} more clients"
+
+
+def _some(rows: tuple[int, ...]) -> str:
+    return ", ".join(map(str, rows[:SOME])) + (f" and {len(rows) - SOME} more" if len(rows) > SOME else "")
+
+
+SOME = 10
+"""How many rows, and clients, a finding names."""
+
+
+def contradictions(case: Case) -> tuple[str, ...]:
+    """What is wrong with the stored models on any platform: their rounds, their form, or what the ledger says."""
+    run = case.run
+    if run.checkpoints != case.stored_rounds:
+        return (f"rounds stored: {list(run.checkpoints)}; rounds expected: {list(case.stored_rounds)}",)
+    stored = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
+    start = initial_state(case.ready.procedure, [run.plan], run.plan.retained, case.ready.device)
+    form = _form(*start.of(0))
+    logged = models_told(run.ledger)
+    return (
+        *(
+            f"what is stored after round {round_number} has not the form of this model"
+            for round_number in stored
+            if _form(*stored[round_number]) != form
+        ),
+        *(
+            f"the ledger names another model for round {round_number}"
+            for round_number, (vector, _) in stored.items()
+            if round_number in logged and logged[round_number] != digest_of_vector(vector)
+        ),
+    )
+
+
+def _form(vector: Tensor, state: State) -> list[tuple[str, torch.Size, torch.dtype]]:
+    return [(name, tensor.shape, tensor.dtype) for name, tensor in [("", vector), *sorted(state.items())]]
+
+
+def _largest(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max())

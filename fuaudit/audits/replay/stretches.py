@@ -1,0 +1,132 @@
+"""Spot checks: a few stretches between stored models, replayed, and the probability of having seen a forgery.
+
+A stretch goes from one stored model to the next. It is forged when the model at its end is not what the plan
+makes of the model at its start. One forged stretch is enough to leave erased data in everything after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import chain, pairwise
+from math import comb
+
+from fuaudit.commitments.keys import derive
+from fuaudit.draws import Address, Keyed, Purpose
+from fuaudit.plans.schedule import LazySchedule
+from fuaudit.runs.derived_files import checkpoint_bytes
+from fuaudit.runs.ledger import models_told
+from fuaudit.runs.writer import digest_of_vector
+from fuaudit.training.execute import RoundState, execute, initial_state
+from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = (
+    "It starts from stored models, so it does not show that a start was made without the erased data: only all "
+    "stretches from round 0 on do. Nor does it show that the plan has the law that it should have."
+)
+
+Stretch = tuple[int, int]
+"""The rounds of two stored models, one after the other."""
+
+
+def detection(stretches: int, replayed: int, forged: int) -> Fraction:
+    """The probability that a uniform subset of ``replayed`` of so many stretches holds one of the ``forged`` ones.
+
+    Hypergeometric: one minus the subsets without a forged stretch over all subsets.
+    """
+    return 1 - Fraction(comb(stretches - forged, replayed), comb(stretches, replayed))
+
+
+def drawn_stretches(case: Case, count: int) -> tuple[list[Stretch], list[Stretch]]:
+    """All stretches of the run, and ``count`` of them (at most all) drawn without replacement by the audit's key."""
+    rounds = case.stored_rounds
+    whole = list(pairwise(rounds))
+    source = Keyed(derive(case.key.secret, "spot check"))
+    chosen = source.subset(Address(Purpose.AUDIT), range(len(whole)), min(count, len(whole)))
+    return whole, [whole[number] for number in chosen]
+
+
+def spot_check(case: Case, count: int, asked: float) -> Finding:
+    """FAIL on a forged stretch; PASS when one would have been seen with the probability asked for, or more.
+
+    Args:
+        count: stretches to replay, at least 1; the initial model is always made anew from its key.
+        asked: the probability of seeing one forged stretch that a PASS needs.
+
+    Raises:
+        UsageError: no data is at hand.
+    """
+    whole, chosen = drawn_stretches(case, count)
+    chance = detection(len(whole), len(chosen), 1)
+    several = [forged for forged in (2, 5, 10, 20, 50) if forged <= len(whole)]
+    table = "; ".join(f"{forged}: {float(detection(len(whole), len(chosen), forged)):.4g}" for forged in several)
+    found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
+    wrong = [line for lines in found.values() for line in lines]
+    # a stretch is judged by who made it alone: it starts from what is stored
+    elsewhere = [case.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
+    if not wrong:
+        shows = (
+            f"{len(chosen)} of {len(whole)} stretches, drawn by the audit's key, and the initial model are what the "
+            f"plan makes of the stored models before them, bit for bit; one forged stretch would have been seen with "
+            f"probability {chance}."
+        )
+        verdict = Verdict.PASS if chance >= asked else Verdict.INCONCLUSIVE
+    elif not all(elsewhere):
+        shows = "A stored model is not what the plan makes of the stored model before it."
+        verdict = Verdict.FAIL
+    else:
+        shows = "A spot check compares bits, and this platform gives others than the run's; replay everything here."
+        verdict = Verdict.INCONCLUSIVE
+    return Finding(
+        "replay",
+        Subject.RUN,
+        verdict,
+        shows,
+        SHOWS_NOT,
+        {
+            "stretches": len(whole),
+            "stretches_replayed": len(chosen),
+            "detection": str(chance),
+            "detection_asked": asked,
+            "chosen_by": "the spec" if case.spot_check is None else "the auditor",
+            "detection_of_more": table or "there is one stretch only",
+        },
+        detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {float(chance):.4g}",
+        assumptions=(
+            "The key of the audit was not known to anybody before the run was sealed.",
+            *([EQUAL_BITS] if verdict is Verdict.FAIL else []),
+        ),
+        details=(
+            *wrong,
+            *dict.fromkeys(chain(*elsewhere)),
+            f"stretches replayed: {', '.join(f'{a + 1} to {b}' for a, b in chosen)}",
+        ),
+    )
+
+
+def _wrong_start(case: Case) -> Iterator[str]:
+    """Whether the stored initial model is not the one that its key makes."""
+    ready, plan = case.ready, case.run.plan
+    start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
+    if checkpoint_bytes(*start.of(0)) != checkpoint_bytes(*case.run.checkpoint(0)):
+        yield "the stored initial model is not the one that its key makes"
+
+
+def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
+    """What differs when a stretch is executed on the retained data from the model stored before it."""
+    ready, run = case.ready, case.run
+    before, after = stretch
+    retained = run.plan.retained
+    start = RoundState.of_run(*run.checkpoint(before), ready.device)
+    schedule = LazySchedule([run.plan], after)
+    logged = models_told(run.ledger)
+    problem = ready.client_problem(retained)
+    round_state = start
+    for round_number, round_state in execute(
+        ready.procedure, problem, retained, schedule, start, ready.engine, first=before + 1
+    ):
+        if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
+            yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
+    if checkpoint_bytes(*round_state.of(0)) != checkpoint_bytes(*run.checkpoint(after)):
+        yield f"from the model stored after round {before}, the plan makes another one after round {after}"

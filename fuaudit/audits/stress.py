@@ -1,0 +1,171 @@
+"""Level 2, stress plans: kept rounds must know nothing of erased data, also where one run's plan would not show it.
+
+The run's own plan can miss a fault: if the owner of an erased sample took part in no kept round, weights by
+sample counts look right. So keys are searched for plans in which the target sits in a kept round and the
+restart is late or absent, and their kept rounds are executed twice: as training did, and on the retained data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+from typing import ClassVar
+
+import torch
+
+from fuaudit.commitments.keys import derive
+from fuaudit.draws import END, Keyed
+from fuaudit.errors import UsageError
+from fuaudit.plans import Plan, Request
+from fuaudit.plans.schedule import LazySchedule
+from fuaudit.statistics.rounding import up
+from fuaudit.training.engines.protocol import ClientProblem
+from fuaudit.training.execute import execute, initial_state
+from fuaudit.unlearning.apply import rewritten
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
+
+SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
+
+RARE = 0.05
+"""Where no candidate keeps a round, a PASS needs that fewer than this share of plans can (59 candidates, by a
+Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing."""
+
+
+@dataclass(frozen=True)
+class Stress:
+    """Tries ``plans`` plans, the most telling ones among ``candidates`` keys.
+
+    Attributes:
+        plans: how many plans are tried.
+        candidates: how many keys the most telling plans are chosen from.
+
+    Raises:
+        UsageError: no plan would be tried.
+    """
+
+    evidence: ClassVar[frozenset[str]] = frozenset()
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased"})
+
+    plans: int = 3
+    candidates: int = 256
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.plans <= self.candidates:
+            raise UsageError("stress needs plans >= 1 and candidates >= plans: it looks at nothing otherwise")
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL when kept rounds differ between full and retained data; PASS when none does."""
+        if case.request is None or case.is_editor:
+            reason = NO_REQUEST if case.request is None else "An editor keeps no rounds of a plan."
+            return Finding("stress", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
+        if case.dataset is None:
+            return Finding(
+                "stress",
+                Subject.ALGORITHM,
+                Verdict.INCONCLUSIVE,
+                "The retained data is not at hand.",
+                SHOWS_NOT,
+                details=("Give --data ROOT.",),
+            )
+        chosen = self._choose(case, case.request)
+        problems = case.ready.client_problem(case.before), case.ready.client_problem(case.run.plan.retained)
+        details, faults, kept_total = [], 0, 0
+        for number, (plan, after) in enumerate(chosen, 1):
+            kept = kept_rounds_of(plan, after)
+            kept_total += kept
+            round_number, gap = self._gap(case, plan, kept, problems) if kept else (0, 0.0)
+            faults += round_number != 0
+            case.progress("stress plans", number, len(chosen))
+            details.append(
+                f"plan {number}: {kept} rounds kept of {plan.law.rounds}, "
+                f"{_participations(plan, case.request, kept)} participations of the target in them; "
+                + (f"models differ by {gap:.3g} after round {round_number}" if round_number else "equal bits")
+            )
+        if not kept_total:
+            return self._nothing_kept(tuple(details))
+        shows = (
+            f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
+            if faults
+            else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same without the erased data."
+        )
+        return Finding(
+            "stress",
+            Subject.ALGORITHM,
+            Verdict.FAIL if faults else Verdict.PASS,
+            shows,
+            SHOWS_NOT,
+            {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults},
+            assumptions=case.unopened,
+            details=tuple(details),
+        )
+
+    def _nothing_kept(self, details: tuple[str, ...]) -> Finding:
+        """There was nothing to compare: PASS where a method that often keeps rounds would have shown one."""
+        rate = 1 - 0.05 ** (1 / self.candidates)
+        shows = (
+            f"None of {self.candidates} candidate plans keeps a round, so nothing was compared. That is no proof that "
+            f"none ever does: at most {up(rate)} of plans do, at confidence .95."
+        )
+        return Finding(
+            "stress",
+            Subject.ALGORITHM,
+            Verdict.PASS if rate <= RARE else Verdict.INCONCLUSIVE,
+            shows,
+            SHOWS_NOT,
+            {"plans": min(self.plans, self.candidates), "kept_rounds": 0},
+            details=details,
+        )
+
+    def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
+        """The candidate plans that keep the most rounds with the target in them, then the most rounds."""
+        law, before = case.run.plan.law, case.before
+        scored = []
+        for number in range(self.candidates):
+            source = Keyed(derive(case.key.secret, "stress", str(number)))
+            plan = Plan.fresh(law, before, source)
+            fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
+            after = rewritten(case.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
+            kept = kept_rounds_of(plan, after)
+            scored.append((_participations(plan, request, kept), kept, -number, plan, after))
+        scored.sort(key=lambda row: row[:3], reverse=True)
+        return [(plan, after) for _, _, _, plan, after in scored[: self.plans]]
+
+    def _gap(
+        self, case: Case, plan: Plan, kept: int, problems: tuple[ClientProblem, ClientProblem]
+    ) -> tuple[int, float]:
+        """The first kept round after which full and retained data give other models or states, and by how much.
+
+        Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
+        """
+        ready = case.ready
+        schedule = LazySchedule([plan], kept)
+        sides = [
+            execute(
+                ready.procedure,
+                problem,
+                population,
+                schedule,
+                initial_state(ready.procedure, [plan], population, ready.device),
+                ready.engine,
+            )
+            for problem, population in zip(problems, (case.before, case.run.plan.retained), strict=True)
+        ]
+        for (round_number, everything), (_, retained) in zip(*sides, strict=True):
+            full = everything.without(ready.procedure, case.before, case.run.plan.retained)
+            pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
+            if not all(torch.equal(a, b) for a, b in pairs):
+                gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
+                return round_number, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
+        return 0, 0.0
+
+
+def kept_rounds_of(plan: Plan, after: Plan) -> int:
+    """How many whole rounds at the beginning a rewrite has kept, with the initial model."""
+    return max(0, min(after.first_change(plan).round - 1, plan.law.rounds))
+
+
+def _participations(plan: Plan, request: Request, kept: int) -> int:
+    """How often the target, or the owner of a target sample, takes part in the kept rounds."""
+    owners = {plan.retained.owner[s] for s in request.samples} | set(request.clients)
+    return sum(client in owners for round_number in range(1, kept + 1) for client in plan.cohort(round_number))

@@ -1,0 +1,1 @@
+"""Commitments: what is fixed before training: keys, and what every row holds."""

@@ -1,0 +1,482 @@
+"""What clients' rows hold, committed to before training: a hash tree over salted digests.
+
+A row's digest covers the type and shape of its input, its target, and the bytes that the reader gave, before scaling.
+Its leaf covers a salt, its id and that digest. A client's node covers its id, its salted name, the number of its rows
+and the root over their leaves; the root of all covers all clients and the test rows. Leaves, inner nodes, names,
+clients and the root of all are hashed apart by a first byte; trees have the shape of :mod:`fuaudit.draws.seeds`.
+
+Salts are the leaves of a tree of seeds. A prune destroys those of what was erased and leaves the digests, so the root
+can still be computed, and no guess of an erased row or name can be compared with what is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.commitments.keys import derive
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import is_name
+from fuaudit.draws.seeds import Seeds, node_digest
+from fuaudit.errors import EvidenceError, UsageError, nearest
+from fuaudit.plans import Population
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DIGEST_BYTES = 32
+Digests = NDArray[np.uint8]
+"""Digests one below the other, ``(n, 32)``."""
+
+Names = Mapping[int, str]
+"""Client id -> name; of erased clients none after a prune."""
+
+
+def row_digests(inputs: Tensor, targets: Tensor) -> list[bytes]:
+    """The digest of every row of inputs ``(n, *shape)`` and targets ``(n,)``, without salt: n times 32 bytes."""
+    array = inputs.detach().cpu().contiguous().numpy()
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    form = f"fuaudit row {array.dtype.name} {'x'.join(map(str, array.shape[1:]))}"
+    size = int(np.prod(array.shape[1:])) * array.itemsize
+    content = memoryview(array.reshape(-1).view(np.uint8).data)
+    begun = {target: hashlib.sha256(f"{form} {target}\n".encode()) for target in targets.unique().tolist()}
+    found = []
+    for row, target in enumerate(targets.tolist()):
+        hasher = begun[target].copy()
+        hasher.update(content[row * size : (row + 1) * size])
+        found.append(hasher.digest())
+    return found
+
+
+def row_leaf(salt: bytes, row: int, digest: bytes) -> bytes:
+    """The leaf of a row with an id: 32 bytes."""
+    return hashlib.sha256(b"\0" + salt + row.to_bytes(8, "little") + digest).digest()
+
+
+def name_digest(salt: bytes, name: str | None) -> bytes:
+    """The salted digest of a name, or of that there is none, 32 bytes: the two are hashed apart."""
+    return hashlib.sha256(b"\5" + salt if name is None else b"\2" + salt + name.encode()).digest()
+
+
+def client_digest(client: int, name: bytes, rows: int, root: bytes) -> bytes:
+    """A client's node, from its id, its salted name, the number of its rows and the root over their leaves."""
+    numbers = client.to_bytes(8, "little") + rows.to_bytes(8, "little")
+    return hashlib.sha256(b"\3" + numbers + name + root).digest()
+
+
+def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes) -> str:
+    """The root of all, in hexadecimal: from how many clients and test rows there are, and the roots over them."""
+    numbers = clients.to_bytes(8, "little") + tests.to_bytes(8, "little")
+    return hashlib.sha256(b"\4" + numbers + root + test_root).hexdigest()
+
+
+def tree_root(digests: Sequence[bytes]) -> bytes:
+    """The root of a tree over digests: the left half has the largest power of two below all; of none 32 zeros."""
+    level = list(digests)
+    while len(level) > 1:
+        pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0] if level else bytes(DIGEST_BYTES)
+
+
+def tree_path(digests: Sequence[bytes], place: int) -> list[bytes]:
+    """What lies beside the way from one digest to the root, from below."""
+    level, path = list(digests), list[bytes]()
+    while len(level) > 1:
+        if place ^ 1 < len(level):
+            path.append(level[place ^ 1])
+        pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        level, place = pairs + level[len(pairs) * 2 :], place // 2
+    return path
+
+
+def root_over(digest: bytes, place: int, count: int, path: Sequence[bytes]) -> bytes:
+    """The root of a tree of ``count`` from one digest and its path; EvidenceError where the path has another length."""
+    left = list(path)
+    while count > 1:
+        if place ^ 1 < count:
+            if not left:
+                raise EvidenceError("a path to the root of contents is too short")
+            beside = left.pop(0)
+            digest = node_digest(beside, digest) if place % 2 else node_digest(digest, beside)
+        place, count = place // 2, (count + 1) // 2
+    if left:
+        raise EvidenceError("a path to the root of contents is too long")
+    return digest
+
+
+def _split(digests: Digests) -> list[bytes]:
+    content = digests.tobytes()
+    return [content[at : at + DIGEST_BYTES] for at in range(0, len(content), DIGEST_BYTES)]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The leaves of what was committed to; they never change.
+
+    Attributes:
+        clients: the ids of the clients of the training run, ascending ``(M,)``.
+        sizes: how many rows each had, ``(M,)``.
+        names: salted digests of their names, ``(M, 32)``.
+        rows: leaves of their rows, client by client and in ascending ids, ``(N, 32)``.
+        tests: leaves of the test rows, ``(T, 32)``.
+    """
+
+    clients: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: Digests
+    rows: Digests
+    tests: Digests
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Where the rows of each client end; they begin where those before end."""
+        return tuple(accumulate(self.sizes))
+
+    @cached_property
+    def _rank(self) -> dict[int, int]:
+        return {client: rank for rank, client in enumerate(self.clients)}
+
+    def rank(self, client: int) -> int:
+        """The place of a client, from 0. EvidenceError where nothing was committed to for it."""
+        if client not in self._rank:
+            raise EvidenceError(f"nothing was committed to for client {client}")
+        return self._rank[client]
+
+    def leaves_of(self, client: int) -> list[bytes]:
+        """The leaves of a client's rows, erased or not, in ascending ids."""
+        rank = self.rank(client)
+        return _split(self.rows[self.ends[rank] - self.sizes[rank] : self.ends[rank]])
+
+    def opened(self, client: int, rows: Sequence[int], opening: Opening) -> dict[int, tuple[bytes | None, bytes]]:
+        """Row id -> salt and leaf of a client with these rows at training, ascending.
+
+        Nothing where other rows, or another client, were committed to.
+        """
+        if client not in self._rank or len(rows) != self.sizes[self.rank(client)]:
+            return {}
+        where = self.salts_of(client)
+        salts = opening.salts.between(where.start + 1, where.stop)
+        return dict(zip(rows, zip(salts, self.leaves_of(client), strict=True), strict=True))
+
+    @cached_property
+    def nodes(self) -> list[bytes]:
+        """The node of every client, ``(M,)``."""
+        names = _split(self.names)
+        return [
+            client_digest(client, names[rank], self.sizes[rank], tree_root(self.leaves_of(client)))
+            for rank, client in enumerate(self.clients)
+        ]
+
+    @cached_property
+    def test_root(self) -> bytes:
+        """The root over the leaves of the test rows."""
+        return tree_root(_split(self.tests))
+
+    @cached_property
+    def root(self) -> str:
+        """The root of all, which the commitment covers, in hexadecimal."""
+        return contents_digest(len(self.clients), len(self.tests), tree_root(self.nodes), self.test_root)
+
+    @property
+    def salts(self) -> int:
+        """How many salts there are: one a client for its name, one a row, one a test row."""
+        return len(self.clients) + len(self.rows) + len(self.tests)
+
+    def salts_of(self, client: int) -> range:
+        """The salts of a client: first that of its name, then those of its rows in ascending ids."""
+        rank = self.rank(client)
+        first = rank + self.ends[rank] - self.sizes[rank]
+        return range(first, first + 1 + self.sizes[rank])
+
+    @property
+    def salts_of_tests(self) -> range:
+        """The salts of the test rows."""
+        return range(self.salts - len(self.tests), self.salts)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """``contents.safetensors``."""
+        return {
+            "clients": np.array(self.clients, dtype=np.int64),
+            "ends": np.array(self.ends, dtype=np.int64),
+            "names": self.names,
+            "rows": self.rows,
+            "tests": self.tests,
+        }
+
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[str, NDArray[Any]], where: object) -> Contents:
+        """The inverse of :meth:`tensors`; EvidenceError, naming ``where``, for anything else."""
+        columns = [tensors.get(name) for name in ("clients", "ends")]
+        tables = [tensors.get(name) for name in ("names", "rows", "tests")]
+        if (
+            len(tensors) != 5
+            or any(c is None or c.dtype != np.int64 or c.ndim != 1 for c in columns)
+            or any(t is None or t.dtype != np.uint8 or t.shape[1:] != (DIGEST_BYTES,) for t in tables)
+        ):
+            raise EvidenceError(f"{where} does not hold the leaves of contents")
+        clients, ends = (c.tolist() for c in columns if c is not None)
+        names, rows, tests = (t for t in tables if t is not None)
+        bounds = [0, *ends]
+        if (
+            clients != sorted(set(clients))
+            or min(clients, default=0) < 0
+            or bounds != sorted(bounds)
+            or not len(clients) == len(ends) == len(names)
+            or bounds[-1] != len(rows)
+        ):
+            raise EvidenceError(f"{where}: clients, ends and leaves do not fit together")
+        sizes = tuple(b - a for a, b in zip(bounds, ends, strict=False))
+        return cls(tuple(clients), sizes, names, rows, tests)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What opens the leaves: names of clients, and salts. ``names`` is None where ids are the names."""
+
+    names: Names | None
+    salts: Seeds
+
+    def name(self, client: int) -> str | None:
+        """The name of a client; None where a prune dropped it."""
+        return str(client) if self.names is None else self.names.get(client)
+
+    def table(self) -> dict[str, Any]:
+        """``clients.json``."""
+        names = None if self.names is None else {str(client): name for client, name in sorted(self.names.items())}
+        return {"names": names, "salts": self.salts.as_rows()}
+
+    @classmethod
+    def of_table(cls, table: Any, where: object) -> Opening:
+        """The inverse of :meth:`table`; EvidenceError, naming ``where``, for anything else."""
+        if not isinstance(table, dict) or table.keys() != {"names", "salts"}:
+            raise EvidenceError(f"{where} does not hold names and salts")
+        salts = Seeds.of_rows(table["salts"])
+        names = table["names"]
+        if names is None:
+            return cls(None, salts)
+        if not isinstance(names, dict) or not all(is_name(name) for name in names.values()):
+            raise EvidenceError(f"{where} does not hold names of clients")
+        if not all(key.isdecimal() and str(int(key)) == key and len(key) < 16 for key in names):
+            raise EvidenceError(f"{where}: a name belongs to no client id")
+        if len(set(names.values())) != len(names):
+            raise EvidenceError(f"{where}: two clients have one name")
+        return cls({int(key): name for key, name in names.items()}, salts)
+
+    def without(self, contents: Contents, kept: Population, before: Mapping[int, Sequence[int]]) -> Opening:
+        """What is left after a prune: names of the clients that are ``kept``, and salts of them and of their rows.
+
+        ``before``: the ids of every kept client's rows at training, ascending. Nothing else of the rest stays.
+        """
+        names = None if self.names is None else {c: name for c, name in self.names.items() if c in kept.samples}
+        return Opening(names, self.salts.keeping(salts_for(contents, kept, before)))
+
+    def is_whole(self, contents: Contents) -> bool:
+        """Whether all names and salts are there, as in a run of which nothing was pruned.
+
+        Salts are one seed then, as they were made: a tree that is split holds salts of erased rows that nothing opens.
+        """
+        named = self.names is None or self.names.keys() == set(contents.clients)
+        return named and len(self.salts.parts) == 1 and self.salts.holds_just([range(contents.salts)])
+
+    def is_that_of(self, contents: Contents, kept: Population, before: Mapping[int, Sequence[int]]) -> bool:
+        """Whether names and salts are those of the clients and rows that are ``kept``: none is missing or surplus."""
+        named = self.names is None or self.names.keys() == set(kept.clients)
+        return named and self.salts.holds_just(salts_for(contents, kept, before))
+
+
+def salts_for(contents: Contents, kept: Population, before: Mapping[int, Sequence[int]]) -> list[range]:
+    """The salts that a run must hold, and no others: of names and rows that are ``kept``, and of test rows.
+
+    Without a prune all clients and rows are kept; after one those of the population that it left. ``before``: see
+    :meth:`Opening.without`.
+    """
+    ranges = [contents.salts_of_tests]
+    for client in kept.clients:
+        salts, rows = contents.salts_of(client), set(kept.samples[client])
+        ranges.append(salts[:1])
+        ranges += [salts[place : place + 1] for place, row in enumerate(before[client], 1) if row in rows]
+    return ranges
+
+
+def salts_under(secret: bytes, contents: int) -> Seeds:
+    """So many salts under a master secret."""
+    return Seeds.of(derive(secret, "salts"), contents)
+
+
+def commit(dataset: Dataset, population: Population, names: Names | None, secret: bytes) -> tuple[Contents, Opening]:
+    """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them."""
+    clients = population.clients
+    sizes = tuple(len(population.samples[client]) for client in clients)
+    opening = Opening(names, salts_under(secret, len(clients) + sum(sizes) + len(dataset.test_targets)))
+    salts = [salt or b"" for salt in opening.salts.between(0, opening.salts.size)]
+    digests = _digests_by_id(dataset, [row for client in clients for row in population.samples[client]])
+    named, rows, place = list[bytes](), list[bytes](), 0
+    for client in clients:
+        named.append(name_digest(salts[place], None if names is None else names[client]))
+        own = sorted(population.samples[client])
+        rows += [row_leaf(salts[place + number], row, digests[row]) for number, row in enumerate(own, 1)]
+        place += 1 + len(own)
+    tests = [
+        row_leaf(salts[place + row], row, digest)
+        for row, digest in enumerate(row_digests(dataset.test_inputs, dataset.test_targets))
+    ]
+    return Contents(clients, sizes, _joined(named), _joined(rows), _joined(tests)), opening
+
+
+def _joined(digests: Iterable[bytes]) -> Digests:
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def _digests_by_id(dataset: Dataset, rows: Sequence[int]) -> dict[int, bytes]:
+    """The digests of some rows by their ids."""
+    import torch
+
+    chosen = torch.tensor(rows, dtype=torch.int64)
+    return dict(zip(rows, row_digests(dataset.inputs[chosen], dataset.targets[chosen]), strict=True))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Where rows at hand are not those that were committed to.
+
+    Attributes:
+        rows: ids of retained rows with other contents, by client; also those without a leaf, or whose salt is gone.
+        absent: ids of retained rows that are not at hand, by client.
+        tests: numbers of test rows with other contents; all of them where there are more or fewer.
+    """
+
+    rows: Mapping[int, tuple[int, ...]]
+    absent: Mapping[int, tuple[int, ...]]
+    tests: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.absent or self.tests)
+
+    @property
+    def contradict(self) -> bool:
+        """Whether something at hand is other than what was committed to; what is absent contradicts nothing."""
+        return bool(self.rows or self.tests)
+
+
+def compare(
+    contents: Contents, opening: Opening, kept: Population, before: Mapping[int, Sequence[int]], dataset: Dataset
+) -> Differences:
+    """Compare rows at hand with leaves.
+
+    Args:
+        kept: the rows to compare, by client.
+        before: the ids of every kept client's rows at training, ascending, which tell where the leaf of a row lies.
+    """
+    wanted = [row for client in kept.clients for row in kept.samples[client]]
+    at_hand = [row for row in wanted if row < dataset.size and row not in dataset.absent]
+    digests = _digests_by_id(dataset, at_hand)
+    other, absent = dict[int, tuple[int, ...]](), dict[int, tuple[int, ...]]()
+    for client in kept.clients:
+        leaves = contents.opened(client, before[client], opening)
+        own = sorted(kept.samples[client])
+        if missing := tuple(row for row in own if row not in digests):
+            absent[client] = missing
+        found = [row for row in own if row in digests]
+        if wrong := tuple(row for row in found if row not in leaves or not _opens(*leaves[row], row, digests[row])):
+            other[client] = wrong
+    return Differences(other, absent, _other_tests(contents, opening, dataset))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row at hand that may be the one that a leaf was made of, and the salts that are left of it."""
+
+    row: int
+    leaf: bytes
+    salts: tuple[bytes | None, ...]
+
+
+def committed(candidates: Sequence[Candidate], dataset: Dataset) -> list[bool | None]:
+    """Whether each row at hand is the one that was committed to; None where there is no salt to tell it by.
+
+    Only a leaf that opens is sure: salts are not committed to, so one that does not open a leaf may be a wrong one.
+    """
+    digests = _digests_by_id(dataset, sorted({candidate.row for candidate in candidates}))
+    return [
+        any(_opens(salt, candidate.leaf, candidate.row, digests[candidate.row]) for salt in candidate.salts)
+        if any(salt is not None for salt in candidate.salts)
+        else None
+        for candidate in candidates
+    ]
+
+
+def _opens(salt: bytes | None, leaf: bytes, row: int, digest: bytes) -> bool:
+    return salt is not None and row_leaf(salt, row, digest) == leaf
+
+
+def _other_tests(contents: Contents, opening: Opening, dataset: Dataset) -> tuple[int, ...]:
+    found = row_digests(dataset.test_inputs, dataset.test_targets)
+    leaves = _split(contents.tests)
+    if len(found) != len(leaves):
+        return tuple(range(max(len(found), len(leaves))))
+    where = contents.salts_of_tests
+    salts = opening.salts.between(where.start, where.stop)
+    opened = enumerate(zip(salts, leaves, found, strict=True))
+    return tuple(row for row, (salt, leaf, digest) in opened if not _opens(salt, leaf, row, digest))
+
+
+def require_opening(contents: Contents, opening: Opening, where: object) -> None:
+    """Raises EvidenceError unless there are as many salts as leaves, and every salt of a name opens its digest.
+
+    A client has either both name and salt or, after a prune, neither. Without names the digest says so.
+    Which clients must have them, :func:`salts_for` says.
+    """
+    if opening.salts.size != contents.salts:
+        raise EvidenceError(f"{where} has {opening.salts.size} salts for {contents.salts} leaves")
+    if opening.names is not None and not opening.names.keys() <= set(contents.clients):
+        raise EvidenceError(f"{where} names a client that nothing was committed to for")
+    for client, digest in zip(contents.clients, _split(contents.names), strict=True):
+        (salt,) = opening.salts.between(contents.salts_of(client)[0], contents.salts_of(client)[0] + 1)
+        name = None if opening.names is None else opening.names.get(client)
+        if opening.names is not None and (name is None) != (salt is None):
+            raise EvidenceError(f"{where} holds the name of client {client} or its salt, but not both")
+        if salt is not None and name_digest(salt, name) != digest:
+            raise EvidenceError(f"{where}: {name!r} is not the name that client {client} was committed to under")
+
+
+def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
+    """The id of the client with a name; see :meth:`fuaudit.runs.run.Run.client`.
+
+    Raises:
+        UsageError: nobody has that name, or it is not said who is meant.
+    """
+    number = int(text) if text.isdecimal() and str(int(text)) == text else -1
+    if opening.names is None:
+        if number in clients:
+            return number
+        raise UsageError(f"this federation has no client {text}", f"Clients are {span(clients)}.")
+    called = [client for client, name in opening.names.items() if name == text]
+    nameless = number in clients and number not in opening.names
+    if called and nameless:
+        raise UsageError(
+            f"{text!r} is the name of client {called[0]}, and the number of one whose name a prune dropped",
+            "Name the one that was erased by its receipt: verify --receipt FILE.",
+        )
+    if called or nameless:
+        return called[0] if called else number
+    if number in opening.names:
+        raise UsageError(
+            f"no client is called {text!r}; number {text} is called {opening.names[number]!r}",
+            "Clients of this federation have names: say the name.",
+        )
+    raise UsageError(f"no client is called {text!r}", nearest(text, opening.names.values()))
+
+
+def span(ids: Sequence[int]) -> str:
+    """Ids in words: a range, or the list of them, shortened."""
+    if ids and list(ids) == list(range(ids[0], ids[-1] + 1)):
+        return f"{ids[0]} to {ids[-1]}"
+    return ", ".join(map(str, ids[:20])) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")

@@ -1,0 +1,229 @@
+"""Proof of exactness by enumeration: the law of the rewritten plan against the law of a fresh plan.
+
+Training is a function of the retained data, the initial draw and the history of all later draws. So equal joint laws of
+initial draw and history give equal laws of the model, and the total variation between models is at most that between
+those. On a small federation both laws are computed by walking every draw with exact rational weights.
+
+The initial draw is one bit: which of two halves of all initial models. Where nobody looked at an initial draw it is
+uniform and independent of all else, so it is not branched.
+
+Rewriters get their plans through the same door as in use: see :mod:`fuaudit.plans.veil`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from itertools import count
+from math import inf
+from operator import or_
+from typing import Protocol
+
+from fuaudit.draws import END, Draws, Enumeration, Position, Purpose, enumerate_law, estimate_leaves
+from fuaudit.errors import UsageError
+from fuaudit.plans.law import Law
+from fuaudit.plans.plan import Plan
+from fuaudit.plans.population import Population, Request
+from fuaudit.plans.veil import rewritten
+
+Initial = int | None
+"""The half that the initial model was drawn from; None where nobody looked."""
+
+History = tuple[Initial, Hashable]
+"""The initial draw, and cohorts and batches (:meth:`fuaudit.plans.Plan.history`)."""
+
+Laws = dict[History, Fraction]
+DEFAULT_LEAVES = 200_000
+
+
+class Rewrites(Protocol):
+    """The part of a rewriter that a proof needs; see fuaudit.unlearning."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One history, and its probability after unlearning and after retraining.
+
+    ``initial`` is the half that the initial model was drawn from, None where the laws differ without it.
+    """
+
+    history: Hashable
+    unlearned: Fraction
+    retrained: Fraction
+    initial: Initial = None
+
+    def __str__(self) -> str:
+        half = "" if self.initial is None else f" with an initial model of half {self.initial}"
+        return (
+            f"the history {self.history}{half} has probability {self.unlearned} after unlearning and {self.retrained} "
+            "after retraining"
+        )
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """The result of a proof: ``total_variation`` is 0 iff the two laws are equal.
+
+    ``witness`` is the smallest history with different probabilities, None when there is none; ``histories``
+    the number of distinct histories of either law, ``leaves`` how many paths were walked for both.
+    """
+
+    total_variation: Fraction
+    witness: Witness | None
+    histories: int
+    leaves: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two laws are equal."""
+        return self.total_variation == 0
+
+
+def compare(unlearned: Laws, retrained: Laws) -> Exactness:
+    """The exact total variation between two laws, and the smallest history that tells them apart."""
+    zero = Fraction(0)
+    if any(initial is not None for law in (unlearned, retrained) for initial, _ in law):
+        unlearned, retrained = _halved(unlearned), _halved(retrained)
+    keys = unlearned.keys() | retrained.keys()
+    gaps = {key: unlearned.get(key, zero) - retrained.get(key, zero) for key in keys}
+    different = [key for key, gap in gaps.items() if gap]
+    witness = None
+    if different:
+        smallest = min(different, key=repr)
+        initial, history = smallest
+        witness = Witness(history, unlearned.get(smallest, zero), retrained.get(smallest, zero), initial)
+    return Exactness(sum(map(abs, gaps.values()), zero) / 2, witness, len(keys))
+
+
+def _halved(law: Laws) -> Laws:
+    """The same law, with initial draws that nobody looked at written out: both halves, with half the weight each."""
+    halves: Laws = defaultdict(Fraction)
+    for (initial, history), weight in law.items():
+        for half in (0, 1) if initial is None else (initial,):
+            halves[half, history] += weight / 2 if initial is None else weight
+    return halves
+
+
+def drawn(draws: Enumeration, plan: Plan) -> History:
+    """All that a plan draws, on one path."""
+    history = plan.history()
+    return (plan.initial_uniform(1)[0] if draws.looked_at(Purpose.INIT) else None), history
+
+
+def unlearning(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requests: Sequence[Request],
+    not_before: Sequence[Position] | None = None,
+) -> Callable[[Enumeration], History]:
+    """The procedure "train, then carry out the requests one after another", up to the expanded history."""
+    moments = not_before or [END] * len(requests)
+    name = type(unlearner).__name__
+
+    def procedure(draws: Enumeration) -> History:
+        plan = Plan.fresh(law, population, draws.source("training"))
+        for number, (request, moment) in enumerate(zip(requests, moments, strict=True), 1):
+            plan = rewritten(unlearner, name, plan, request, draws.source(f"request {number}"), moment)
+        return drawn(draws, plan)
+
+    return procedure
+
+
+def retraining(law: Law, population: Population, requests: Sequence[Request]) -> Callable[[Enumeration], History]:
+    """The procedure "train on the retained population", up to the expanded history."""
+    retained = population.without(reduce(or_, requests))
+    return lambda draws: drawn(draws, Plan.fresh(law, retained, draws.source("retraining")))
+
+
+def exactness(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requests: Sequence[Request],
+    not_before: Sequence[Position] | None = None,
+    leaves: int = DEFAULT_LEAVES,
+) -> Exactness:
+    """Compare the law of the unlearned history with that of retraining, exactly.
+
+    Args:
+        requests: carried out in order; they do not depend on the draws (non-adaptive).
+        not_before: for each request the first position not yet executed when it came; ``END`` (the default)
+            means that training was over.
+        leaves: the budget; at most this many paths are walked on either side.
+
+    Raises:
+        UsageError: no requests, or requests that do not fit the population.
+        BudgetError: more leaves than the budget.
+        KeyReuseError: the unlearner drew twice at one key and address over different populations.
+        PluginError: the unlearner raised, or returned no plan over the retained population.
+    """
+    if not requests:
+        raise UsageError("a proof of unlearning needs at least one request")
+    walked = count()
+    laws = [
+        enumerate_law(_counted(procedure, walked), leaves)
+        for procedure in (
+            unlearning(unlearner, law, population, requests, not_before),
+            retraining(law, population, requests),
+        )
+    ]
+    return replace(compare(*laws), leaves=next(walked))
+
+
+def _counted(procedure: Callable[[Enumeration], History], walked: count[int]) -> Callable[[Enumeration], History]:
+    def counting(draws: Enumeration) -> History:
+        next(walked)
+        return procedure(draws)
+
+    return counting
+
+
+def estimated_leaves(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requests: Sequence[Request],
+    not_before: Sequence[Position] | None = None,
+    probes: int = 32,
+    most: float = inf,
+) -> float:
+    """How many leaves a proof would walk, about; cheap, and reproducible. Above ``most`` it says only that it is."""
+    retrained = estimate_leaves(retraining(law, population, requests), probes, most)
+    if retrained > most:
+        return retrained
+    procedure = unlearning(unlearner, law, population, requests, not_before)
+    return retrained + estimate_leaves(procedure, probes, most - retrained)
+
+
+def adaptive_exactness(
+    unlearner: Rewrites,
+    law: Law,
+    population: Population,
+    requester: Callable[[Plan], Request],
+    leaves: int = DEFAULT_LEAVES,
+) -> dict[Request, Exactness]:
+    """For a requester that looks at the draws: given each request it can make, the exactness conditional on it.
+
+    The guarantee of an exact unlearner is for requests that do not depend on the draws; this shows by how
+    much it fails when they do (Gupta et al., "Adaptive machine unlearning", NeurIPS 2021).
+    """
+
+    def procedure(draws: Enumeration) -> tuple[Request, History]:
+        plan = Plan.fresh(law, population, draws.source("training"))
+        request = requester(plan)
+        new = rewritten(unlearner, type(unlearner).__name__, plan, request, draws.source("request 1"), END)
+        return request, drawn(draws, new)
+
+    joint = enumerate_law(procedure, leaves)
+    results = {}
+    for request in sorted({request for request, _ in joint}, key=repr):
+        mass = sum(weight for (asked, _), weight in joint.items() if asked == request)
+        conditional: Laws = {history: weight / mass for (asked, history), weight in joint.items() if asked == request}
+        results[request] = compare(conditional, enumerate_law(retraining(law, population, [request]), leaves))
+    return results

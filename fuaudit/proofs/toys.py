@@ -1,0 +1,334 @@
+"""Small federations with requests, on which exactness is proved: like a run, up to a bound, or from a fixed list.
+
+In all but the fixed list something is left to choose: after the requests at least two clients, and after requests
+for samples a client with at least two samples. A rewriter can be wrong only where there is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations_with_replacement, product
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+from fuaudit.draws import END, Position
+from fuaudit.errors import FuauditError, UsageError
+from fuaudit.plans import Law, Population, Request, UniformLaw
+from fuaudit.plans.availability import require_room
+
+LONGEST = 3
+"""Streams of more requests are too large to enumerate; the latest ones stand for them."""
+
+MOST_CLIENTS, MOST_OWNERS, MOST_SAMPLES = 2, 2, 3
+"""What a request of a small federation names at most; of two owners three samples, two and one."""
+
+LARGEST_SWEEP = 5
+"""The highest bound of a sweep: see :class:`AllToys`."""
+
+PLACES = ("lowest", "middle", "highest")
+"""Which ids are requested, among those of clients and of an owner's samples."""
+
+
+class Toy(NamedTuple):
+    """A small federation, requests carried out in order, and for each the first position not yet executed then."""
+
+    law: Law
+    population: Population
+    requests: tuple[Request, ...]
+    not_before: tuple[Position, ...]
+
+    def __str__(self) -> str:
+        sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
+        law: Any = self.law
+        asked = "; ".join(
+            f"{request}" if moment == END else f"{request} when round {moment.round}, step {moment.step} came next"
+            for request, moment in zip(self.requests, self.not_before, strict=True)
+        )
+        drawn = (
+            f"{law.rounds} rounds, cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}"
+            if isinstance(law, UniformLaw)
+            else f"{law}"
+        )
+        return f"{len(self.population.clients)} clients with {sizes} samples, {drawn}; forget {asked}"
+
+
+def federation(sizes: tuple[int, ...]) -> Population:
+    """Clients 0, 1, ... with so many samples each, numbered through."""
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(zip(sizes, ends, strict=True))})
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a request names, up to the names: so many clients, and of each of some owners so many samples.
+
+    ``moment`` is None where training was over when it came; else it came while so many rounds were executed.
+    """
+
+    clients: int
+    samples: tuple[int, ...]
+    moment: int | None = None
+
+    @classmethod
+    def of(cls, request: Request, population: Population | None = None) -> Shape:
+        """That of a request, at most as large as the caps; without a population its samples have one owner."""
+        owner = population.owner if population else {}
+        owned: dict[int, int] = {}
+        for sample in request.samples:
+            whose = owner.get(sample, -1)
+            owned[whose] = owned.get(whose, 0) + 1
+        counts = sorted(owned.values(), reverse=True)[:MOST_OWNERS]
+        if len(counts) == 1:
+            counts = [min(counts[0], MOST_SAMPLES)]
+        elif counts:
+            counts = [min(counts[0], MOST_SAMPLES - 1), 1]
+        return cls(min(len(request.clients), MOST_CLIENTS), tuple(counts))
+
+    @classmethod
+    def of_kind(cls, kind: str) -> Shape:
+        """The smallest one of a kind of request."""
+        return cls(int(kind != "sample"), () if kind == "client" else (1,))
+
+    @property
+    def kind(self) -> str:
+        """The kind of such a request; see :attr:`fuaudit.plans.Request.kind`."""
+        return "mixed" if self.clients and self.samples else "client" if self.clients else "sample"
+
+    def __str__(self) -> str:
+        words = [f"{self.clients} client{'s' * (self.clients > 1)}"] if self.clients else []
+        if self.samples:
+            count, owners = sum(self.samples), len(self.samples)
+            words.append(f"{count} sample{'s' * (count > 1)}" + (f" of {owners} clients" if owners > 1 else ""))
+        return " and ".join(words) + (" during training" if self.moment is not None else "")
+
+
+class Frame(NamedTuple):
+    """A federation before ids are given out: sizes of owners, of who is erased, and of the rest."""
+
+    owners: tuple[int, ...]
+    erased: tuple[int, ...]
+    rest: tuple[int, ...]
+
+
+def frames(shapes: Sequence[Shape], batch: int) -> Iterator[Frame]:
+    """Federations for a stream of requests under batches of a size, the most telling first.
+
+    Owners keep ``batch`` samples, where every batch that is left is all of them, or one more, where there is a choice.
+    """
+    taken = [sum(column) for column in _columns(shapes)]
+    gone = sum(shape.clients for shape in shapes)
+    spare = 2 - min(len(taken), 2)  # so many others make two clients that are left
+    for left, more, others in ((0, 1, (2,)), (1, 0, (2,)), (0, 1, (2, 1)), (1, 0, (1, 1, 1))):
+        rest = tuple(size + batch - 1 if size > 1 else size for size in others)
+        rest += (1,) * (spare - len(rest))
+        owners = tuple(count + (batch + left if not place else 1) for place, count in enumerate(taken))
+        yield Frame(owners, (more + batch,) * min(gone, 1) + (1,) * (gone - 1), rest)
+
+
+def _columns(shapes: Sequence[Shape]) -> Iterator[tuple[int, ...]]:
+    """How many samples each request takes of the first owner, of the second, and so on."""
+    for owner in range(max((len(shape.samples) for shape in shapes), default=0)):
+        yield tuple(shape.samples[owner] if owner < len(shape.samples) else 0 for shape in shapes)
+
+
+def placed(frame: Frame, shapes: Sequence[Shape], place: str) -> tuple[Population, tuple[Request, ...]]:
+    """A federation and requests with ids given out: those requested are the lowest, the middle or the highest ones."""
+    roles = [("owner", size) for size in frame.owners]
+    roles += [("erased", size) for size in frame.erased] if not roles else []
+    roles += [("rest", size) for size in frame.rest]
+    roles += [("erased", size) for size in frame.erased] if frame.owners else []
+    if place == "highest":
+        roles.reverse()
+    elif place == "middle":
+        roles = [*roles[-1:], *roles[:-1]]
+    population = federation(tuple(size for _, size in roles))
+    owners = [c for c, (role, _) in enumerate(roles) if role == "owner"]
+    erased = [c for c, (role, _) in enumerate(roles) if role == "erased"]
+    if place == "highest":
+        owners.reverse()
+        erased.reverse()
+    ids = []
+    for owner, taken in zip(owners, map(sum, _columns(shapes)), strict=True):
+        own = list(population.samples[owner])
+        start = {"lowest": 0, "middle": (len(own) - taken + 1) // 2, "highest": len(own) - taken}[place]
+        ids.append(own[start : start + taken])
+        if place == "highest":
+            ids[-1].reverse()
+    requests = []
+    for shape in shapes:
+        clients, erased = erased[: shape.clients], erased[shape.clients :]
+        samples = [ids[owner].pop(0) for owner, count in enumerate(shape.samples) for _ in range(count)]
+        requests.append(Request.of(clients, samples))
+    return population, tuple(requests)
+
+
+def stream_of(shapes: Sequence[Shape], population: Population) -> tuple[Request, ...]:
+    """Requests of some shapes, one after another: samples from the first ids on, clients from the last one back.
+
+    Raises:
+        UsageError: too little is left for another draw to come out differently: see :func:`leaves_choice`.
+    """
+    clients, samples = list(population.clients), [s for c in population.clients for s in population.samples[c]]
+    requests = []
+    try:
+        for shape in shapes:
+            gone = [clients.pop() for _ in range(shape.clients)]
+            requests.append(Request.of(gone, [samples.pop(0) for _ in range(sum(shape.samples))]))
+        enough = leaves_choice(population, requests)
+    except (FuauditError, IndexError):
+        enough = False
+    if not enough:
+        raise UsageError(
+            f"{len(shapes)} requests for {shapes[0]} would leave nothing to choose of {len(population.clients)} "
+            f"clients with {population.size} samples",
+            "Two clients must be left, and after requests for samples one with two: raise --clients or --samples.",
+        )
+    return tuple(requests)
+
+
+def leaves_choice(population: Population, requests: Sequence[Request]) -> bool:
+    """Whether at least two clients are left, and after requests for samples one with at least two samples."""
+    left = reduce(Population.without, requests, population)
+    sizes = [len(samples) for samples in left.samples.values()]
+    return len(sizes) > 1 and (max(sizes) > 1 or not any(request.samples for request in requests))
+
+
+def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
+    """Small federations for a stream of requests of some shapes, the most telling first.
+
+    First come the laws in which one number is as large as small ones get and all others are 1, then those in which
+    two are above 1, and so on: each by the product of its numbers. Each law comes over several federations, with the
+    lowest, the middle and the highest ids requested.
+
+    A law says by ``smaller()`` what small laws are like it; without that, it has no toys.
+    """
+    laws = [small for small in law.smaller() if all(s.moment is None or s.moment < small.rounds for s in shapes)]
+    numbers = {small: numbers_of(small) for small in laws}
+    most = [max(column) for column in zip(*numbers.values(), strict=True)] if laws else []
+
+    def telling(small: Law) -> tuple[object, ...]:
+        own = numbers[small]
+        above = [at for at, number in enumerate(own) if number > 1]
+        return len(above), len(above) == 1 and own[above[0]] < most[above[0]], prod(own), own
+
+    not_before = tuple(END if s.moment is None else Position(s.moment + 1, 0) for s in shapes)
+    for small in sorted(laws, key=telling):
+        seen = set()
+        for frame, place in product(frames(shapes, small.slots), PLACES):
+            population, requests = placed(frame, shapes, place)
+            key = tuple(population.samples.items()), requests
+            if key in seen:
+                continue
+            seen.add(key)
+            try:
+                if leaves_choice(population, requests):
+                    require_room(small, population)
+                    yield Toy(small, population, requests, not_before)
+            except FuauditError:
+                continue
+
+
+def numbers_of(law: Law) -> tuple[int, ...]:
+    """Rounds, places among three clients, steps, and samples in a batch."""
+    return law.rounds, law.places(federation((1, 1, 1))), law.steps, law.slots
+
+
+def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
+    """The fixed list of the contract suite, by ``make_law(rounds, cohort, steps, batch)``.
+
+    Ragged sizes, an emptied client, streams, mixed requests, requests during training.
+    """
+
+    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request, at: Position = END) -> Toy:
+        return Toy(make_law(*law), federation(sizes), asked, (END,) * (len(asked) - 1) + (at,))
+
+    def sample(*ids: int) -> Request:
+        return Request.of(samples=ids)
+
+    def client(*ids: int) -> Request:
+        return Request.of(clients=ids)
+
+    yield trial((2, 2), (1, 1, 1, 1), sample(0))
+    yield trial((2, 2), (1, 1, 1, 1), client(0))
+    yield trial((3, 2), (2, 1, 1, 1), sample(0))
+    yield trial((2, 2, 1), (2, 1, 1, 1), client(1))
+    yield trial((3, 1), (1, 2, 1, 2), sample(1))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0))
+    yield trial((2, 1, 1), (1, 2, 1, 1), client(2))
+    yield trial((1, 2), (1, 2, 1, 1), sample(0))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0), sample(1))
+    yield trial((2, 1, 2), (1, 1, 1, 1), client(0), sample(3))
+    yield trial((3, 2, 1), (1, 1, 1, 2), sample(0, 1) | client(2))
+    yield trial((3, 2), (2, 1, 1, 1), sample(0), at=Position(2, 0))
+    yield trial((3, 2), (1, 1, 2, 1), sample(0), at=Position(1, 2))
+    yield trial((1, 2, 1), (2, 1, 1, 1), client(0), at=Position(2, 1))
+
+
+class Toys(Protocol):
+    """Federations in some order, and how many."""
+
+    def __iter__(self) -> Iterator[Toy]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class AllToys:
+    """Every federation of which at most ``bound`` clients are left, with at most ``bound`` samples each.
+
+    Rounds, cohort, steps and batch go from 1 to ``bound`` as well. Sizes that are left are non-increasing, so that
+    relabelled federations occur once; what is requested has the lowest ids, or the highest. Smallest first; made as
+    they are asked for.
+
+    Raises:
+        UsageError: the bound is 1, where nothing is left to choose, or above ``LARGEST_SWEEP``. A sweep looks at each,
+            if only to say that it is too large.
+    """
+
+    bound: int
+    replacement: bool
+    kinds: tuple[str, ...] = ("client", "sample")
+
+    def __post_init__(self) -> None:
+        if self.bound < 2:
+            raise UsageError("a sweep goes up to 2 at least: with 1 client left there is nothing to choose")
+        if self.bound > LARGEST_SWEEP:
+            most = len(AllToys(LARGEST_SWEEP, self.replacement, self.kinds))
+            raise UsageError(
+                f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most} federations "
+                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about eight times as many",
+                "Prove single larger federations, by --clients, --rounds and so on.",
+            )
+
+    def __iter__(self) -> Iterator[Toy]:
+        asked = sorted(self._asked(), key=lambda toy: toy[0].size)
+        for rounds, cohort, steps, batch in sorted(product(range(1, self.bound + 1), repeat=4), key=prod):
+            law = UniformLaw(rounds, cohort, steps, batch, self.replacement)
+            for population, requests in asked:
+                if batch <= _largest(population):  # of larger batches a law is the same
+                    yield Toy(law, population, requests, (END,))
+
+    def __len__(self) -> int:
+        return sum(self.bound**3 * min(_largest(population), self.bound) for population, _ in self._asked())
+
+    def _asked(self) -> Iterator[tuple[Population, tuple[Request, ...]]]:
+        """Federations with their requests, without a law."""
+        every = range(self.bound, 0, -1)
+        left = [s for clients in range(2, self.bound + 1) for s in combinations_with_replacement(every, clients)]
+        for sizes, kind in product(left, self.kinds):
+            if kind != "client" and max(sizes) == 1:
+                continue
+            owners = sorted(set(sizes)) if kind != "client" else [None]
+            erased = [(size,) for size in every] if kind != "sample" else [()]
+            for own, gone in product(owners, erased):
+                rest = list(sizes)
+                if own is not None:
+                    rest.remove(own)
+                frame = Frame(() if own is None else (own + 1,), gone, tuple(rest))
+                shape = Shape.of_kind(kind)
+                yield from (placed(frame, [shape], place) for place in ("lowest", "highest"))
+
+
+def _largest(population: Population) -> int:
+    return max(map(len, population.samples.values()))

@@ -1,0 +1,1 @@
+"""Replicas: many runs of one config, side by side."""

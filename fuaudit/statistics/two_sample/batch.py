@@ -1,0 +1,187 @@
+"""Tests of a number of pairs that is fixed in advance, by swapping the runs within pairs.
+
+Under the null hypothesis that both arms have one law, every pair is exchangeable, so all ``2**n`` ways to swap
+pairs are equally likely given the unordered pairs. A row of numbers is computed for the data as they are and for
+``B`` random ways to swap them; the rank of the first row among all ``B + 1`` is a p-value that is valid for every n
+and B, ``(1 + number of rows at least as large) / (B + 1)``. Several numbers are combined by the sum of the inverses
+of their p-values (as in Wilson's harmonic mean, PNAS 2019), ranked in its turn among those of all rows. That is exact
+too, whatever the numbers' dependence: every row is treated as the first one is.
+
+Four tests run over the statistics, ``s`` of them, which are replaced by the normal scores of their pooled ranks (these
+know nothing of which arm is which, have no units, and give a place to values that are not finite):
+
+- *MMD* (Gretton et al., JMLR 2012, unbiased), Gaussian and Laplace kernels, five bandwidths each, aggregated as in
+  Schrab et al., JMLR 2023, but by ranked p-values;
+- *energy distance* (Szekely and Rizzo 2013), which is the same form with minus the distance as kernel;
+- *KS*: the Kolmogorov-Smirnov distance of every statistic;
+- *C2ST* (Lopez-Paz and Oquab, ICLR 2017): a linear classifier, fitted on the first half of the pairs, must tell the
+  runs of the second half apart; the statistic is the mean difference of its scores, which has more power than its
+  accuracy.
+
+More power than the test by betting at one fixed number of pairs, and none at any other: with optional stopping
+these p-values mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from fuaudit.statistics.two_sample.arrays import Floats, as_arms, dense_ranks, require_alpha
+
+Signs = NDArray[np.float32]
+Uniform = Callable[[int], Floats]
+
+TESTS = ("MMD", "energy distance", "KS", "C2ST")
+BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Of the kernels, in units of the median distance of the pooled runs."""
+
+_RIDGE = 1.0  # of the classifier, in units of one run a statistic
+
+
+@dataclass(frozen=True)
+class BatchTest:
+    """The result at a fixed number of pairs: one p-value that decides, and the parts it was combined from.
+
+    ``parts`` are the p-values of the single tests by name, valid alone but not corrected for being four;
+    ``accuracy`` is that of the classifier on the held-out runs.
+    """
+
+    p_value: float
+    parts: dict[str, float]
+    accuracy: float
+    resamples: int
+    alpha: float
+
+    @property
+    def rejected(self) -> bool:
+        """Whether equal laws are rejected at level ``alpha``."""
+        return self.p_value <= self.alpha
+
+
+def normal_scores(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The normal scores ``(n, s)`` of both arms among the pooled values of each statistic; ties share one."""
+    ranks = rankdata(np.concatenate(dense_ranks(x, y), axis=-1), axis=-1).T
+    scores: Floats = ndtri((ranks - 0.5) / len(ranks))
+    return scores[: len(x)], scores[len(x) :]
+
+
+def _quadratic(kernel: Floats, signs: Signs) -> Floats:
+    """The unbiased MMD^2 under every row of signs, from the kernel of the pooled runs ``(2 n, 2 n)``."""
+    n = len(kernel) // 2
+    cross = kernel[:n, n:]
+    core = kernel[:n, :n] + kernel[n:, n:] - cross - cross.T
+    np.fill_diagonal(core, 0.0)
+    answer: Floats = np.einsum("bi,bi->b", signs @ core, signs, dtype=np.float64) / (n * (n - 1))
+    return answer
+
+
+def _distances(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Distances ``(2 n, 2 n)`` between the pooled runs, Euclidean and by sums of absolute differences."""
+    pooled = np.concatenate([x, y])
+    gaps = pooled[:, None] - pooled[None]
+    return np.sqrt((gaps**2).sum(axis=2)), np.abs(gaps).sum(axis=2)
+
+
+def mmd_values(x: Floats, y: Floats, signs: Signs) -> Floats:
+    """Unbiased MMD^2 of ten kernels under every row of signs, ``(b, 10)``."""
+    columns = []
+    for distance, kernel in zip(_distances(x, y), (_gaussian, _laplace), strict=True):
+        median = float(np.median(distance[np.triu_indices(len(distance), 1)])) or 1.0
+        columns += [_quadratic(kernel(distance / (width * median)), signs) for width in BANDWIDTHS]
+    return np.stack(columns, axis=1)
+
+
+def _gaussian(ratio: Floats) -> Floats:
+    return np.exp(-0.5 * ratio**2)
+
+
+def _laplace(ratio: Floats) -> Floats:
+    return np.exp(-ratio)
+
+
+def energy_values(x: Floats, y: Floats, signs: Signs) -> Floats:
+    """The energy distance under every row of signs, ``(b, 1)``; unbiased, so it can be negative."""
+    return _quadratic(-_distances(x, y)[0], signs)[:, None]
+
+
+def ks_values(x: Floats, y: Floats, signs: Signs) -> Floats:
+    """The Kolmogorov-Smirnov distance of every statistic under every row of signs, ``(b, s)``."""
+    columns = []
+    for one, other in zip(x.T, y.T, strict=True):
+        grid = np.unique(np.concatenate([one, other]))
+        steps = (one[:, None] <= grid).astype(np.float32) - (other[:, None] <= grid)
+        columns.append(np.abs(signs @ steps).max(axis=1) / np.float32(len(one)))  # counts: exact in float32
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def classifier_values(x: Floats, y: Floats, signs: Signs) -> tuple[Floats, float]:
+    """The mean score difference on the held-out half under every row of signs ``(b, 1)``, and the accuracy as is.
+
+    The classifier is the ridge regression of the arm on the differences of the first half, without a constant. Its
+    weights are linear in the signs, so it is fitted anew under every row: only then are rows alike.
+    """
+    half, gaps = len(x) // 2, x - y
+    gram = gaps[:half].T @ gaps[:half] + _RIDGE * np.eye(gaps.shape[1])
+    weights = np.linalg.solve(gram, (signs[:, :half] @ gaps[:half]).T).T
+    scores = gaps[half:] @ weights[0]
+    accuracy = float(np.mean((scores > 0) + 0.5 * (scores == 0)))
+    values = (weights * (signs[:, half:] @ gaps[half:])).sum(axis=1) / len(scores)
+    return values[:, None], accuracy
+
+
+def ranked(values: Floats) -> Floats:
+    """The p-value of every entry within its column ``(b, k)``: the share of rows that are at least as large.
+
+    Values that differ by rounding alone count as equal, which is on the safe side.
+    """
+    margins = 1e-9 * np.abs(values).max(axis=0)
+    places = [
+        np.searchsorted(np.sort(column), column - margin) for column, margin in zip(values.T, margins, strict=True)
+    ]
+    return (len(values) - np.stack(places, axis=1)) / len(values)
+
+
+def combined(p_values: Floats) -> Floats:
+    """The combined p-value of every row ``(b, 1)``: the rank of its sum of 1/p among those of all rows.
+
+    The sum is ruled by the smallest p-values, and unlike their minimum it is rarely tied at the top.
+    """
+    return ranked((1 / p_values).sum(axis=1, keepdims=True))
+
+
+def swaps(count: int, pairs: int, uniform: Uniform) -> Signs:
+    """Signs ``(count + 1, pairs)``: the data as they are, then ``count`` random ways to swap pairs."""
+    drawn = np.asarray(uniform(count * pairs)).reshape(count, pairs) < 0.5
+    return np.concatenate([np.ones((1, pairs)), np.where(drawn, 1.0, -1.0)]).astype(np.float32)
+
+
+def batch_test(x: ArrayLike, y: ArrayLike, alpha: float, uniform: Uniform) -> BatchTest:
+    """Test whether the runs of two arms, ``(n, s)`` each, have one law; false alarms at most ``alpha``.
+
+    Args:
+        uniform: gives that many independent numbers, uniform in [0, 1); called once. ``B`` is 2 / alpha,
+            so that a p-value can be below ``alpha`` with a rank to spare, and at least 999.
+
+    Raises:
+        ValueError: arms of different shapes, no statistics, fewer than 4 pairs, or an ``alpha`` outside (0, 1).
+    """
+    require_alpha(alpha)
+    x, y = as_arms(x, y)
+    if x.ndim != 2 or len(x) < 4:
+        raise ValueError(f"a batch test takes arms (n, s) with n >= 4, these have shape {x.shape}")
+    resamples = max(999, ceil(2 / alpha))
+    signs = swaps(resamples, len(x), uniform)
+    x, y = normal_scores(x, y)
+    classified, accuracy = classifier_values(x, y, signs)
+    families = (mmd_values(x, y, signs), energy_values(x, y, signs), ks_values(x, y, signs), classified)
+    each = np.concatenate([combined(ranked(values)) for values in families], axis=1)
+    total = combined(each)
+    parts = dict(zip(TESTS, each[0].tolist(), strict=True))
+    return BatchTest(float(total[0, 0]), parts, accuracy, resamples, alpha)

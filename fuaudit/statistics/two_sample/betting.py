@@ -1,0 +1,184 @@
+"""The test by betting: whether unlearned runs have the law of retrained runs.
+
+The data are ``n`` pairs of independent runs; pair ``t`` holds ``s`` pre-registered statistics of an unlearned run,
+``x[t]``, and of a retrained run, ``y[t]``. Under the null hypothesis that both arms have one law a pair is
+exchangeable given the pairs before it. A payoff that is antisymmetric in the pair, bounded by 1, and otherwise a
+function of earlier pairs then has conditional mean 0, and the wealth of a predictable bet on it, the product of
+``1 + payoff``, is a martingale from 1. So is any average of wealths, however dependent they are. By Ville's
+inequality the average ever reaches ``1 / alpha`` with probability at most ``alpha``: the auditor may look after
+every pair, and stop or go on as it pleases. Nothing is assumed of the statistics, and no approximation is made.
+
+The bettor does not learn a bet: it divides its money once, over statistics and over fixed stakes, and lets every
+part grow by itself. The part that is right soon holds nearly all of it, so the average does what a bettor who had
+known the right stake would have done, but for the log of that stake's share. For every statistic it bets on
+
+- the *shift*: ``STAKE * tanh(stake * z)`` with ``z`` the difference over the root mean square of earlier
+  differences, for stakes of either sign. If both arms were normal with one variance, then with the stake
+  ``mean * rms / variance`` of the differences and STAKE 1 this payoff is what the likelihood ratio of the pair
+  against the swapped pair says, and no fair payoff grows faster. STAKE is below 1, so that one freak pair does
+  not end a bet;
+- the *ranks*: 1{x <= u} - 1{y <= u}, times a stake, where ``u`` is where earlier pairs had the largest gap between
+  the two empirical distribution functions; one payoff for either sign of the gap.
+
+Rank payoffs need no more than the order of values (see :mod:`~fuaudit.statistics.two_sample.arrays`). The shift of
+a pair whose difference is not finite is the sign of the comparison in that order, the largest payoff there is, 0
+when equal; such pairs do not enter the scale. This is antisymmetric, so it is valid, and no wealth is ever nan.
+
+Sources: payoffs, Shekhar and Ramdas, "Nonparametric two-sample testing by betting", IEEE Trans. Inf. Theory 2023;
+mixtures of fixed stakes, Cover, "Universal portfolios", Mathematical Finance 1991. Shares and stakes were chosen on
+development keys; docs/results/repeated-sampling.md reports fresh ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fuaudit.statistics.sequential import SequentialTest, tested
+from fuaudit.statistics.two_sample.arrays import Floats, Ranks, as_arms, comparison, dense_ranks, require_alpha
+
+STAKE = 0.9
+"""The most that is put on one pair, as a part of the money."""
+
+SHIFT_STAKES = (0.3, 0.6, 1.2, 3.0)
+"""Of the differences of a statistic in units of their root mean square, each with either sign."""
+
+RANK_STAKES = (0.15, 0.4, 0.8)
+RANK_SHARE = 0.2
+"""What part of every statistic's money bets on ranks."""
+
+_BLOCK = 1 << 18  # cells of the table of gaps handled at a time: 512 kB stay in the second-level cache
+
+
+def differences(x: Floats, y: Floats) -> Floats:
+    """Differences over their past scale, ``(..., n, s)``: what bets on a shift look at.
+
+    The scale is the root mean square of earlier finite differences, so the first pair has none and gives 0. While
+    it is 0 (arms that were equal so far) the difference is plus or minus infinity or 0. One enormous finite
+    difference makes later ones small; it costs power, not validity, and rank payoffs do not feel it.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = x - y
+    usable = np.isfinite(difference)
+    size = np.where(usable, np.abs(difference), 0.0)
+    # hypot rather than a sum of squares, which would overflow from 1e154
+    with np.errstate(over="ignore"):
+        norm = np.hypot.accumulate(size, axis=-2)[..., :-1, :]
+    scale = np.zeros_like(size)
+    scale[..., 1:, :] = norm / np.sqrt(np.maximum(np.cumsum(usable, axis=-2)[..., :-1, :], 1))
+    sign = comparison(x, y)
+    # without an earlier difference nothing is known of the scale; a difference that is not finite needs none
+    sign[..., :1, :] = np.where(usable[..., :1, :], 0.0, sign[..., :1, :])
+    usable &= scale > 0
+    with np.errstate(over="ignore"):
+        ratio = np.divide(difference, scale, out=np.zeros_like(size), where=usable)
+    return np.where(usable, ratio, np.where(sign == 0, 0.0, np.copysign(np.inf, sign)))
+
+
+def _rank_payoffs(x: Ranks, y: Ranks) -> NDArray[np.int8]:
+    """Rank payoffs of columns ``(c, n)`` of ranks, ``(2, n, c)``: for x below y, and for y below x."""
+    columns, count = x.shape
+    payoffs = np.zeros((2, count, columns), dtype=np.int8)
+    grid = np.arange(2 * count, dtype=x.dtype)
+    gap = np.zeros((columns, 2 * count), dtype=x.dtype)  # number of earlier x <= rank, minus that of y
+    for t in range(count):
+        now_x, now_y = x[:, t, None], y[:, t, None]
+        for way, place in enumerate((gap.argmax(axis=-1), gap.argmin(axis=-1))):
+            u = place[:, None]
+            best = np.take_along_axis(gap, u, axis=-1)
+            payoff = np.sign(best) * ((now_x <= u).view(np.int8) - (now_y <= u).view(np.int8))
+            # The first maximum above 0 is at an earlier value. A maximum of 0 may be at a later one: no bet then.
+            payoffs[way, t] = np.where(best > 0 if way == 0 else best < 0, payoff, 0)[:, 0]
+        gap += (now_x <= grid).view(np.int8)
+        gap -= (now_y <= grid).view(np.int8)
+    return payoffs
+
+
+def rank_payoffs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Payoffs on the gap between two distribution functions, twice ``(..., n, s)`` with values -1, 0 and 1.
+
+    The first bets that x is below ``u`` more often than y, the second that y is; each picks its own ``u``, the
+    smallest value of earlier pairs at which the gap of their empirical distribution functions is largest.
+    The conditional mean of either is at most the Kolmogorov-Smirnov distance of the statistic's two laws.
+    """
+    rank_x, rank_y = dense_ranks(x, y)
+    count = x.shape[-2]
+    columns = prod(rank_x.shape[:-1])
+    flat_x, flat_y = rank_x.reshape(columns, count), rank_y.reshape(columns, count)
+    payoffs = np.empty((2, count, columns), dtype=np.int8)
+    width = max(1, _BLOCK // max(1, 2 * count))
+    for start in range(0, columns, width):
+        block = slice(start, start + width)
+        payoffs[:, :, block] = _rank_payoffs(flat_x[block], flat_y[block])
+    shape = (2, count, *rank_x.shape[:-1])  # (2, n, ..., s)
+    first, second = np.moveaxis(payoffs.reshape(shape), 1, -2).astype(np.float64)
+    return first, second
+
+
+def _average(paths: Sequence[Floats]) -> Floats:
+    """The log of the average of some wealths, from their logs."""
+    # by the largest, in place: a pass of exponentials each, where logaddexp would take two of logarithms
+    largest = np.maximum.reduce(paths)
+    total = np.zeros_like(largest)
+    for path in paths:
+        total += np.exp(path - largest)
+    averaged: Floats = largest + np.log(total / len(paths))
+    return averaged
+
+
+def _wealths(payoffs: Floats) -> Floats:
+    """Log wealth after every pair, from payoffs ``(..., n, s)`` in (-1, 1)."""
+    # not log1p: payoffs below 1e-16 move nothing, and this is many times faster
+    path: Floats = np.cumsum(np.log(1 + payoffs), axis=-2)
+    return path
+
+
+def shift_wealth(z: Floats) -> Floats:
+    """Log wealth ``(..., n, s)`` of the bets on a shift, averaged over the stakes, from :func:`differences`."""
+    with np.errstate(over="ignore"):  # tanh of infinity is 1
+        payoffs = [STAKE * np.tanh(stake * z) for stake in SHIFT_STAKES]
+    return _average([_wealths(sign * payoff) for payoff in payoffs for sign in (1, -1)])
+
+
+def rank_wealth(payoffs: tuple[Floats, Floats]) -> Floats:
+    """Log wealth ``(..., n, s)`` of the bets on ranks, averaged over the stakes, from :func:`rank_payoffs`."""
+    return _average([_wealths(stake * payoff) for stake in RANK_STAKES for payoff in payoffs])
+
+
+def log_wealth_path(x: ArrayLike, y: ArrayLike, shares: Sequence[float] | None = None) -> Floats:
+    """Log of the averaged wealth after every pair, ``(..., n)``, for arms ``(..., n, s)``: one e-process.
+
+    ``shares`` divides the money over the statistics, in advance; equally by default. Leading axes are replicates;
+    memory is about 200 bytes a value, so split very many replicates.
+
+    Raises:
+        ValueError: arms that do not fit together, or shares that are not ``s`` positive numbers.
+    """
+    x, y = as_arms(x, y)
+    parts = np.ones(x.shape[-1]) if shares is None else np.asarray(shares, dtype=np.float64)
+    if parts.shape != x.shape[-1:] or not np.all((parts > 0) & np.isfinite(parts)):
+        raise ValueError(f"shares are {x.shape[-1]} positive numbers, not {shares}")
+    shift, ranks = shift_wealth(differences(x, y)), rank_wealth(rank_payoffs(x, y))
+    each = np.logaddexp(shift + np.log1p(-RANK_SHARE), ranks + np.log(RANK_SHARE))
+    averaged: Floats = np.logaddexp.reduce(each + np.log(parts / parts.sum()), axis=-1)
+    return averaged
+
+
+def two_sample(x: ArrayLike, y: ArrayLike, alpha: float, shares: Sequence[float] | None = None) -> SequentialTest:
+    """Test whether the runs of two arms, ``(n, s)`` each, have one law; false alarms at most ``alpha``.
+
+    Pairs must be independent of each other, and in a pair exchangeable if the laws are equal; the order of the
+    pairs, the statistics and the shares must be fixed before the data are seen. No rejection shows nothing by
+    itself: see :func:`fuaudit.statistics.two_sample.power.detectable_rate`.
+
+    Raises:
+        ValueError: arms of different shapes, no statistics, shares that do not fit, or an ``alpha`` outside (0, 1).
+    """
+    require_alpha(alpha)
+    x, y = as_arms(x, y)
+    if x.ndim != 2:
+        raise ValueError(f"a test takes arms (n, s), these have shape {x.shape}")
+    return tested(log_wealth_path(x, y, shares), alpha)
