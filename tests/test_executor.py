@@ -308,7 +308,8 @@ import os, sys
 from pathlib import Path
 
 from fuaudit import load_run, verify
-from fuaudit.audits.model_law import audit, pairs
+from fuaudit.audits.model_law import audit
+from fuaudit.replicas import pairs
 from fuaudit.verification.spec import read_spec
 
 run, spec, key = sys.argv[1:]
@@ -317,7 +318,7 @@ for line in sys.stdin:  # each asks for one audit: which folder keeps parts, and
     kept, out = map(Path, line.split())
     child = os.fork()
     if child == 0:
-        verify(run, spec, key=bytes.fromhex(key), kept=kept, out=out)
+        verify(run, spec, key=bytes.fromhex(key), cache=kept, out=out)
         os._exit(0)
     print(child, flush=True)
     print(os.waitpid(child, 0)[1], flush=True)

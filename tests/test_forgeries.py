@@ -358,7 +358,7 @@ def test_half_a_character_in_run_json(fuaudit, forged):
     rejected(fuaudit, forged / "child", "show", "verify")
 
 
-@pytest.mark.parametrize("round", [9, 2**31, 10**40, -1])
+@pytest.mark.parametrize("round_number", [9, 2**31, 10**40, -1])
 @pytest.mark.parametrize("stream", ["cohorts", "batches"])
 def test_segments_that_draw_absent_clients(fuaudit, forged, stream, round_number):
     """One stream as before the request, the other over the retained population: refused before any plugin sees it.

@@ -219,7 +219,7 @@ def test_long_particulars_are_folded_and_counted():
 
 
 CONCLUSIONS = re.compile(
-    r"complian|complies|comply|certif|authentic|guarantee[sd]\b|anonym|resistant|proven|fully forgotten"
+    r"complian|complies|comply|certif|authentic|guarantee[sd]\b|anonym|resistant|proven\b|fully forgotten"
     r"|(?:is|are|was|were|been|be|successfully|has) (?:now )?(?:erased|deleted|removed|forgotten|gone)|right to be",
     re.IGNORECASE,
 )

@@ -113,5 +113,5 @@ def test_quiet_lines_keep_level_power_and_cost():
     )
     sure, tried = lines_of(Selftest("fats", rows), quiet=True)
     assert re.fullmatch(r"ok +reused key +addresses +certain +64 plans", sure)
-    assert re.fullmatch(r"MISS +fine-tuning +parameters +power 0\.00 +at most 4 pairs of runs", tried)
+    assert re.fullmatch(r"MISS +fine-tuning +model-law +power 0\.00 +at most 4 pairs of runs", tried)
     assert "why" in "".join(lines_of(Selftest("fats", rows), quiet=False))
