@@ -22,6 +22,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from fuaudit import renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
 
 KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
@@ -152,11 +153,13 @@ def find(kind: str, name: str) -> Entry:
     """The plugin of that kind and name.
 
     Raises:
-        UsageError: there is none; the message offers the nearest name.
+        UsageError: there is none; the message offers the nearest name, or the one that came after a former one.
     """
     known = entries(kind)
     if name not in known:
-        raise UsageError(f"there is no {kind[:-1]} called {name!r}", nearest(name, known))
+        now = renamed.PLUGINS.get(kind, {}).get(name)
+        told = renamed.sentence(repr(name), repr(now)) if now in known else nearest(name, known)
+        raise UsageError(f"there is no {kind[:-1]} called {name!r}", told)
     return known[name]
 
 

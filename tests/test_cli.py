@@ -152,7 +152,7 @@ def test_every_command_has_help_json_and_quiet(fuaudit, command):
 def test_version(fuaudit):
     code, out, _ = fuaudit("--version")
     assert code == 0
-    assert "0.1.0" in out
+    assert "0.2.0" in out
 
 
 def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained, tmp_path):

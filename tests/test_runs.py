@@ -210,7 +210,7 @@ def no_ledger(run):
 
 def other_format(run):
     path = run / "manifest.json"
-    path.write_text(path.read_text().replace("fuaudit run 1", "fuaudit run 2"))
+    path.write_text(path.read_text().replace("fuaudit run 2", "fuaudit run 3"))
 
 
 class Bomb:

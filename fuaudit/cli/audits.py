@@ -13,6 +13,7 @@ from fuaudit.cli.options import (
     commitment_of,
     data_option,
     emit,
+    former,
     hexadecimal,
     output_options,
     place,
@@ -63,6 +64,7 @@ from fuaudit.cli.options import (
 )
 @click.option("--before", type=Folder, help="Findings of this run from before it was pruned.")
 @click.option("--beacon", help="What was published after the commitment, in hexadecimal, to compare with.")
+@former(until="--stopping", keep="--cache", spot="--spot-check")
 @output_options
 def verify(
     run: Path,

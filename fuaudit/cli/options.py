@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
+from fuaudit.renamed import sentence
 from fuaudit.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,6 +50,25 @@ def output_options(command: Command) -> Command:
     command = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
     told = "No progress bars; of the result one line, or one for each thing that it lists."
     return click.option("-q", "--quiet", is_flag=True, help=told)(command)
+
+
+def former(**names: str) -> Callable[[Command], Command]:
+    """Refuse flags of before: former name -> the present flag. They are read first, whatever else is given."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value is not None:
+            flag = f"--{parameter.name}"
+            raise UsageError(f"there is no option {flag}", sentence(flag, names[str(parameter.name)]))
+
+    def decorate(command: Command) -> Command:
+        for name in names:
+            command = click.option(
+                f"--{name}", is_flag=False, flag_value="", hidden=True, is_eager=True, expose_value=False,
+                callback=refuse,
+            )(command)  # fmt: skip
+        return command
+
+    return decorate
 
 
 def data_option(command: Command) -> Command:

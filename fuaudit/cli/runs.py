@@ -13,6 +13,7 @@ from fuaudit.cli.options import (
     Folder,
     data_option,
     emit,
+    former,
     hexadecimal,
     options_of,
     output_options,
@@ -31,6 +32,7 @@ from fuaudit.text import printable
 @click.option("--stop-after", type=int, help="Stop after this round, as when a request comes in during training.")
 @click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
 @click.option("--beacon", help="What was published since, in hexadecimal: it is mixed into all draws.")
+@former(until="--stop-after")
 @output_options
 def train(
     config: Path,
@@ -100,6 +102,7 @@ def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_js
 @click.option("--allow-inexact", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
 @data_option
+@former(anyway="--allow-inexact")
 @output_options
 def unlearn(
     run: Path,

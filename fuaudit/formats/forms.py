@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.versions import require_format
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,9 +83,15 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise EvidenceError(f"{path} is not valid JSON: {error}") from None
 
 
-def parse_pretty(content: bytes, path: Path) -> Any:
-    """The value of a file in pretty JSON; EvidenceError where the same value is written in another way."""
-    return _in_form(parse_json(content, path), pretty_json, content, path)
+def parse_pretty(content: bytes, path: Path, expected: str = "") -> Any:
+    """The value of a file in pretty JSON; EvidenceError where the same value is written in another way.
+
+    Before that it is refused where it names another format than the expected one; see :func:`require_format`.
+    """
+    value = parse_json(content, path)
+    if expected:
+        require_format(value, expected, path)
+    return _in_form(value, pretty_json, content, path)
 
 
 def parse_canonical(content: bytes, path: Path) -> Any:

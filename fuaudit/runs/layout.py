@@ -58,7 +58,7 @@ from fuaudit.formats.schema import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = "fuaudit run 1"
+FORMAT = "fuaudit run 2"
 
 MANIFEST = "manifest.json"
 LEDGER = "ledger.jsonl"
@@ -199,15 +199,19 @@ An event of unlearning is that of a rewriter or that of an editor; one of a roun
 
 @dataclass(frozen=True)
 class Json:
-    """Pretty JSON; ``wrong`` gives the names of fields that are missing, of another shape, or unknown."""
+    """Pretty JSON; ``wrong`` gives the names of fields that are missing, of another shape, or unknown.
+
+    One that names its ``format`` is refused by that name when it is another, before anything else in it is judged.
+    """
 
     wrong: Any
+    format: str = ""
 
     limit = MAX_JSON_BYTES
 
     def parse(self, content: bytes, path: Path) -> Any:
         """The value; EvidenceError where it is in no such form."""
-        value = parse_pretty(content, path)
+        value = parse_pretty(content, path, self.format)
         if wrong := self.wrong(value):
             raise EvidenceError(f"{path}: missing, wrong or unknown: {', '.join(map(repr, wrong))}")
         return value
@@ -349,7 +353,7 @@ FILES: tuple[File, ...] = (
     File(
         MANIFEST,
         "the list of files with their digests: the identity of the run",
-        Json(_MANIFEST.wrong),
+        Json(_MANIFEST.wrong, FORMAT),
         _ALL,
         exempt="it follows from the other files",
     ),
@@ -364,7 +368,7 @@ FILES: tuple[File, ...] = (
     File(
         RUN,
         "what made the run: versions, plugins, parent, unlearner",
-        Json(wrong_info),
+        Json(wrong_info, FORMAT),
         _ALL,
         exempt="it says how the run came about; each field has a bounded shape",
         first=True,
@@ -439,7 +443,7 @@ FILES: tuple[File, ...] = (
     File(
         FORMER,
         "the manifest of before a prune, which names the run that was verified then",
-        Json(_MANIFEST.wrong),
+        Json(_MANIFEST.wrong, FORMAT),
         _ALL,
         When.PRUNED,
         exempt="it follows from what was there",

@@ -172,7 +172,7 @@ def read_receipt(path: Path) -> Receipt:
     """
     content = read_bytes(path, MAX_JSON_BYTES)
     try:
-        table = parse_pretty(content, path)
+        table = parse_pretty(content, path, FORMAT)
     except EvidenceError as error:
         raise EvidenceError(f"this is no receipt: {error}") from None
     try:

@@ -519,7 +519,7 @@ def require_begun(folder: Path) -> None:
 
     Raises:
         UsageError: the run is complete already.
-        EvidenceError: nothing was begun there.
+        EvidenceError: nothing was begun there, or its ``run.json`` is in another format, or none.
     """
     if (folder / MANIFEST).exists():
         raise UsageError(
@@ -529,6 +529,7 @@ def require_begun(folder: Path) -> None:
         raise EvidenceError(f"there is no folder {folder}", "Give that of the training or unlearning that broke off.")
     if not (folder / RUN).exists():
         raise EvidenceError(f"{folder} holds no run that was begun", "Remove the folder and start again.")
+    read_info(folder)
 
 
 def _opened(folder: Path) -> Run:

@@ -14,9 +14,10 @@ from typing import Any
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
-from fuaudit.formats.files import read_bytes, read_json, write_bytes
-from fuaudit.formats.forms import pretty_json
+from fuaudit.formats.files import read_bytes, write_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, parse_json, pretty_json
 from fuaudit.formats.schema import is_digest
+from fuaudit.formats.versions import require_format
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.workflow.begin import begun
 
@@ -62,17 +63,19 @@ def commit(
 
 
 def read_promise(path: Path) -> Promise:
-    """The promise in a file; UsageError when it holds none."""
+    """The promise in a file; UsageError when it holds none, EvidenceError for one in another format."""
     if not path.exists():
         raise UsageError(f"there is no promise {path}", "Make one with: fuaudit commit CONFIG --out FILE")
-    table = read_json(path)
+    content = read_bytes(path, MAX_JSON_BYTES)
+    table = parse_json(content, path)
+    require_format(table, FORMAT, path)
     names = {"secret", "commitment"}
     if (
         not isinstance(table, dict)
         or table.keys() != {"format", *names}
         or table["format"] != FORMAT
         or not all(is_digest(table[name]) for name in names)
-        or read_bytes(path) != pretty_json(table)
+        or content != pretty_json(table)
     ):
         raise UsageError(f"{path} is no promise", "Make one with: fuaudit commit CONFIG --out FILE")
     return Promise(bytes.fromhex(table["secret"]), table["commitment"])

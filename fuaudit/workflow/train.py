@@ -17,6 +17,7 @@ from fuaudit.formats.files import claimed, write_bytes
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.schedule import LazySchedule, Rounds
 from fuaudit.progress import Progress, silent
+from fuaudit.renamed import renamed
 from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import stored_rounds
@@ -38,6 +39,7 @@ from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
 
 
+@renamed(until="stop_after")
 @threads_restored()
 def train(
     config: Config | Path | str | dict[str, Any],

@@ -15,6 +15,7 @@ from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import LazySchedule
 from fuaudit.progress import Progress, silent
+from fuaudit.renamed import renamed
 from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import EDIT, checkpoint_name
 from fuaudit.runs.names import request_of as request_of
@@ -50,6 +51,7 @@ class Unlearning:
         return min(max(self.first_change.round, 1), rounds_executed + 1)
 
 
+@renamed(anyway="allow_inexact")
 @threads_restored()
 def unlearn(
     parent: Run | Path | str,

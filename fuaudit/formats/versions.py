@@ -1,0 +1,31 @@
+"""Which format a document is in, and which version reads it: asked before any field or digest is looked at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from fuaudit.errors import EvidenceError
+
+LAST_READER = {"fuaudit run 1": "0.1.0", "fuaudit findings 1": "0.1.0"}
+"""Former format -> the last version that reads it."""
+
+
+def require_format(value: Any, expected: str, path: Path) -> None:
+    """Refuse a document in a former or a later format of its kind. What names no format is left to its fields.
+
+    Args:
+        value: what was read of it.
+        expected: the format to be read, such as ``fuaudit run 2``.
+
+    Raises:
+        EvidenceError: it is in another one; the message names the version that reads it.
+    """
+    found, kind = value.get("format") if isinstance(value, dict) else None, expected.rpartition(" ")[0]
+    if found == expected or not (
+        isinstance(found, str) and re.fullmatch(f"{re.escape(kind)} [1-9][0-9]{{0,3}}", found)
+    ):
+        return
+    reader = f"fuaudit {LAST_READER[found]}" if found in LAST_READER else "another version of fuaudit"
+    raise EvidenceError(f"{path}: {found} is read by {reader}; this version reads {expected}")
