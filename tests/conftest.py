@@ -5,20 +5,22 @@ import random
 import shutil
 import sys
 import tempfile
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sklearn.datasets  # noqa: F401, its first import draws from Python's global generator
+import tomli_w
 import torch
-from tests_support import sealed
+from tests_support import LEAN, sealed
 
 from fuaudit.cli import main
 from fuaudit.data.dataset import Dataset
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.verification.spec import read_spec
+from fuaudit.verification.spec import builtin_specs, read_spec
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -72,6 +74,17 @@ def quick():
     fast = ("integrity", "replay", "provenance", "lineage")
     checks = tuple(check for check in spec.checks if check.audit["use"] in fast)
     return replace(spec, id="quick", asks="run", alpha=None, checks=checks, origin="")
+
+
+@pytest.fixture(scope="session")
+def lean_file(tmp_path_factory):
+    """The spec for erasing a client, under a name of its own, with as few plans and leaves as suffice for a PASS."""
+    table = tomllib.loads(builtin_specs()["client-erasure"].read_text()) | {"id": "lean"}
+    for check in table["check"]:
+        check["audit"] |= LEAN.get(check["audit"]["use"], {})
+    path = tmp_path_factory.mktemp("specs") / "lean.toml"
+    path.write_text(tomli_w.dumps(table))
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -124,7 +124,7 @@ def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path, fuaud
         train(config(unlearner={"use": "fatz"}), tmp_path / "wrong")
 
 
-def test_the_command_line_commits_and_trains(tmp_path, fuaudit, monkeypatch):
+def test_the_command_line_commits_and_trains(tmp_path, fuaudit, monkeypatch, lean_file):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(
         '[data]\nuse = "digits"\n[partition]\nuse = "iid"\nclients = 10\n[model]\nuse = "linear"\n'
@@ -139,7 +139,7 @@ def test_the_command_line_commits_and_trains(tmp_path, fuaudit, monkeypatch):
     assert f"commitment {commitment}" in out
     assert f"beacon        {BEACON}" in out
     assert fuaudit("unlearn", "run", "--with", "retrain", "--client", 0, "--out", "child", "-q")[0] == 0
-    spec = ("--spec", "client-erasure", "--budget", 0, "--commitment", commitment)
+    spec = ("--spec", lean_file, "--budget", 0, "--commitment", commitment)
     code, out, _ = fuaudit("verify", "child", *spec, "--beacon", BEACON.upper(), "--json")
     assert code == 0, out
     assert [w for w in json.loads(out)["context"]["arguments"] if w in ("--beacon", BEACON)] == ["--beacon", BEACON]

@@ -43,7 +43,7 @@ def trained(path, names=(), **tables):
     return train(TABLES | tables, path, dataset=data(names), secret=SECRET)
 
 
-def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path):
+def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path, lean_file):
     """Owners 0, 1, 2, 4, 5: client 4 is owner 4, not the client at place 4."""
     given = data()
     tensors = {n: getattr(given, n) for n in ("inputs", "targets", "test_inputs", "test_targets", "owners")}
@@ -57,10 +57,11 @@ def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path):
     child = load_run(tmp_path / "child")
     gone = set(run.plan.retained.owner) - set(child.plan.retained.owner)
     assert given.owners[sorted(gone)].tolist() == [4, 4, 4, 4]
-    code, out, _ = fuaudit("verify", child.path, "--data", tmp_path, "--client", "4", "--budget", "0")
+    asked = ("verify", child.path, "--spec", lean_file, "--data", tmp_path, "--budget", "0", "--client")
+    code, out, _ = fuaudit(*asked, "4")
     assert code == 0, out
     assert "client 4, 4 rows" in out
-    assert fuaudit("verify", child.path, "--data", tmp_path, "--client", "5", "--budget", "0")[0] == 1
+    assert fuaudit(*asked, "5")[0] == 1
     code, _, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", "3", "--data", tmp_path)
     assert code == 2
     assert "no client 3" in err

@@ -619,10 +619,11 @@ def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(line
     assert commands(read_contents(other))[2].endswith(f"{AUDIT_KEY.hex()} --budget 1")
 
 
-def test_spot_on_the_command_line(made, tmp_path, fuaudit):
+def test_spot_on_the_command_line(made, tmp_path, fuaudit, lean_file):
     for name in ("parent", "client"):
         shutil.copytree(made / name, tmp_path / name)
-    command = "verify", tmp_path / "client", "--spot-check", 1, "--budget", 0, "--key", AUDIT_KEY.hex(), "--json"
+    given = ("--spec", lean_file, "--budget", 0, "--key", AUDIT_KEY.hex(), "--json")
+    command = "verify", tmp_path / "client", "--spot-check", 1, *given
     code, out, _ = fuaudit(*command)
     assert code == 3
     found = {row["finding"]["audit"]: row["finding"] for row in json.loads(out)["checks"]}

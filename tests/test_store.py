@@ -178,10 +178,10 @@ def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
     assert all(entry.kept for entry in entries)
 
 
-def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path):
+def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lean_file):
     data = ("--data", tmp_path / "data")
     verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY)
-    assert fuaudit("verify", run.path, *data, "--budget", "0", "-q")[0] in (0, 3)
+    assert fuaudit("verify", run.path, *data, "--spec", lean_file, "--budget", "0", "-q")[0] in (0, 3)
     with pytest.raises(KeyboardInterrupt):
         verify(run, quick, dataset=tiny.dataset, progress=interrupts)
     altered = latest(run.path)
@@ -195,7 +195,7 @@ def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path):
     assert "quick (" in first
     assert "key given" in first
     assert stored.endswith(": as stored")
-    assert "client-erasure/1 (built-in, " in second
+    assert "lean (lean.toml, " in second
     assert "key drawn" in second
     assert arguments.endswith("--data DATA --budget 0")
     assert changed.endswith(": missing or altered")
@@ -228,8 +228,8 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
 
 
-def test_without_data_it_is_said_how_to_give_it(run, quick, fuaudit):
-    code, out, _ = fuaudit("verify", run.path, "--budget", "0", "-q")
+def test_without_data_it_is_said_how_to_give_it(run, lean_file, fuaudit):
+    code, out, _ = fuaudit("verify", run.path, "--spec", lean_file, "--budget", "0", "-q")
     assert code == 3
     assert out.count("--data ROOT") == 1
 

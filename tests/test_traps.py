@@ -337,7 +337,7 @@ def digits(partition):
 @pytest.mark.parametrize(
     ("use", "number", "pairs", "expected"),
     [
-        ("one-holder", 11, 96, {"noop": "FAIL", "fats": "PASS", "retrain": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
+        ("one-holder", 11, 96, {"noop": "FAIL", "fats": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
         ("iid", 12, 256, {"noop": "FAIL", "fats": "PASS"}),
     ],
 )
@@ -349,7 +349,7 @@ def test_repeated_sampling_on_digits(tmp_path, use, number, pairs, expected):
     docs/results/verdicts.md.
     """
     run = train(digits({"use": use, "clients": 20}), tmp_path / "parent", secret=secret(number))
-    spec = with_options(lean("client-erasure"), parameters={"pairs": pairs})
+    spec = with_options(lean("client-erasure"), **{"model-law": {"pairs": pairs}})
     for name, allowed in expected.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)
         result = verify(child, spec, key=secret(number + 100), save=False)
