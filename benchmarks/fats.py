@@ -182,7 +182,7 @@ class Audits:
         return {
             "verdict": str(result.verdict),
             "audits": {f.audit: str(f.verdict) for f in result.findings},
-            "nothing_to_forget": plan.statistic["nothing_to_forget"],
+            "nothing_to_forget": plan.values["nothing_to_forget"],
             "seconds": time.perf_counter() - started,
         }
 

@@ -54,8 +54,8 @@ def findings_of(number, title, unlearners):
                 "unlearner": name,
                 "verdict": str(finding.verdict),
                 "second": finding.controls[0].observed,
-                "needed for half": finding.statistic["pairs_needed"],
-                **finding.statistic,
+                "needed for half": finding.values["pairs_needed"],
+                **finding.values,
             }
 
 

@@ -42,7 +42,7 @@ def audits_of(number, partition):
             child = unlearn(run, name, Request.of(clients=[0]), Path(folder) / name)
             result = verify(child, key=derive(ROOT, "audit", str(number), name), save=False)
             found = {f.audit: f for f in result.findings}["model-law"]
-            yield name, str(result.verdict), str(found.verdict), found.statistic
+            yield name, str(result.verdict), str(found.verdict), found.values
 
 
 @click.command()

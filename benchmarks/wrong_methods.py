@@ -191,9 +191,9 @@ def refuted(run: Run, key: bytes, **data: Any) -> Verification | None:
 def first_difference(run: Run, result: Verification) -> int | None:
     """The number of the first plan at full size in which the methods of a lineage differ from proved ones."""
     for finding in result.findings:
-        if finding.audit == "plan-law" and "equal" in finding.statistic:
-            same = "differs_below" in finding.statistic
-            return None if same else int(finding.statistic["equal"]) + 1
+        if finding.audit == "plan-law" and "equal" in finding.values:
+            same = "differs_below" in finding.values
+            return None if same else int(finding.values["equal"]) + 1
     key = bytes.fromhex(result.key)
     trial = trial_of(Case(run, parent_of(run), None, Keyed(key)))
     beside = references(trial, key)
@@ -232,7 +232,7 @@ def row_of(method: Method, result: Verification, differs: int | None) -> dict[st
         "decided": decided(result.findings),
         "differs": differs,
         "findings": {
-            name: {"verdict": str(f.verdict), "shows": f.shows, "statistic": dict(f.statistic)}
+            name: {"verdict": str(f.verdict), "shows": f.shows, "statistic": dict(f.values)}
             for name, f in found.items()
         },
     }
@@ -254,7 +254,7 @@ def decided(findings: Sequence[Finding]) -> list[str]:
 
 def said(finding: Finding) -> str:
     """An audit with its verdict and how many federations or plans it took."""
-    figures, words = finding.statistic, f"{LEVELS.get(finding.audit, finding.audit)}: {finding.verdict}"
+    figures, words = finding.values, f"{LEVELS.get(finding.audit, finding.audit)}: {finding.verdict}"
     if finding.audit == "enumeration":
         federations = f"{figures['proved'] + figures['refuted']} federations"
         apart = f", distance {figures['total_variation']}" if figures["refuted"] else ""

@@ -92,7 +92,7 @@ def test_proved_methods_get_the_bound(method, law, requests):
         return  # it does not claim to be exact there
     found = judged(method, requests, LAWS[law], plans=100, effect=0.1)
     assert found.verdict is Verdict.PASS, found.shows
-    assert found.statistic["differs_below"] == pytest.approx(1 - 0.001 ** (1 / 100))
+    assert found.values["differs_below"] == pytest.approx(1 - 0.001 ** (1 / 100))
     assert found.bounds_rate == 0.001
     assert found.error_rate == 0.001, "the tests would have had it"
 
@@ -119,7 +119,7 @@ RIGHT = [WritesDown(), AsksForEach(), AlwaysRestarts(), MoreSegments()]
 def test_right_methods_that_look_odd_get_the_bound(method, requests):
     found = judged(method, requests, plans=1000)
     assert found.verdict is Verdict.PASS, found.shows
-    assert found.statistic["equal"] == 1000
+    assert found.values["equal"] == 1000
 
 
 def test_a_right_method_that_draws_otherwise_passes_by_its_name():
@@ -127,9 +127,9 @@ def test_a_right_method_that_draws_otherwise_passes_by_its_name():
     assert found.verdict is Verdict.PASS, found.shows
     assert "the code of 'fats' (fuaudit" in found.qualification
     assert found.qualification in found.shows
-    assert "differs_below" not in found.statistic
-    assert found.statistic["equal"] < 2000
-    assert judged(BackToFirstStep(), CLIENT).statistic["equal"] == 2000, "clients are met at cohorts"
+    assert "differs_below" not in found.values
+    assert found.values["equal"] < 2000
+    assert judged(BackToFirstStep(), CLIENT).values["equal"] == 2000, "clients are met at cohorts"
 
 
 WRONG = {
@@ -149,8 +149,8 @@ def test_wrong_methods_get_no_bound(name):
     """None: they draw otherwise, and whether the tests see it is for their power to say; a PASS names the code."""
     method, requests, verdict = WRONG[name]
     found = judged(method, requests)
-    assert "differs_below" not in found.statistic
-    assert found.statistic["equal"] < 100
+    assert "differs_below" not in found.values
+    assert found.values["equal"] < 100
     assert any("no bound: plan" in line for line in found.details)
     assert verdict is None or found.verdict is verdict, found.shows
     assert found.verdict is not Verdict.PASS or "the code of" in found.qualification
@@ -162,7 +162,7 @@ def test_wrong_methods_get_no_bound(name):
     ids=str,
 )
 def test_they_are_right_elsewhere(method, requests):
-    assert judged(method, requests).statistic["differs_below"] < 0.01
+    assert judged(method, requests).values["differs_below"] < 0.01
 
 
 @pytest.mark.parametrize("law", ["round-robin", "static", "weights"])
@@ -273,7 +273,7 @@ def test_a_prune_hides_no_run_that_starts_over_where_it_is_recognised(lineage, s
     pruned, _ = prune(child)
     found = of_run(pruned)
     assert found.verdict is Verdict.FAIL
-    assert found.statistic["own_plan"].startswith("differs: the initial model: the method draws it anew for request 1")
+    assert found.values["own_plan"].startswith("differs: the initial model: the method draws it anew for request 1")
 
 
 @pytest.mark.parametrize("name", ["fats", "retrain"])
@@ -281,11 +281,11 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
     parent = train(small_config(rounds=12) | {"run": {"requests": 2}}, tmp_path / "parent", secret=KEY)
     first = unlearn(parent, name, Request.of(clients=[parent.plan.cohort(9)[0]]), tmp_path / "first")
     pruned, _ = prune(first)
-    assert of_run(pruned).statistic["own_plan"] == "equal"
+    assert of_run(pruned).values["own_plan"] == "equal"
     sample = pruned.plan.retained.samples[pruned.plan.retained.clients[0]][3]
     second = unlearn(pruned, name, Request.of(samples=[sample]), tmp_path / "second")
     found = of_run(second)
-    assert (found.verdict, found.statistic["own_plan"]) == (Verdict.PASS, "not compared")
+    assert (found.verdict, found.values["own_plan"]) == (Verdict.PASS, "not compared")
     assert "of its 2 methods only the last was looked at" in found.qualification
     again = Provenance().examine(Case(prune(second)[0], parent_of(second), None, Keyed(KEY)))
     assert "The ids of erased samples are as told; no draw follows from them." in again.assumptions
@@ -310,7 +310,7 @@ def test_a_run_of_another_version_is_not_compared(lineage, monkeypatch):
     monkeypatch.setattr(registry, "find", newer)
     found = of_run(child)
     assert found.verdict is Verdict.PASS
-    assert found.statistic["own_plan"] == "not compared"
+    assert found.values["own_plan"] == "not compared"
     assert "made by another version" in found.qualification
     plan = Provenance().examine(Case(child, parent, None, Keyed(KEY)))
     assert plan.verdict is Verdict.INCONCLUSIVE
@@ -333,8 +333,8 @@ def test_bounds_in_sentences_are_rounded_up():
             assert value <= float(up(value, digits)) <= value * 1.1
     assert (up(0.05), up(0.0421, 2), up(1.0), up(6.9075e-5, 3)) == ("0.05", "0.043", "1", "6.91e-05")
     found = judged(FatsUnlearning(), CLIENT, plans=11_111, alpha=0.001)
-    assert f"less than {up(found.statistic['differs_below'])} away" in found.shows
-    assert up(found.statistic["differs_below"]) != f"{found.statistic['differs_below']:.2g}"
+    assert f"less than {up(found.values['differs_below'])} away" in found.shows
+    assert up(found.values["differs_below"]) != f"{found.values['differs_below']:.2g}"
 
 
 def test_the_run_and_the_tests_share_alpha():
@@ -354,10 +354,10 @@ def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     second = unlearn(first, name, Request.of(samples=[sample]), folder / f"{name}-twice")
     found = of_run(second)
     assert found.verdict is Verdict.PASS, found.shows
-    assert found.statistic["own_plan"] == "equal"
+    assert found.values["own_plan"] == "equal"
     assert "So is the run's own plan." in found.shows
     alone = PlanLaw(plans=3000).examine(Case(second, None, None, Keyed(KEY)))
-    assert alone.statistic["own_plan"] == "not compared"
+    assert alone.values["own_plan"] == "not compared"
     assert "was not compared" in alone.qualification
 
 
@@ -367,7 +367,7 @@ def test_where_plans_differ_too_the_run_s_is_reported_only(lineage):
     sample = next(s for s, at in sorted(rounds.items()) if at.step == 2 and at.round > 2)
     child = unlearn(parent, "stranger-back-to-first-step", Request.of(samples=[sample]), parent.path.parent / "back")
     found = of_run(child)
-    assert found.statistic["own_plan"].startswith("differs: round ")
+    assert found.values["own_plan"].startswith("differs: round ")
     assert found.verdict is not Verdict.FAIL
 
 
@@ -431,7 +431,7 @@ def test_too_few_plans_are_not_enough_for_the_printed_form():
     assert needed_plans > 50
     found = PlanLaw(plans=50, most=20_000, effect=0.5).judged(trial, KEY)
     assert found.verdict is Verdict.PASS, found.shows
-    assert found.statistic["plans"] >= needed_plans
+    assert found.values["plans"] >= needed_plans
     assert "would have been rejected with power 0.9" in found.shows
 
 

@@ -29,6 +29,7 @@ from fuaudit.testing.unlearners import _tiny
 from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, server_step, weighted_sum
 from fuaudit.unlearning import exact_under
 from fuaudit.unlearning.apply import edited
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -429,6 +430,10 @@ def finding(**changes):
     return Finding(**(plain | changes))
 
 
+def figure(key, value, **changes):
+    return Figure(**({"key": key, "label": "A figure", "value": value, "how": "made up"} | changes))
+
+
 def audit(examine, **changes):
     members = {"examine": examine, "__doc__": "A mutant.", "evidence": frozenset(), "uses": frozenset()}
     return dataclass(frozen=True)(type("Mutant", (), members | changes))()
@@ -444,13 +449,18 @@ def meddles(self, case):
     [
         (lambda self, case: None, "not a Finding"),
         (lambda self, case: finding(shows=" "), "shows must be a sentence"),
-        (lambda self, case: finding(statistic={"gap": float("nan")}), "finite numbers"),
-        (lambda self, case: finding(statistic={"vector": torch.zeros(2)}), "finite numbers"),
+        (lambda self, case: finding(figures=(figure("gap", float("nan")),)), "finite number"),
+        (lambda self, case: finding(figures=(figure("vector", torch.zeros(2)),)), "finite number"),
+        (lambda self, case: finding(figures={"gap": 1.0}), "figures must be a tuple of Figure"),
+        (lambda self, case: finding(figures=(figure("gap", 1.0, how=" "),)), "must have key, label and how"),
+        (lambda self, case: finding(figures=(figure("gap", 1.0, interval=(2.0, 1.0)),)), "interval of the figure"),
+        (lambda self, case: finding(figures=(figure("gap", 1.0, error_rate=2),)), "error rate of the figure"),
+        (lambda self, case: finding(figures=(figure("gap", 1.0), figure("gap", 2.0))), "2 figures have the key"),
         (lambda self, case: finding(verdict="PASS"), "verdict must be a Verdict"),
         (lambda self, case: finding(error_rate=0.001), "spent an error rate"),
         (lambda self, case: finding(bounds_rate=-5.0), "bounds_rate must be a number in"),
-        (lambda self, case: finding(statistic={"seconds": time.time()}), "other bytes"),
-        (lambda self, case: finding(statistic={"luck": random.random()}), "global generator"),
+        (lambda self, case: finding(figures=(figure("seconds", time.time()),)), "other bytes"),
+        (lambda self, case: finding(figures=(figure("luck", random.random()),)), "global generator"),
         (
             lambda self, case: finding(subject=Subject.ALGORITHM, verdict=Verdict.PASS),
             "passes the algorithm of a training run",
@@ -471,6 +481,7 @@ def test_broken_audits(examine, reason):
         ({"evidence": frozenset({"everything"})}, "'everything' is no kind of evidence"),
         ({"uses": None}, "uses must be a frozenset"),
         ({"uses": frozenset({"key"})}, "'key' is no argument"),
+        ({"recomputes": None}, "recomputes must be text"),
         ({"alpha_option": "alpha"}, "names no option"),
         ({"alpha_option": "level", "level": 5}, "names no option"),
     ],
@@ -480,7 +491,7 @@ def test_audits_that_declare_wrongly(members, reason):
 
 
 def test_a_sound_audit_of_a_stranger():
-    check_audit(audit(lambda self, case: finding(statistic={"rounds": case.run.rounds_executed})))
+    check_audit(audit(lambda self, case: finding(figures=(figure("rounds", case.run.rounds_executed),))))
     check_audit(ModelLaw(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))
 
 

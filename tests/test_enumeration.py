@@ -50,7 +50,7 @@ def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
 def test_wrong_methods_are_refuted(method, shape):
     found = judged(method, shape)
     assert found.verdict == "FAIL", found.shows
-    assert Fraction(found.statistic["total_variation"]) > 0
+    assert Fraction(found.values["total_variation"]) > 0
     assert any(detail.startswith("smallest federation: ") for detail in found.details)
 
 

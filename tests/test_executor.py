@@ -300,7 +300,8 @@ def test_findings_are_the_same_bytes_for_any_workers_and_after_kills(child, tmp_
     assert subprocess.run([*map(str, command), "2"], check=False).returncode in (0, 3)
     assert len(list(kept.glob("*.safetensors"))) == 3
     assert max(out.glob("findings-*.json")).read_bytes() == expected[1]
-    assert json.loads(expected[1])["checks"][0]["finding"]["statistic"]["pairs"] == 96
+    figures = json.loads(expected[1])["checks"][0]["finding"]["figures"]
+    assert [figure["value"] for figure in figures if figure["key"] == "pairs"] == [96]
 
 
 AUDITS = """
@@ -383,10 +384,10 @@ def test_until_decided_stops_after_the_part_that_decides(untouched, child):
     data = Digits().load(None)
     audit = ModelLaw(pairs=64, alpha=0.4, test_rows=100)  # a coarse level, so that the tiny federation decides
     found = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * 640, until_decided=True))
-    pairs = found.statistic["pairs"]
+    pairs = found.values["pairs"]
     assert pairs % PAIRS_A_SHARD == 0
     if found.verdict == "FAIL":
-        assert pairs - PAIRS_A_SHARD < found.statistic["rejected_at"] <= pairs or pairs >= 64
+        assert pairs - PAIRS_A_SHARD < found.values["rejected_at"] <= pairs or pairs >= 64
     fixed = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * pairs))
     length = min(pairs, 64)
     key = "log wealth, subject"

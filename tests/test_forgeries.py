@@ -147,7 +147,7 @@ def test_a_forged_index_convinces_nobody(lineage):
     (run.path / "involvement.safetensors").write_bytes(tensor_bytes(involvement_tensors(index)))
     change(child.path, "run.json", lambda t: t["parent"].update(digest=reseal(run.path).digest))
     _, found = audits(reseal(child.path))
-    assert found["provenance"].statistic["nothing_to_forget"] == "no: it was drawn"
+    assert found["provenance"].values["nothing_to_forget"] == "no: it was drawn"
     assert found["provenance"].verdict == "PASS"
 
 

@@ -41,7 +41,7 @@ def edited(trained, target, tmp_path_factory):
 
 def test_one_alpha_for_everything(child):
     found = audit(child)
-    figures = found.statistic
+    figures = found.values
     assert figures["alpha_betting"] + figures["alpha_batch"] == pytest.approx(figures["alpha"])
     assert figures["alpha_betting"] == pytest.approx(BETTING * 0.01)
     assert sum(SHARES) == pytest.approx(1)
@@ -50,7 +50,8 @@ def test_one_alpha_for_everything(child):
     assert figures["p_value"] == pytest.approx(min(1, math.exp(-wealth.max())))
     assert (figures["rejected_at"] is None) == (figures["p_value"] > figures["alpha_betting"])
     assert (figures["pairs"], figures["runs"]) == (24, 96)
-    assert found.interval[0] <= found.interval[1] == figures["thresholds_at_most"]
+    low, high = found.figure("thresholds_at_most").interval
+    assert low <= high == figures["thresholds_at_most"]
     assert figures["thresholds_ceiling"] <= figures["thresholds_at_most"]
     assert figures["epsilon_at_least"] <= figures["epsilon_ceiling"]
     assert sum(line.startswith("batch tests, ") for line in found.details) == 3
@@ -93,7 +94,7 @@ def test_the_pairs_needed_are_read_off_what_was_found():
 def test_an_inconclusive_finding_says_how_many_pairs_it_would_take(child):
     found = audit(child)
     assert found.verdict == "INCONCLUSIVE"
-    needed = found.statistic["pairs_needed"]
+    needed = found.values["pairs_needed"]
     assert needed is None or f"about {needed} pairs ({4 * needed} training runs)" in " ".join(found.details)
 
 
@@ -102,11 +103,11 @@ def test_an_inconclusive_finding_says_how_many_pairs_it_would_take(child):
 
 def test_an_editor_is_also_compared_with_itself(edited, child):
     found = audit(edited)
-    assert found.statistic["runs"] == 5 * found.statistic["pairs"]
-    assert 0 < found.statistic["without_p_value"] <= 1
+    assert found.values["runs"] == 5 * found.values["pairs"]
+    assert 0 < found.values["without_p_value"] <= 1
     assert any("the same editor made of runs that never had the target" in line for line in found.details)
     assert not any("same editor" in line for line in audit(child).details)
-    assert "without_p_value" not in audit(child).statistic
+    assert "without_p_value" not in audit(child).values
 
 
 def test_further_training_is_told_from_retraining_and_not_from_itself(trained, target, tmp_path):
@@ -114,7 +115,7 @@ def test_further_training_is_told_from_retraining_and_not_from_itself(trained, t
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
     found = audit(run, ModelLaw(pairs=32, alpha=0.01, test_rows=200))
     assert found.verdict == "FAIL"
-    assert found.statistic["without_rejected_at"] is None
+    assert found.values["without_rejected_at"] is None
     assert "further training alone may then make the difference" in found.shows
 
 
@@ -129,7 +130,7 @@ def test_an_editor_that_needs_the_target_can_be_applied_without_it(edited, monke
     monkeypatch.setattr(Finetune, "edit", edit)
     monkeypatch.setattr(Finetune, "participants", frozenset({"server", "target"}))
     found = audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
-    assert found.statistic["without_p_value"] is not None
+    assert found.values["without_p_value"] is not None
     assert set(requests) == {edited.request}
     assert len(requests) == 6
 
@@ -143,7 +144,7 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
     monkeypatch.setattr(Finetune, "edit", edit)
     monkeypatch.setattr(Finetune, "needs", frozenset({"model", "plan"}))
     found = audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
-    assert "without_p_value" not in found.statistic
+    assert "without_p_value" not in found.values
     assert any("so that comparison is missing" in line for line in found.details)
 
     def broken(self, context):
@@ -164,18 +165,18 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     seen = []
     found = audit(run, asked, until_decided=True, progress=lambda *row: seen.append(row))
     assert found.verdict == "FAIL"
-    assert found.statistic["pairs"] == 32 >= found.statistic["rejected_at"]
-    assert found.statistic["batch_p_value"] is None
-    assert found.statistic["alpha_batch"] is None
+    assert found.values["pairs"] == 32 >= found.values["rejected_at"]
+    assert found.values["batch_p_value"] is None
+    assert found.values["alpha_batch"] is None
     # bounds that hold for a fixed number of pairs are not stated where the data chose it
     fixed_only = ("thresholds_at_most", "thresholds_ceiling", "epsilon_at_least", "untouched_epsilon_at_least")
-    assert [found.statistic[name] for name in fixed_only] == [None] * 4
-    assert found.interval is None
-    assert found.statistic["total_variation_at_least"] is not None  # holds at any stopping
+    assert [found.values[name] for name in fixed_only] == [None] * 4
+    assert found.figure("thresholds_at_most").interval is None
+    assert found.values["total_variation_at_least"] is not None  # holds at any stopping
     assert seen == [("pairs of runs", 32, 1000)]
     # what a report says about how to repeat it gives the same finding
-    assert found.statistic["stopping"] == "decided"
-    assert audit(run, asked, until_decided=True, budget=found.statistic["runs"]) == found
+    assert found.values["stopping"] == "decided"
+    assert audit(run, asked, until_decided=True, budget=found.values["runs"]) == found
 
 
 def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
@@ -200,18 +201,18 @@ def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
     asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
     found = audit(child, asked, budget=4 * 70, until_decided=True)
-    assert found.statistic["pairs"] == 70
-    assert found.statistic["batch_p_value"] is not None  # of the 20 pairs of the spec
+    assert found.values["pairs"] == 70
+    assert found.values["batch_p_value"] is not None  # of the 20 pairs of the spec
     assert any("decided when to stop" in line for line in found.assumptions)
     fixed = audit(child, asked, budget=4 * 70)
     assert not any("decided when to stop" in line for line in fixed.assumptions)
-    assert fixed.statistic["pairs"] == 20
+    assert fixed.values["pairs"] == 20
     for name in ("batch_p_value", "thresholds_at_most", "epsilon_at_least", "untouched_epsilon_at_least"):
-        assert fixed.statistic[name] == found.statistic[name]
-    assert fixed.interval == found.interval
+        assert fixed.values[name] == found.values[name]
+    assert fixed.figure("thresholds_at_most") == found.figure("thresholds_at_most")
     first = fixed.series["log wealth, subject"]
     assert found.series["log wealth, subject"][:20] == first
-    assert audit(child, asked, budget=4 * 10).statistic["pairs"] == 10
+    assert audit(child, asked, budget=4 * 10).values["pairs"] == 10
 
 
 def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):

@@ -487,7 +487,7 @@ def test_verdicts_of_the_tests(rewriter, request_, verdict, replacement):
     assert found.verdict is verdict, found.shows
     assert found.verdict is not Verdict.PASS or all(control.held for control in found.controls)
     by_law = isinstance(rewriter, FatsAsPrinted) and verdict is Verdict.FAIL
-    assert (found.statistic["plans_with_target"] > 0) == (verdict is Verdict.FAIL and not by_law)
+    assert (found.values["plans_with_target"] > 0) == (verdict is Verdict.FAIL and not by_law)
     assert verdict is not Verdict.INCONCLUSIVE or "is not known here" in found.shows
     json.dumps(asdict(found), allow_nan=False)
 
@@ -511,7 +511,7 @@ def test_recorded_plans_of_strangers(client, monkeypatch):
     assert examined(Places(), request, plans=1000, effect=0.1).verdict is Verdict.PASS
     found = examined(Favours(), request, plans=1000, effect=0.1)
     assert found.verdict is Verdict.FAIL
-    assert found.statistic["plans_with_target"] == 0, "by the law alone"
+    assert found.values["plans_with_target"] == 0, "by the law alone"
 
 
 def test_a_request_during_training():
@@ -706,7 +706,7 @@ def test_findings_on_runs(lineage, tiny):
     for dataset in (tiny.dataset, None):
         found = audit.examine(case_of(lineage, "fats-twice", dataset))
         assert found.verdict is Verdict.PASS, found.shows
-        assert found.statistic["untouched_below"] <= 0.05
+        assert found.values["untouched_below"] <= 0.05
     flawed = audit.examine(case_of(lineage, "fats-as-printed-twice", None))
     assert flawed.verdict is Verdict.FAIL
     assert "'fats-as-printed', then 'fats'" in flawed.shows

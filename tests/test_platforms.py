@@ -182,7 +182,7 @@ def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
     assert result.context["run_versions"]["canary"] == f"{first.canary[:16]} and {own.canary[:16]}"
     assert result.context["run_versions"]["torch"] == first.versions["torch"]
     assert result.verdict != "FAIL", {name: finding.shows for name, finding in found.items()}
-    assert "tolerance" in found["replay"].statistic
+    assert "tolerance" in found["replay"].values
     assert any("another platform: other canary" in line for line in found["replay"].details)
     assert any("another platform: other canary" in line for line in found["lineage"].details)
     alone = case_of(child, images, parent=None)

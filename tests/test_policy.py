@@ -31,6 +31,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 OLD = torch.linspace(-1, 1, 650)
@@ -69,9 +70,9 @@ class Free:
         verdict = {"verdict": "PASS", "fails": Verdict.FAIL}.get(self.word, Verdict.PASS)
         finding = Finding(name, Subject.RUN, verdict, "It was looked at.", "Anything else.")
         changes = {
-            "nan": {"statistic": {"gap": float("nan")}},
-            "object": {"statistic": {"gap": object()}},
-            "tolerance": {"statistic": {"tolerance": 1.0, "alpha": -5.0, "alpha_bounds": -5.0}},
+            "nan": {"figures": (Figure("gap", "Gap", float("nan"), "measured"),)},
+            "object": {"figures": (Figure("gap", "Gap", object(), "measured"),)},
+            "tolerance": {"figures": tuple(Figure(k, k, -5.0, "said") for k in ("tolerance", "alpha", "alpha_bounds"))},
             "rate": {"error_rate": -5.0},
             "spends": {"error_rate": 0.5},
             "qualifies": {"qualification": "It looked at one round only."},
@@ -380,8 +381,8 @@ def beside(stranger, family):
     [
         ("name", "in the name of 'replay'"),
         ("verdict", "verdict must be a Verdict"),
-        ("nan", "finite numbers"),
-        ("object", "finite numbers"),
+        ("nan", "finite number"),
+        ("object", "finite number"),
         ("rate", "error_rate must be a number"),
         ("spends", "spent an error rate of 0.5, of 0"),
         ("nothing", "returned NoneType, not a Finding"),

@@ -202,7 +202,7 @@ def test_a_copy_is_found_where_the_erased_rows_are_at_hand(tmp_path, quick, labe
     child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
     found, result = lineage_of(child, quick, given)
     assert result.verdict == found.verdict == "PASS"
-    assert found.statistic["equal_rows"] == 1
+    assert found.values["equal_rows"] == 1
     assert "1 retained rows equal rows that were to be forgotten. Their owners did not ask" in result.reason
     checks = [replace(c, audit={**c.audit, **FAILING.get(c.audit["use"], {})}) for c in quick.checks]
     failing = replace(quick, checks=tuple(checks))
@@ -235,15 +235,15 @@ def forgotten(tmp_path):
 def test_other_rows_under_erased_ids_are_not_compared_and_hide_no_receipt(tmp_path, quick, forgotten):
     given, receipt, child = forgotten
     found, _ = lineage_of(child, quick, junk(given))
-    assert found.statistic["compared_rows"] == found.statistic["equal_rows"] == 0
+    assert found.values["compared_rows"] == found.values["equal_rows"] == 0
     assert any("4 rows at hand under erased ids open no leaf" in line for line in found.details)
     assert any(line.startswith("No retained row equals one of 4 erased rows") for line in found.assumptions)
     found, _ = lineage_of(child, quick, junk(given, [6]))
-    assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (3, 0)
+    assert (found.values["compared_rows"], found.values["equal_rows"]) == (3, 0)
     assert any(line.endswith("not compared: 6 to 6") for line in found.details)
     for at_hand in (junk(given), given):
         found, _ = lineage_of(child, quick, at_hand, receipts=[written(tmp_path / "ben.json", receipt)])
-        assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (4, 1)
+        assert (found.values["compared_rows"], found.values["equal_rows"]) == (4, 1)
         assert "row 13 of client 3 (dan) equals the erased row 6" in found.details
         assert any("Salts and ids of the receipts" in line for line in found.assumptions)
 
@@ -255,7 +255,7 @@ def test_a_forged_receipt_displaces_no_other(tmp_path, quick, forgotten):
     salts = written(tmp_path / "salts.json", receipt, rows=tuple(replace(r, salt=bytes(32)) for r in receipt.rows))
     for files in ([right, salts], [salts, right]):
         found, _ = lineage_of(child, quick, without_ben(given), receipts=files)
-        assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (4, 1)
+        assert (found.values["compared_rows"], found.values["equal_rows"]) == (4, 1)
     ids = written(tmp_path / "ids.json", receipt, rows=tuple(replace(r, id=r.id + 4) for r in receipt.rows))
     with pytest.raises(EvidenceError, match="other ids than the partition"):
         verify(child, quick, dataset=without_ben(given), receipts=[right, ids], save=False)
@@ -281,12 +281,12 @@ def test_after_a_prune_rows_at_hand_count_where_a_receipt_opens_them(tmp_path, q
     child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", dataset=given)
     pruned, _ = prune(child)
     found, _ = lineage_of(pruned, quick, given)
-    assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (0, 0)
+    assert (found.values["compared_rows"], found.values["equal_rows"]) == (0, 0)
     assert any("cannot be told from other rows" in line for line in found.details)
     found, _ = lineage_of(pruned, quick, given, receipts=[file])
-    assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (1, 1)
+    assert (found.values["compared_rows"], found.values["equal_rows"]) == (1, 1)
     found, _ = lineage_of(pruned, quick, junk(given, [6]), receipts=[file])
-    assert (found.statistic["compared_rows"], found.statistic["equal_rows"]) == (1, 0)
+    assert (found.values["compared_rows"], found.values["equal_rows"]) == (1, 0)
 
 
 def test_rows_equal_as_numbers_are_equal(tmp_path, quick):
@@ -297,10 +297,10 @@ def test_rows_equal_as_numbers_are_equal(tmp_path, quick):
     run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
     child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
     found, _ = lineage_of(child, quick, given)
-    assert found.statistic["equal_rows"] == 1
+    assert found.values["equal_rows"] == 1
     file = written(tmp_path / "ben.json", receipt_of(run, 1))
     found, _ = lineage_of(child, quick, without_ben(given), receipts=[file])
-    assert found.statistic["equal_rows"] == 0
+    assert found.values["equal_rows"] == 0
     assert any("by receipts only equal bits are found" in line for line in found.details)
 
 

@@ -131,8 +131,8 @@ def test_another_instruction_set(tmp_path):
     result, found = audits(child)
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     for finding in (found["replay"], found["lineage"]):
-        assert "gap" not in finding.statistic or "not bit for bit" in finding.shows
-    assert ("gap" in found["replay"].statistic) == ("within a tolerance" in result.reason)
+        assert "gap" not in finding.values or "not bit for bit" in finding.shows
+    assert ("gap" in found["replay"].values) == ("within a tolerance" in result.reason)
 
 
 @pytest.mark.parametrize("kind", ["client", "sample"])
@@ -140,7 +140,7 @@ def test_a_tolerance_that_would_have_told(lineage, kind):
     for finding in examined(elsewhere(lineage[kind])):
         assert finding.verdict == "PASS", (finding.shows, finding.details)
         assert "within the tolerance, not bit for bit" in finding.shows
-        figures = finding.statistic
+        figures = finding.values
         assert figures["tolerance"] == 256 * EPS
         assert 0 < figures["gap"] <= figures["tolerance"] <= figures["effect"] / 10
         assert [control.held for control in finding.controls] == [True]
@@ -193,7 +193,7 @@ def test_a_tolerance_that_is_too_coarse_or_too_fine(lineage):
         assert coarse.verdict == "INCONCLUSIVE"
         assert "could not have told" in coarse.shows
         fine = audit(tolerance=1).examine(case)
-        assert fine.statistic["gap"] > EPS
+        assert fine.values["gap"] > EPS
         assert fine.verdict == "INCONCLUSIVE"
         assert "more than the tolerance" in fine.shows
         none = audit(tolerance=0).examine(case)
@@ -263,7 +263,7 @@ def test_the_stated_share_would_have_been_seen(lineage):
     child = elsewhere(lineage["client"])
     case = case_of(child)
     honest = {round_number: child.checkpoint(round_number) for round_number in case.stored_rounds}
-    figures = Replay().examine(case).statistic
+    figures = Replay().examine(case).values
     link = case.counterfactuals.links[0]
 
     def leaked(part):
@@ -491,7 +491,7 @@ def test_one_forged_stretch_is_seen_as_often_as_stated(made, tmp_path, name, cou
             whole, chosen = drawn_stretches(case, count)
             assert whole == [(0, 2), (2, 4), (4, 6), (6, 8)]
             assert found.verdict == ("FAIL" if stretch in chosen else "INCONCLUSIVE")
-            assert found.statistic["detection"] == str(Fraction(count, 4))
+            assert found.values["detection"] == str(Fraction(count, 4))
             assert "starts from stored models" in found.shows_not
             assert "replayed" not in vars(case), "everything was replayed"
             verdicts[key, stretch] = found.verdict
@@ -503,8 +503,8 @@ def test_all_stretches_are_a_full_replay(made):
     case = case_of(load_run(made / "client"))
     found = Replay(stretches=100).examine(case)
     assert found.verdict == "PASS"
-    assert found.statistic["detection"] == "1"
-    assert found.statistic["stretches_replayed"] == 4
+    assert found.values["detection"] == "1"
+    assert found.values["stretches_replayed"] == 4
 
 
 def test_a_forged_beginning_is_always_seen(made, tmp_path):
@@ -542,8 +542,8 @@ def test_an_auditor_may_ask_for_a_spot_check(made):
     result, found = audits(run, spot_check=2)
     assert result.verdict == "INCONCLUSIVE"
     assert found["replay"].verdict == found["lineage"].verdict == "INCONCLUSIVE"
-    assert found["replay"].statistic["detection"] == "1/2"
-    assert found["replay"].statistic["detection_of_more"] == "2: 0.8333"
+    assert found["replay"].values["detection"] == "1/2"
+    assert found["replay"].values["detection_of_more"] == "2: 0.8333"
     whole, _ = audits(run)
     assert whole.verdict == "PASS"
     with pytest.raises(UsageError, match="at least 1 stretch"):
@@ -627,6 +627,6 @@ def test_spot_on_the_command_line(made, tmp_path, fuaudit, lean_file):
     code, out, _ = fuaudit(*command)
     assert code == 3
     found = {row["finding"]["audit"]: row["finding"] for row in json.loads(out)["checks"]}
-    assert found["replay"]["statistic"]["stretches_replayed"] == 1
-    assert found["replay"]["statistic"]["detection"] == "1/4"
+    values = {figure["key"]: figure["value"] for figure in found["replay"]["figures"]}
+    assert (values["stretches_replayed"], values["detection"]) == (1, "1/4")
     assert fuaudit("verify", tmp_path / "client", "--spot-check", 0)[0] == 2

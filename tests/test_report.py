@@ -18,16 +18,17 @@ from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
-from fuaudit.reporting.words import statistics, trusted
+from fuaudit.reporting.words import figures, trusted
 from fuaudit.verification.store import begin, findings_name, finish
 
 HOSTILE = "<script>alert('x')</script>\"&]]>|`@all\u202e\x00\x1b{{ 7 * 7 }}"
+GIVES = {"integrity": ["files"], "enumeration": ["law"], "lineage": ["regeneration"], "provenance": ["provenance"]}
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "NOT_APPLICABLE", "ERROR")
 
 
 def check(audit, verdict="PASS", role="required", subject="run", **finding):
     lists: dict = {name: [] for name in ("controls", "assumptions", "details", "copies")}
-    plain = {"statistic": {}, "interval": None, "detectable": "", "series": {}, **lists}
+    plain = {"figures": [], "detectable": "", "series": {}, "plainly": "", **lists}
     texts = {"shows": f"What {audit} shows.", "shows_not": "It shows nothing else."}
     whole = {
         "audit": audit,
@@ -37,7 +38,13 @@ def check(audit, verdict="PASS", role="required", subject="run", **finding):
         **texts,
         **finding,
     }
-    return {"claim": f"The claim of {audit}", "role": role, "basis": ["GDPR Art. 17(1)"], "finding": whole}
+    words = {"claim": f"The claim of {audit}", "role": role, "basis": ["GDPR Art. 17(1)"]}
+    return {**words, "evidence": GIVES.get(audit, []), "recomputes": f"what {audit} does", "finding": whole}
+
+
+def figure(key, value, **changes):
+    plain = {"unit": "", "interval": None, "error_rate": None, "absent": "none"}
+    return {"key": key, "label": f"The {key}", "value": value, "how": "counted", **plain, **changes}
 
 
 def sampled(verdict="PASS", role="supporting"):
@@ -47,7 +54,7 @@ def sampled(verdict="PASS", role="supporting"):
         verdict,
         role,
         "algorithm",
-        statistic={"pairs": 64, "alpha": 0.001, "p_value": 1.0, "rejected_at": None, "detectable_rate": 0.15},
+        figures=[figure("pairs", 64), figure("p_value", 1.0), figure("rejected_at", None, absent="never")],
         controls=[{"name": "untouched against retrained", "expected": "rejected", "observed": "rejected"}],
         series={
             "log wealth, subject": [0.0] * 64,
@@ -56,6 +63,8 @@ def sampled(verdict="PASS", role="supporting"):
             "power, rate": [0.05, 0.15, 1.0],
             "power, estimate": [0.1, 0.97, 1.0],
             "power, lower limit": [0.05, 0.95, 1.0],
+            "power, detectable rate": [0.15],
+            "log wealth, threshold": [7.1],
         },
     )
 
@@ -83,7 +92,7 @@ def document(verdict="PASS", *checks, child=True, asks="exact"):
             0, {"digest": "a" * 64, "name": "child", "kind": "unlearning", "unlearner": "fats", "request": "client 0"}
         )
     return {
-        "format": "fuaudit findings 1",
+        "format": "fuaudit findings 2",
         "run": "a" * 64,
         "spec": {
             "id": "client-erasure/1",
@@ -287,25 +296,38 @@ def test_every_figure_of_a_real_verification_has_words(child):
     """The audits that ship: no figure is left as its author named it, and one line speaks of non-adaptive requests."""
     result = verify(child, budget=16, key=bytes(32), save=False)
     contents = read_contents(result.as_json())
-    rows = [(check.audit, row) for check in contents.checks for row in statistics(check)]
-    audits = {audit for audit, _ in rows}
+    rows = [(check, row) for check in contents.checks for row in figures(check)]
+    audits = {check.audit for check, _ in rows}
     assert audits >= {"integrity", "replay", "stress", "provenance", "plan-law", "lineage", "model-law"}
-    assert [row for _, row in rows if "as reported by" in row[2]] == []
+    for check, (label, _, how) in rows:
+        assert check.recomputes
+        assert conclusions(f"{label} {how}") == []
+        assert "erased" not in f"{label} {how}"
     assert sum("non-adaptive" in line for line in trusted(contents)) == 1
 
 
-def test_assumptions_have_words():
-    figures = dict.fromkeys(("met", "not_met", "on_trust"), 1)
-    rows = statistics(read_contents(document("PASS", check("assumptions", statistic=figures))).checks[0])
-    assert not any("as reported by" in how for _, _, how in rows)
+@pytest.mark.parametrize(
+    ("shown", "row"),
+    [
+        (figure("rejected_at", None, absent="never"), "never"),
+        (figure("p_value", None), "none"),
+        (figure("rate", 0.15, unit="of runs"), "0.15 of runs"),
+        (figure("advantage", 0.5, interval=[0.25, 0.5]), "0.5 (0.25 to 0.5)"),
+        (figure("held", True), "yes"),
+    ],
+)
+def test_a_figure_says_what_a_reader_needs(shown, row):
+    found = document("PASS", check("anything", figures=[shown]))
+    assert figures(read_contents(found).checks[0]) == [(shown["label"], row, "counted")]
 
 
-@pytest.mark.parametrize("answer", ["no: it was drawn", "yes: it was never drawn, this run holds nothing"])
-def test_the_question_what_the_parent_drew_is_answered_without_yes_or_no(answer):
-    found = document("PASS", check("provenance", statistic={"nothing_to_forget": answer}))
-    ((question, text, _),) = statistics(read_contents(found).checks[0])
-    assert question == "Did the parent draw what was to be forgotten?"
-    assert text == answer.partition(": ")[2]
+def test_findings_of_another_format_are_refused_before_anything_else_is_asked():
+    with pytest.raises(EvidenceError, match=r"'fuaudit findings 1', which fuaudit 0\.1\.0 reads"):
+        read_contents({"format": "fuaudit findings 1"})
+    with pytest.raises(EvidenceError, match="names the format 'fuaudit findings 9'"):
+        read_contents({"format": "fuaudit findings 9"})
+    with pytest.raises(EvidenceError, match="does not hold findings"):
+        read_contents({})
 
 
 def test_other_copies_are_listed_and_faults_are_not_copies():

@@ -17,6 +17,7 @@ from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import facts
 from fuaudit.verification.claims import EVIDENCE
 from fuaudit.verification.conclude import error_rates
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import builtin_specs, parse_spec, read_spec
 from fuaudit.verification.verify import verify
@@ -163,8 +164,8 @@ def test_built_in_specs_spend_their_alpha_and_no_more(name):
     assert {check.audit["use"] for check in made.checks if "alpha" in check.audit} <= TESTS
 
 
-def found(statistic=None, **rates):
-    return Finding("x", Subject.ALGORITHM, Verdict.PASS, "", "", statistic or {}, **rates)
+def found(*figures, **rates):
+    return Finding("x", Subject.ALGORITHM, Verdict.PASS, "", "", figures, **rates)
 
 
 def test_error_rates_are_summed_and_what_was_not_tested_spends_nothing():
@@ -172,7 +173,7 @@ def test_error_rates_are_summed_and_what_was_not_tested_spends_nothing():
         found(error_rate=0.25, bounds_rate=0.5),
         found(),
         found(error_rate=0.125),
-        found({"alpha": 0.5, "alpha_bounds": 0.5}),  # figures of an audit, by whatever names
+        found(Figure("alpha", "Alpha", 0.5, "set", error_rate=0.5)),  # figures of an audit, by whatever names
     )
     rates = error_rates(read_spec("client-erasure"), findings)
     assert rates == {"allowed": 0.001, "tests": 0.375, "bounds": 0.5}

@@ -96,7 +96,7 @@ def test_printed_fats_fails_for_samples_and_passes_for_clients(parent):
     )
     result, found = audits(sample)
     assert result.verdict == "FAIL"
-    assert found["enumeration"].statistic["total_variation"] == "1/8"
+    assert found["enumeration"].values["total_variation"] == "1/8"
     client = unlearn(
         parent, "fats-as-printed", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "printed-c"
     )
@@ -274,7 +274,7 @@ def test_nothing_to_forget_is_said(tmp_path):
     client = next(c for c in run.original.clients if c not in run.plan.index.clients)
     result, found = audits(unlearn(run, "fats", Request.of(clients=[client]), tmp_path / "fats"))
     assert result.verdict == "PASS"
-    assert "nothing to forget" in found["provenance"].statistic["nothing_to_forget"]
+    assert "nothing to forget" in found["provenance"].values["nothing_to_forget"]
     result, found = audits(unlearn(run, "noop", Request.of(clients=[client]), tmp_path / "noop"))
     assert found["replay"].verdict == "PASS"  # this run is as it should be
     assert result.verdict == "FAIL"  # the algorithm is still judged
@@ -286,7 +286,7 @@ def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     run = train(table, tmp_path / "parent", secret=secret(2))
     client = next(c for c in run.original.clients if c not in run.plan.index.clients)
     _, found = audits(unlearn(run, "retrain", Request.of(clients=[client]), tmp_path / "retrain"))
-    answer = found["provenance"].statistic["nothing_to_forget"]
+    answer = found["provenance"].values["nothing_to_forget"]
     assert answer == "no: it was never drawn, but rounds depend on all clients"
     assert any("rounds that depend on all clients" in copy.why for copy in found["lineage"].copies)
     held = {copy.place for copy in found["lineage"].copies if copy.holds}

@@ -16,6 +16,7 @@ from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
 
 SHOWS_NOT = "It shows neither that the guarantee is true nor that its conclusion holds for this run."
@@ -37,40 +38,57 @@ class Assumptions:
 
     evidence: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[frozenset[str]] = frozenset({"parent"})
+    recomputes: ClassVar[str] = "the assumptions of the method's own claim that can be read off a run"
 
     def examine(self, case: Case) -> Finding:
         """PASS when none is broken; INCONCLUSIVE when one is, for then the guarantee says nothing of this run."""
         if case.request is None:
-            return self._finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
+            return _finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
         unlearner = case.unlearner
         names = assumed(unlearner)
         used = case.run.info["unlearner"]["use"]
         if not names:
             reason = f"{used!r} claims exactness for nothing and declares no assumptions ({unlearner.guarantee})."
-            return self._finding(Verdict.NOT_APPLICABLE, reason)
+            return _finding(Verdict.NOT_APPLICABLE, reason)
         states = {name: CHECKS[name](case) if name in CHECKS else UNCHECKED for name in names}
         broken = [name for name, state in states.items() if state.word == NOT_MET]
         trusted = tuple(name for name, state in states.items() if state.word == ON_TRUST)
         counts = {word: sum(state.word == word for state in states.values()) for word in (MET, NOT_MET, ON_TRUST)}
+        figures = _figures(counts)
         details = tuple(f"{name}: {state.word}; {state.evidence}" for name, state in states.items())
         if broken:
             reason = f"The guarantee of {used!r} does not speak of this run: not met: {', '.join(broken)}."
-            return self._finding(Verdict.INCONCLUSIVE, reason, counts, trusted, details)
+            return _finding(Verdict.INCONCLUSIVE, reason, figures, trusted, details)
         reason = f"{counts[MET]} of {len(names)} assumptions of {used!r} are met, {counts[ON_TRUST]} taken on trust."
-        return self._finding(Verdict.PASS, reason, counts, trusted, details)
+        return _finding(Verdict.PASS, reason, figures, trusted, details)
 
-    def _finding(
-        self,
-        verdict: Verdict,
-        shows: str,
-        counts: dict[str, int] | None = None,
-        trusted: tuple[str, ...] = (),
-        details: tuple[str, ...] = (),
-    ) -> Finding:
-        statistic = {word.replace(" ", "_"): count for word, count in (counts or {}).items()}
-        return Finding(
-            "assumptions", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=details
-        )
+
+def _figures(counts: dict[str, int]) -> tuple[Figure, ...]:
+    return (
+        Figure("met", "Assumptions that hold", counts[MET], "each read off this run and its ancestors at hand"),
+        Figure(
+            "not_met",
+            "Assumptions that do not hold",
+            counts[NOT_MET],
+            "each read off this run and its ancestors; with one of them, the method's own claim is not about this run",
+        ),
+        Figure(
+            "on_trust",
+            "Assumptions that no run can show",
+            counts[ON_TRUST],
+            "named under what was taken on trust",
+        ),
+    )
+
+
+def _finding(
+    verdict: Verdict,
+    shows: str,
+    figures: tuple[Figure, ...] = (),
+    trusted: tuple[str, ...] = (),
+    details: tuple[str, ...] = (),
+) -> Finding:
+    return Finding("assumptions", Subject.RUN, verdict, shows, SHOWS_NOT, figures, assumptions=trusted, details=details)
 
 
 LAW = "draws of a law it is exact for"

@@ -13,6 +13,7 @@ from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.proofs.toys import LONGEST, PLACES, Shape, Toy, Toys, federation, numbers_of, toys_like, trials
 from fuaudit.runs.run import Run
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -290,6 +291,7 @@ class Enumeration:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"law"})
     uses: ClassVar[frozenset[str]] = frozenset({"parent"})
+    recomputes: ClassVar[str] = "the law of the method on small federations, in exact fractions"
 
     leaves: int = 50_000
 
@@ -308,7 +310,32 @@ class Enumeration:
             before: the population before the last request.
             name: what the methods are called.
         """
-        found, short, details = Sweep((), (), 0, 0), [], []
+        found, reached = self._swept(law, before, made, progress)
+        figures = _figures(found, law)
+        if found.smallest:
+            toy, result = found.smallest
+            far = str(result.total_variation)
+            shows = f"{name} is not exact: on a small federation the law is {far} away from retraining."
+            details = (f"smallest federation: {toy}", f"witness: {result.witness}")
+            return _finding(Verdict.FAIL, shows, (*figures, _distance(far)), details)
+        if not found.proved:
+            shows = f"No small federation of the law {law.name!r} could be enumerated."
+            return _finding(Verdict.INCONCLUSIVE, shows, figures)
+        if reached.short:
+            shows = (
+                f"{len(found.proved)} small federations were proved, but within {self.leaves} leaves they do not reach "
+                f"far enough: not reached: {'; '.join(reached.short)}."
+            )
+            return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
+        shows = (
+            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0): "
+            f"{Coverage.of(found.proved)}."
+        )
+        return _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
+
+    def _swept(self, law: Law, before: Population, made: Made, progress: Any) -> tuple[Sweep, Reached]:
+        """All tasks one after the other, up to the first refutation; each has its share of the leaves that are left."""
+        found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
         tasks = tasks_of(law, made)
         for number, task in enumerate(tasks):
             weights = [1 + later.alone for later in tasks[number:]]
@@ -322,62 +349,51 @@ class Enumeration:
                 details.append(f"{task.words}: {len(part.proved)} federations proved; {reached}")
             if task.alone:
                 short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
-        statistic: dict[str, Any] = {
-            "proved": len(found.proved),
-            "refuted": len(found.refuted),
-            "too_large": found.too_large,
-            "leaves": found.leaves,
-            "law": law.name,
-        }
-        assumptions = (NON_ADAPTIVE,)
-        if found.smallest:
-            toy, result = found.smallest
-            witness = result.witness
-            assert witness is not None
-            statistic |= {"total_variation": str(result.total_variation)}
-            return Finding(
-                "enumeration",
-                Subject.ALGORITHM,
-                Verdict.FAIL,
-                f"{name} is not exact: on a small federation the law is {result.total_variation} away from retraining.",
-                SHOWS_NOT,
-                statistic,
-                assumptions=assumptions,
-                details=(
-                    f"smallest federation: {toy}",
-                    f"witness: {witness}",
-                ),
-            )
-        if not found.proved:
-            return Finding(
-                "enumeration",
-                Subject.ALGORITHM,
-                Verdict.INCONCLUSIVE,
-                f"No small federation of the law {law.name!r} could be enumerated.",
-                SHOWS_NOT,
-                statistic,
-                assumptions=assumptions,
-            )
-        if short:
-            return Finding(
-                "enumeration",
-                Subject.ALGORITHM,
-                Verdict.INCONCLUSIVE,
-                f"{len(found.proved)} small federations were proved, but within {self.leaves} leaves they do not reach "
-                f"far enough: not reached: {'; '.join(short)}.",
-                SHOWS_NOT,
-                statistic,
-                assumptions=assumptions,
-                details=tuple(details),
-            )
-        return Finding(
-            "enumeration",
-            Subject.ALGORITHM,
-            Verdict.PASS,
-            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0): "
-            f"{Coverage.of(found.proved)}.",
-            SHOWS_NOT,
-            statistic | {"total_variation": "0"},
-            assumptions=assumptions,
-            details=tuple(details),
-        )
+        return found, Reached(tuple(short), tuple(details))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words."""
+
+    short: tuple[str, ...]
+    details: tuple[str, ...]
+
+
+def _figures(found: Sweep, law: Law) -> tuple[Figure, ...]:
+    every = "all draws enumerated, exact fractions"
+    return (
+        Figure("proved", "Small federations without a difference", len(found.proved), every),
+        Figure("refuted", "Small federations with a difference", len(found.refuted), every),
+        Figure(
+            "too_large",
+            "Small federations not enumerated",
+            found.too_large,
+            "their size exceeds the budget of the spec",
+        ),
+        Figure("leaves", "Outcomes enumerated", found.leaves, "counted over all federations; the spec bounds them"),
+        Figure("law", "Law of the draws", law.name, "as the learner of the run declares it"),
+    )
+
+
+def _distance(value: str) -> Figure:
+    return Figure(
+        "total_variation",
+        "Total variation from retraining",
+        value,
+        "half the sum of all differences of probabilities, in exact fractions; where it is not 0, on the smallest "
+        "federation that differs",
+    )
+
+
+def _finding(verdict: Verdict, shows: str, figures: tuple[Figure, ...], details: tuple[str, ...] = ()) -> Finding:
+    return Finding(
+        "enumeration",
+        Subject.ALGORITHM,
+        verdict,
+        shows,
+        SHOWS_NOT,
+        figures,
+        assumptions=(NON_ADAPTIVE,),
+        details=details,
+    )

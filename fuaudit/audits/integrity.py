@@ -13,6 +13,7 @@ from fuaudit.runs.platforms import inherited, told
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.served import NOT_COMPARED, in_use
 
@@ -27,6 +28,7 @@ class Integrity:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"files"})
     uses: ClassVar[frozenset[str]] = frozenset({"parent", "data", "model"})
+    recomputes: ClassVar[str] = "the digest of every file, and the chain of the ledger"
 
     def examine(self, case: Case) -> Finding:
         """FAIL when runs contradict their parents, or the model in use is another one; INCONCLUSIVE when the parent is
@@ -44,7 +46,6 @@ class Integrity:
             details.append(f"the parent {parent.digest} was pruned; its tombstone is consistent with the child")
         elif parent is not None:
             details.append(f"the parent {parent.digest} matches its own manifest")
-        statistic = {"files": len(run.files), "events": len(run.ledger.events), "digest": run.digest}
         verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
         if run.is_child and parent is None:
             verdict, shows = Verdict.INCONCLUSIVE, "The parent of the run is not at hand."
@@ -55,8 +56,33 @@ class Integrity:
             details.append(served[1])
         trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told(run))
         return Finding(
-            "integrity", Subject.RUN, verdict, shows, SHOWS_NOT, statistic, assumptions=trusted, details=tuple(details)
+            "integrity",
+            Subject.RUN,
+            verdict,
+            shows,
+            SHOWS_NOT,
+            _figures(run),
+            assumptions=trusted,
+            details=tuple(details),
         )
+
+
+def _figures(run: Run) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "files",
+            "Files",
+            len(run.files),
+            "counted; the SHA-256 of each was computed anew and compared with the manifest",
+        ),
+        Figure(
+            "events",
+            "Events in the ledger",
+            len(run.ledger.events),
+            "counted; the hash of each covers the one before",
+        ),
+        Figure("digest", "Digest of the run", run.digest, "SHA-256 over the list of its files and their digests"),
+    )
 
 
 def _as_told(run: Run) -> Iterator[str]:

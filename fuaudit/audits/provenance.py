@@ -29,9 +29,14 @@ from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubts_of, is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import FORMAT, NEAR, Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
+
+NOTHING = "yes: it was never drawn, this run contains nothing to forget"
+UNUSED = "The training had never used this data, so this model held nothing of it."
+"""What that means for the person concerned."""
 
 KEEPING_NOTHING = "retrain"
 """The one unlearner whose plan starts over whatever was drawn."""
@@ -71,6 +76,7 @@ class Provenance:
     uses: ClassVar[frozenset[str]] = frozenset(
         {"data", "erased", "parent", "commitment", "request", "before", "beacon"}
     )
+    recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
 
     def examine(self, case: Case) -> Finding:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
@@ -87,19 +93,34 @@ class Provenance:
         shows = next(answer.text for answer in answers if answer.verdict is worst)
         if worst is Verdict.PASS and case.run.is_child:
             shows = _all_well(case, answers)
+        nothing = never_drawn(case)
         return Finding(
             "provenance",
             Subject.RUN,
             worst,
             shows,
             SHOWS_NOT,
-            {"nothing_to_forget": never_drawn(case), "links": len(chain) - 1},
+            (
+                Figure(
+                    "nothing_to_forget",
+                    "Is there nothing to forget?",
+                    nothing,
+                    "every draw of the parent's plan was looked at, and what its config says that rounds depend on",
+                ),
+                Figure(
+                    "links",
+                    "Links of the lineage checked",
+                    len(chain) - 1,
+                    "counted; each step from a run to its child is checked",
+                ),
+            ),
             assumptions=(
                 *self._assumptions(case),
                 *dict.fromkeys(a.trusts for a in answers if a.trusts),
                 *_of_earlier(case, answers),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
+            plainly=UNUSED if nothing == NOTHING else "",
         )
 
     def _assumptions(self, case: Case) -> tuple[str, ...]:
@@ -531,10 +552,10 @@ def passed(findings: Mapping[str, Any], audit: str) -> list[dict[str, Any]]:
 
 def _is_near(found: Mapping[str, Any]) -> bool:
     """Whether a PASS of plan-law is evidence: it bounds the distance, or the rate of untouched plans, by so little."""
-    figures = found.get("statistic")
-    if not isinstance(figures, dict):
-        return False
-    below = figures.get("differs_below", figures.get("untouched_below"))
+    figures = found.get("figures")
+    rows = [row for row in figures if isinstance(row, dict)] if isinstance(figures, list) else []
+    values = {str(row.get("key")): row.get("value") for row in rows}
+    below = values.get("differs_below", values.get("untouched_below"))
     return isinstance(below, int | float) and 0 <= below <= NEAR
 
 
@@ -625,4 +646,4 @@ def never_drawn(case: Case) -> str:
         return "no: it was drawn"
     if known := depended_on(case.parent.config, case.request):
         return f"no: it was never drawn, but rounds depend on {known}"
-    return "yes: it was never drawn, this run contains nothing to forget"
+    return NOTHING

@@ -23,6 +23,7 @@ from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
 
 SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law of the plans."
@@ -30,6 +31,8 @@ SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law
 RARE = 0.05
 """Where no candidate keeps a round, a PASS needs that fewer than this share of plans can (59 candidates, by a
 Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing."""
+
+COMPARED = "bitwise comparison of the models after the kept rounds"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Stress:
 
     evidence: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased"})
+    recomputes: ClassVar[str] = "kept rounds of other plans, with and without the data in question"
 
     plans: int = 3
     candidates: int = 256
@@ -95,7 +99,10 @@ class Stress:
             Verdict.FAIL if faults else Verdict.PASS,
             shows,
             SHOWS_NOT,
-            {"plans": len(chosen), "kept_rounds": kept_total, "faults": faults},
+            (
+                *_figures(len(chosen), kept_total),
+                Figure("faults", "Plans with a difference", faults, COMPARED),
+            ),
             assumptions=case.unopened,
             details=tuple(details),
         )
@@ -113,7 +120,7 @@ class Stress:
             Verdict.PASS if rate <= RARE else Verdict.INCONCLUSIVE,
             shows,
             SHOWS_NOT,
-            {"plans": min(self.plans, self.candidates), "kept_rounds": 0},
+            _figures(min(self.plans, self.candidates), 0),
             details=details,
         )
 
@@ -158,6 +165,18 @@ class Stress:
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
                 return round_number, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
         return 0, 0.0
+
+
+def _figures(plans: int, kept: int) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "plans",
+            "Stress plans",
+            plans,
+            "those of many candidate keys that keep most rounds with the target in them",
+        ),
+        Figure("kept_rounds", "Kept rounds", kept, "counted over all stress plans; each executed on both sets of data"),
+    )
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:

@@ -17,9 +17,9 @@ from fuaudit.formats.forms import pretty_json
 from fuaudit.formats.schema import EXACT
 from fuaudit.runs.names import in_words
 from fuaudit.verification.claims import CLAIMS, Claim
-from fuaudit.verification.finding import FORMAT, Control, ResidualCopy, Subject, Verdict
+from fuaudit.verification.figure import Figure
+from fuaudit.verification.finding import Control, ResidualCopy, Subject, Verdict, require_format
 
-Statistic = int | float | str | bool | None
 Point = tuple[float, float]
 T = TypeVar("T")
 
@@ -32,19 +32,21 @@ class Checked:
     claim: str
     role: str
     basis: tuple[str, ...]
+    evidence: tuple[str, ...]
+    recomputes: str
     audit: str
     subject: Subject
     verdict: Verdict
     shows: str
     shows_not: str
-    statistic: dict[str, Statistic]
-    interval: Point | None
+    figures: tuple[Figure, ...]
     detectable: str
     controls: tuple[Control, ...]
     assumptions: tuple[str, ...]
     details: tuple[str, ...]
     series: dict[str, tuple[float, ...]]
     copies: tuple[ResidualCopy, ...]
+    plainly: str
 
     @property
     def required(self) -> bool:
@@ -130,9 +132,9 @@ class Contents:
         """The folder of the run, without those above it."""
         return self.lineage[0].name if self.lineage else "RUN"
 
-    def of(self, audit: str) -> Checked | None:
-        """The first check that an audit decided."""
-        return next((check for check in self.checks if check.audit == audit), None)
+    def giving(self, evidence: str) -> Checked | None:
+        """The first check of which a PASS gives evidence of this kind."""
+        return next((check for check in self.checks if evidence in check.evidence), None)
 
     def count(self, verdict: Verdict, subject: Subject | None = None) -> int:
         """How many checks came out so."""
@@ -149,10 +151,9 @@ def stored_form(document: Any) -> bytes:
 
 def read_contents(document: dict[str, Any]) -> Contents:
     """The contents of a document of findings; EvidenceError when it is not one."""
+    require_format(document, "the document")
     digest = sha256(stored_form(document))
     try:
-        if document["format"] != FORMAT:
-            _refuse("format")
         context = _mapping(document["context"])
         spec = _mapping(document["spec"])
         seen = _mapping(context.get("participation", {}))
@@ -242,10 +243,18 @@ def _table(value: Any, convert: Callable[[Any], T]) -> dict[str, T]:
     return {_text(key): convert(_mapping(value)[key]) for key in sorted(_mapping(value))}
 
 
-def _statistic(value: Any) -> Statistic:
-    if isinstance(value, bool | int | float) or value is None:
-        return value
-    return _text(value)
+def _figure(row: Any) -> Figure:
+    value, interval, rate = row["value"], row["interval"], row["error_rate"]
+    return Figure(
+        _text(row["key"]),
+        _text(row["label"]),
+        value if isinstance(value, bool | int | float) or value is None else _text(value),
+        _text(row["how"]),
+        _text(row["unit"]),
+        None if interval is None else (float(interval[0]), float(interval[1])),
+        None if rate is None else float(rate),
+        _text(row["absent"]),
+    )
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
@@ -278,7 +287,6 @@ def _of_clients(table: dict[str, Any]) -> tuple[Point, ...]:
 
 def _check(number: int, row: Any) -> Checked:
     finding = _mapping(row["finding"])
-    interval = finding["interval"]
     if row["role"] not in ("required", "supporting"):
         _refuse("role")
     return Checked(
@@ -286,13 +294,14 @@ def _check(number: int, row: Any) -> Checked:
         _text(row["claim"]),
         _text(row["role"]),
         _lines(row["basis"]),
+        _lines(row["evidence"]),
+        _text(row["recomputes"]),
         _text(finding["audit"]),
         Subject(finding["subject"]),
         Verdict(finding["verdict"]),
         _text(finding["shows"]),
         _text(finding["shows_not"]),
-        _table(finding["statistic"], _statistic),
-        None if interval is None else (float(interval[0]), float(interval[1])),
+        tuple(map(_figure, _sequence(finding["figures"]))),
         _text(finding["detectable"]),
         tuple(
             Control(*(_text(c[k]) for k in ("name", "expected", "observed"))) for c in _sequence(finding["controls"])
@@ -303,6 +312,7 @@ def _check(number: int, row: Any) -> Checked:
         tuple(
             ResidualCopy(_text(c["place"]), _text(c["why"]), _truth(c["holds"])) for c in _sequence(finding["copies"])
         ),
+        _text(finding["plainly"]),
     )
 
 

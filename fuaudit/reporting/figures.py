@@ -6,7 +6,6 @@ and print; every line also has a pattern or markers of its own.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,11 +54,13 @@ STYLE: dict[Any, Any] = {
     "path.simplify_threshold": 0.3,
 }
 
-ARMS = (
-    ("untouched", "control: untouched models", "--"),
-    ("second", "control: second retrained arm", ":"),
-    ("subject", "subject: unlearned models", "-"),
+SUBJECT = "subject"
+ARMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (SUBJECT, "subject: unlearned models", {"linewidth": 2.6}),
+    ("second", "control: second retrained arm", {"dashes": (1, 1.6)}),
+    ("untouched", "control: untouched models", {"dashes": (5, 2.5)}),
 )
+"""In the order in which they are drawn: controls lie above the subject, and it shows between their dashes."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def drawings(contents: Contents) -> list[Drawing]:
     """The figures for which the document holds numbers."""
     found: list[Drawing] = []
     for check in contents.checks:
-        found += [_wealth(check, f"w{check.number}")] if f"log wealth, {ARMS[2][0]}" in check.series else []
+        found += [_wealth(check, f"w{check.number}")] if f"log wealth, {SUBJECT}" in check.series else []
         found += [_power(check, f"p{check.number}")] if _curve(check) else []
     if contents.accuracy:
         found.append(_accuracy(contents))
@@ -122,22 +123,19 @@ def _first_above(values: Sequence[float], limit: float) -> int | None:
 
 
 def _wealth(check: Checked, prefix: str) -> Drawing:
-    alpha = check.statistic.get("alpha")
-    limit = -math.log(alpha) if isinstance(alpha, float) and 0 < alpha < 1 else None
+    limit = next(iter(check.series.get("log wealth, threshold", ())), None)
     paths = {name: check.series.get(f"log wealth, {name}", ()) for name, _, _ in ARMS}
 
     def draw(axes: Any) -> None:
         # what lies far above the threshold tells nothing more, and would hide the rest
         top = 4 * limit if limit is not None else None
-        for name, words, dashes in ARMS:
+        for name, words, style in ARMS:
             values = paths[name]
             if values:
                 shown = values if top is None else [min(v, 2 * top) for v in values]
-                axes.plot(range(1, len(values) + 1), shown, dashes, color=ROLES[name], label=words)
+                axes.plot(range(1, len(values) + 1), shown, color=ROLES[name], label=words, **style)
         if limit is not None and top is not None:
-            axes.axhline(
-                limit, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2), label="threshold log(1/alpha)"
-            )
+            axes.axhline(limit, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2), label="threshold")
             floor = min((min(values) for values in paths.values() if values), default=0.0)
             axes.set_ylim(max(min(floor * 1.05, -1.0), -top), top)
         axes.set_xlabel("pairs of runs")
@@ -145,7 +143,7 @@ def _wealth(check: Checked, prefix: str) -> Drawing:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, frameon=False, handlelength=2.6)
 
     sentences = []
-    for name, words, _ in reversed(ARMS):
+    for name, words, _ in ARMS:
         values = paths[name]
         if values:
             crossed = None if limit is None else _first_above(values, limit)
@@ -159,7 +157,8 @@ def _wealth(check: Checked, prefix: str) -> Drawing:
         "Betting against equality: wealth over the pairs of runs",
         " ".join(sentences),
         f"Computed by the check {check.audit!r}: a bettor who gains when the two arms of a pair differ. "
-        f"Were the arms alike, its wealth would reach 1/alpha with probability at most alpha.{extent}",
+        "Were the arms alike, its wealth would reach one over its part of alpha, the threshold, with at most that "
+        f"probability.{extent}",
         _svg(draw, prefix, "Log wealth of the subject and of both controls over the pairs of runs"),
     )
 
@@ -171,11 +170,11 @@ def _curve(check: Checked) -> list[tuple[float, float, float]]:
 
 def _power(check: Checked, prefix: str) -> Drawing:
     rates, estimates, lowers = zip(*_curve(check), strict=True)
-    rate = check.statistic.get("detectable_rate")
+    rate = next(iter(check.series.get("power, detectable rate", ())), None)
 
     def draw(axes: Any) -> None:
-        axes.plot(rates, estimates, "--", color=ROLES["faint"], linewidth=1.2)
         axes.plot(rates, lowers, "-o", color=ROLES["subject"], markersize=4)
+        axes.plot(rates, estimates, "--", color=ROLES["faint"], linewidth=1.2)
         axes.axhline(0.9, color=ROLES["limit"], linewidth=1.2, dashes=(6, 2, 1, 2))
         _label(axes, 1.0, 0.9, "power 0.9", "limit", xytext=(0, -11), textcoords="offset points", ha="right")
         if isinstance(rate, float):
@@ -206,23 +205,24 @@ def _power(check: Checked, prefix: str) -> Drawing:
 
 def _accuracy(contents: Contents) -> Drawing:
     def draw(axes: Any) -> None:
+        axes.plot(*zip(*contents.accuracy, strict=True), "-o", color=ROLES["subject"], markersize=4, linewidth=2.6)
         if contents.parent_accuracy:
-            axes.plot(*zip(*contents.parent_accuracy, strict=True), "--s", color=ROLES["untouched"], markersize=4)
-        axes.plot(*zip(*contents.accuracy, strict=True), "-o", color=ROLES["subject"], markersize=4)
+            above = {"color": ROLES["untouched"], "markersize": 6, "markerfacecolor": "none"}
+            axes.plot(*zip(*contents.parent_accuracy, strict=True), "--s", **above)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1.02))
         axes.set_xlim(left=min(0, axes.get_xlim()[0]))
-        names = ["before: the parent", "after: this run"] if contents.parent_accuracy else ["this run"]
+        names = ["after: this run", "before: the parent"] if contents.parent_accuracy else ["this run"]
         options = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 9, "frameon": False}
         axes.legend(axes.get_lines(), names, handlelength=2.6, **options)
 
     def last(points: tuple[Point, ...]) -> str:
         return f"{points[-1][1]:.4f} after round {points[-1][0]:.0f}"
 
-    lineage = contents.of("lineage")
+    regenerated = contents.giving("regeneration")
     again = (
-        "The check 'lineage' computed this run's file anew and found the same bytes."
-        if lineage is not None and lineage.verdict is Verdict.PASS
+        f"The check {regenerated.audit!r} computed this run's file anew and found the same bytes."
+        if regenerated is not None and regenerated.verdict is Verdict.PASS
         else "No check computed this run's file anew."
     )
     parent = f" Its parent: {last(contents.parent_accuracy)}." if contents.parent_accuracy else ""

@@ -15,8 +15,8 @@ from fuaudit.reporting.words import (
     SUBJECTS,
     copies,
     facts,
+    figures,
     lead,
-    statistics,
     trusted,
     undecided,
 )
@@ -68,7 +68,7 @@ def _checks(contents: Contents) -> str:
 
 
 def _figures(contents: Contents) -> str:
-    rows = [(c.audit, *row) for c in contents.checks for row in statistics(c)]
+    rows = [(c.audit, *row) for c in contents.checks for row in figures(c)]
     rows += [
         (c.audit, f"Control: {k.name}", f"{k.observed} ({'held' if k.held else 'not held'})", f"expected: {k.expected}")
         for c in contents.checks

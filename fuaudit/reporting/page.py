@@ -26,7 +26,7 @@ def render(contents: Contents) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = words.number
     template = environment.from_string(files("fuaudit.reporting").joinpath(TEMPLATE).read_text(encoding="utf-8"))
-    enumeration = contents.of("enumeration")
+    enumeration = contents.giving("law")
     return template.render(
         c=contents,
         words=words,

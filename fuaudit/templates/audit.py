@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.runs.run import Run
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -34,5 +35,6 @@ class ExampleAudit:
 
 
 def _finding(verdict: Verdict, shows: str, changed: int | None = None) -> Finding:
-    figures = {} if changed is None else {"changed_numbers": changed}
+    how = "compared with the model of the parent, number for number"
+    figures = () if changed is None else (Figure("changed_numbers", "Numbers that changed", changed, how),)
     return Finding("example-name", Subject.RUN, verdict, shows, "Whether anything was forgotten.", figures)

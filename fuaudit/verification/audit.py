@@ -6,6 +6,7 @@ word that is misspelt is refused instead of being silence.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fuaudit.errors import PluginError
 from fuaudit.verification.claims import EVIDENCE
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Audit(Protocol):
         uses: the arguments that it looks at, words of :data:`ARGUMENTS`.
         alpha_option: the option that bounds the false alarms of its tests, which takes a share of the spec's alpha;
             "" for an audit without tests. May be left out.
+        recomputes: what it works out itself where it comes to a decision, a part of a sentence. May be left out.
 
     It may also have ``cost(case)``, a sentence about the work to come.
     """
@@ -67,6 +70,7 @@ class Declared:
     evidence: frozenset[str]
     uses: frozenset[str]
     alpha_option: str
+    recomputes: str
 
     def alpha(self, audit: Any) -> float:
         """The error rate that its tests may spend; 0 without tests."""
@@ -100,12 +104,14 @@ def _declared(audit: Any, who: str) -> Declared:
     option = getattr(audit, "alpha_option", "")
     if not isinstance(option, str) or (option and not _is_rate(getattr(audit, option, None))):
         problems.append(f"alpha_option = {option!r} names no option that is a rate in [0, 1]")
+    if not _is_text(recomputes := getattr(audit, "recomputes", "")):
+        problems.append("recomputes must be text")
     if problems:
         raise PluginError(
             f"{who} declares wrongly:\n  " + "\n  ".join(problems),
             "docs/plugin-guide.md tells what an audit declares.",
         )
-    return Declared(evidence, uses, option)
+    return Declared(evidence, uses, option, recomputes)
 
 
 def _others(words: frozenset[Any], known: Mapping[str, str]) -> list[Any]:
@@ -132,18 +138,15 @@ def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
     for word in ("shows", "shows_not"):
         if not _is_text(getattr(finding, word)) or not getattr(finding, word).strip():
             yield f"{word} must be a sentence"
-    for word in ("detectable", "qualification"):
+    for word in ("detectable", "qualification", "plainly"):
         if not _is_text(getattr(finding, word)):
             yield f"{word} must be text"
     for word in ("assumptions", "details"):
         if not _are(getattr(finding, word), _is_text):
             yield f"{word} must be a tuple of texts"
-    if not _table(finding.statistic, _is_figure):
-        yield "statistic must be a dict of finite numbers, texts, truths or None by name"
+    yield from _wrong_figures(finding.figures)
     if not _table(finding.series, lambda line: isinstance(line, list) and all(map(_is_number, line))):
         yield "series must be a dict of lists of finite numbers by name"
-    if not _is_interval(finding.interval):
-        yield "interval must be None or (low, high), finite, low <= high"
     if not _are(finding.controls, _is_control):
         yield "controls must be a tuple of Control(name, expected, observed), all texts"
     if not _are(finding.copies, _is_copy):
@@ -163,7 +166,26 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _is_figure(value: Any) -> bool:
+def _wrong_figures(figures: Any) -> Iterator[str]:
+    if not _are(figures, lambda figure: type(figure) is Figure):
+        yield "figures must be a tuple of Figure"
+        return
+    for figure in figures:
+        texts = (figure.key, figure.label, figure.how, figure.absent)
+        if not all(map(_is_text, (*texts, figure.unit))) or not all(map(str.strip, texts)):
+            yield f"the figure {figure.key!r} must have key, label and how in words"
+        elif not _is_value(figure.value):
+            yield f"the value of the figure {figure.key!r} must be a finite number, a text, a truth or None"
+        elif not _is_interval(figure.interval):
+            yield f"the interval of the figure {figure.key!r} must be None or (low, high), finite, low <= high"
+        elif figure.error_rate is not None and not _is_rate(figure.error_rate):
+            yield f"the error rate of the figure {figure.key!r} must be None or a number in [0, 1]"
+    for key, count in Counter(str(figure.key) for figure in figures).items():
+        if count > 1:
+            yield f"{count} figures have the key {key!r}"
+
+
+def _is_value(value: Any) -> bool:
     return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
 
 

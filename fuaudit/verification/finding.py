@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-FORMAT = "fuaudit findings 1"
+from fuaudit.errors import EvidenceError
+from fuaudit.verification.figure import Figure, Value
+
+FORMAT = "fuaudit findings 2"
 """What documents of findings name themselves."""
+
+EARLIER = {"fuaudit findings 1": "0.1.0"}
+"""Former formats, with the version of fuaudit that reads them."""
 
 NO_REQUEST = "The run carries out no request."
 """Why an audit of a training run has nothing to judge."""
@@ -82,8 +88,7 @@ class Finding:
     Attributes:
         audit: the registered name.
         subject: algorithm or run.
-        statistic: named figures, each an int, a float or text (exact fractions are text).
-        interval: of the main figure, where it is an estimate.
+        figures: its numbers, each with a key of its own.
         detectable: the smallest violation that would have been seen, in words; empty for proofs.
         shows, shows_not: one sentence each.
         assumptions: what was taken on trust.
@@ -94,6 +99,7 @@ class Finding:
         bounds_rate: the chance that any bound which it states is wrong, at most.
         qualification: one sentence that a PASS of the whole has to say because of how this one came about; empty
             where nothing is to be added.
+        plainly: one sentence for the person concerned that a PASS of the whole has to say; empty for none.
     """
 
     audit: str
@@ -101,8 +107,7 @@ class Finding:
     verdict: Verdict
     shows: str
     shows_not: str
-    statistic: dict[str, Any] = field(default_factory=dict)
-    interval: tuple[float, float] | None = None
+    figures: tuple[Figure, ...] = ()
     detectable: str = ""
     controls: tuple[Control, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -112,6 +117,37 @@ class Finding:
     error_rate: float = 0.0
     bounds_rate: float = 0.0
     qualification: str = ""
+    plainly: str = ""
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The values of its figures by key."""
+        return {figure.key: figure.value for figure in self.figures}
+
+    def figure(self, key: str) -> Figure:
+        """The figure with this key; KeyError without one."""
+        for figure in self.figures:
+            if figure.key == key:
+                return figure
+        raise KeyError(key)
+
+
+def require_format(document: Any, where: str) -> None:
+    """Check that a document names the format of findings that is read here, before anything else in it is asked.
+
+    Raises:
+        EvidenceError: it names another one, or none.
+    """
+    found = document.get("format") if isinstance(document, dict) else None
+    if found == FORMAT:
+        return
+    if isinstance(found, str) and found in EARLIER:
+        raise EvidenceError(
+            f"{where} is {found!r}, which fuaudit {EARLIER[found]} reads; this version reads {FORMAT!r}",
+            "Verify the run anew with this version, or read it with that one.",
+        )
+    other = f": it names the format {found!r}" if isinstance(found, str) else ""
+    raise EvidenceError(f"{where} does not hold findings{other}")
 
 
 def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:

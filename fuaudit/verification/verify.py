@@ -34,7 +34,7 @@ from fuaudit.verification.athand import require_ids_of
 from fuaudit.verification.audit import ARGUMENTS, wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import Conclusion, conclude, error_rates
-from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict
+from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict, require_format
 from fuaudit.verification.outside import outside_code, require_trusted
 from fuaudit.verification.served import difference, in_use, read_served
 from fuaudit.verification.spec import Check, Spec, read_spec
@@ -89,7 +89,14 @@ class Verification:
         """The document that is stored and reported; equal evidence, spec, key and arguments give equal bytes."""
         spec = self.spec
         checks = [
-            {"claim": check.claim, "role": check.role, "basis": list(check.basis), "finding": asdict(finding)}
+            {
+                "claim": check.claim,
+                "role": check.role,
+                "basis": list(check.basis),
+                "evidence": sorted(check.declared().evidence),
+                "recomputes": check.declared().recomputes,
+                "finding": asdict(finding),
+            }
             for check, finding in zip(spec.checks, self.findings, strict=True)
         ]
         words = {"id": spec.id, "title": spec.title, "digest": spec.digest, "asks": spec.asks, "origin": spec.source}
@@ -317,9 +324,8 @@ def _earlier(path: Path, run: Run, above: Run | Tombstone | None) -> dict[str, A
     Raises:
         UsageError: no run at hand was pruned.
     """
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise EvidenceError(f"{path} does not hold findings", "Give --before a file of findings, from RUN.audit.")
+    document: dict[str, Any] = read_json(path)
+    require_format(document, str(path))
     pruned, ancestor = run.pruned, above
     while ancestor is not None:
         pruned, ancestor = pruned or (isinstance(ancestor, Run) and ancestor.pruned), parent_of(ancestor)

@@ -128,7 +128,7 @@ def test_other_images_under_the_same_ids(forger, asked, parent, all_at_hand):
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
     assert "not what was committed to" in found["replay"].shows
-    assert found["replay"].statistic["other_rows"] == len(rows)
+    assert found["replay"].values["other_rows"] == len(rows)
     assert any(f"client 1: rows {rows[0]}, " in line for line in found["replay"].details)
 
 
@@ -144,7 +144,7 @@ def test_the_images_under_their_old_labels(forger, asked, parent):
     data, rows = exchanged(parent, labels=False)
     result, found = asked(forger(data), data)
     assert result.verdict == found["replay"].verdict == "FAIL"
-    assert found["replay"].statistic["other_rows"] == len(rows)
+    assert found["replay"].values["other_rows"] == len(rows)
 
 
 def test_labels_alone(forger, asked, parent):
@@ -156,7 +156,7 @@ def test_labels_alone(forger, asked, parent):
     data = replace(data, targets=targets)
     result, found = asked(forger(data), data)
     assert result.verdict == found["replay"].verdict == "FAIL"
-    assert found["replay"].statistic["other_rows"] == len(rows)
+    assert found["replay"].values["other_rows"] == len(rows)
 
 
 def test_rows_in_another_type(forger, asked, parent):

@@ -58,7 +58,7 @@ def test_it_is_right_on_all_plans_but_not_on_the_run(parent, asked):
     law = found["plan-law"]
     assert law.verdict == "FAIL"
     assert "in all 3,000 plans, but not in this run" in law.shows
-    assert law.statistic["equal"] == 3000
+    assert law.values["equal"] == 3000
     assert law.error_rate == 0.001
 
 

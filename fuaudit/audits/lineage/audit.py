@@ -41,6 +41,7 @@ from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.training.stages import Chain
 from fuaudit.verification.case import EQUAL_BITS, Case, drawn_plan
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, ResidualCopy, Verdict
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
@@ -70,6 +71,7 @@ class Lineage:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"regeneration"})
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check", "receipt"})
+    recomputes: ClassVar[str] = "every file of the run that holds models or figures"
 
     tolerance: int = 256
     equal: Literal["list", "fail"] = "list"
@@ -82,8 +84,14 @@ class Lineage:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
         copies = other_copies(case)
         judged = _with_records_of_before(case, self._with_equal_rows(case, self._judge(case)))
-        statistic = {"other_copies": sum(copy.holds for copy in copies), **judged.statistic}
-        return replace(judged, statistic=statistic).finding("lineage", SHOWS_NOT, copies)
+        others = Figure(
+            "other_copies",
+            "Other places that may hold the contribution",
+            sum(copy.holds for copy in copies),
+            "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this "
+            "one",
+        )
+        return replace(judged, figures=(others, *judged.figures)).finding("lineage", SHOWS_NOT, copies)
 
     def _with_equal_rows(self, case: Case, judged: Judgement) -> Judgement:
         """The judgement, and what is known of retained rows that equal erased ones."""
@@ -96,7 +104,6 @@ class Lineage:
         if case.dataset is None:
             return replace(judged, details=(*judged.details, "Retained rows were not compared with erased ones."))
         found = equal_rows(case.run, case.dataset, case.at_hand, case.receipts)
-        statistic = {"equal_rows": len(found.pairs), "compared_rows": found.known, **judged.statistic}
         looked = (
             f"Retained rows were compared with {found.compared} erased rows at hand and {found.opened} by receipts. "
             + NEAR
@@ -109,7 +116,12 @@ class Lineage:
             looked,
             *not_compared(found),
         )
-        judged = replace(judged, statistic=statistic, assumptions=(*judged.assumptions, *assumed), details=details)
+        judged = replace(
+            judged,
+            figures=(*_of_equal_rows(found), *judged.figures),
+            assumptions=(*judged.assumptions, *assumed),
+            details=details,
+        )
         if not found.pairs and found.unknown and self.equal == "fail" and judged.verdict is Verdict.PASS:
             # a spec that refuses equal rows has to know that there are none: what was not looked at shows nothing
             shows = f"{found.unknown} rows that were to be forgotten are neither at hand nor opened: none was compared."
@@ -119,7 +131,8 @@ class Lineage:
         shows = f"{len({kept for kept, _ in found.pairs})} retained rows equal rows that were to be forgotten."
         if self.equal == "fail":
             return replace(judged, verdict=Verdict.FAIL, shows=shows)
-        return replace(judged, qualification=f"{shows} Their owners did not ask, and models follow from them.")
+        unasked = f"{shows} Their owners did not ask, and models follow from them."
+        return replace(judged, qualification=f"{unasked} {judged.qualification}".strip())
 
     def _judge(self, case: Case) -> Judgement:
         at_hand = _at_hand(case)
@@ -127,11 +140,11 @@ class Lineage:
             return self._figures_of_an_edited_model(case, at_hand)
         if not at_hand:
             reason = "The data of the run, retained rows and test rows, is not at hand."
-            return Judgement(Verdict.INCONCLUSIVE, reason, {}, details=("Give --data ROOT.",))
+            return Judgement(Verdict.INCONCLUSIVE, reason, details=("Give --data ROOT.",))
         followed = _of_models(case) if case.spot_check else case.regenerated
         if strays := _strays(case, followed):
             reason = f"{len(strays)} files of the run do not follow from its plan."
-            return Judgement(Verdict.FAIL, reason, {}, details=tuple(strays))
+            return Judgement(Verdict.FAIL, reason, details=tuple(strays))
         other = _others(case, followed)
         if other and not case.same_platform:
             judged = self._elsewhere(case, followed if case.spot_check else _of_models(case))
@@ -139,11 +152,17 @@ class Lineage:
         else:
             judged = _judged(other, len(followed), spot_check=bool(case.spot_check))
             judged = replace(judged, assumptions=(EQUAL_BITS,) if other else ())
-        return replace(judged, statistic={"regenerated": len(followed) - len(other), **judged.statistic})
+        regenerated = Figure(
+            "regenerated",
+            "Files regenerated",
+            len(followed) - len(other),
+            "computed anew without the rows in question; compared bytewise",
+        )
+        return replace(judged, figures=(regenerated, *judged.figures))
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
         """No plan makes an edited model, but a plan says who took part, and stored models make figures."""
-        judged = Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", {})
+        judged = Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.")
         if at_hand:
             followed = _of_models(case)
             other = _others(case, followed) if case.same_platform else _exact(case, followed)
@@ -153,7 +172,7 @@ class Lineage:
             other = [] if _follows_from_plan(case) else [PARTICIPATION]
         if other:
             shows = f"{len(other)} files of the run do not follow from its plan and its stored models."
-            return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
+            return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
         return judged
 
     def _elsewhere(self, case: Case, followed: dict[str, bytes]) -> Judgement:
@@ -177,6 +196,23 @@ class Lineage:
         limit = self.tolerance * torch.finfo(case.ready.procedure.dtype).eps
         same = _agree(case.run.metrics, json.loads(followed[METRICS]), limit)
         return same and case.run.participation == json.loads(followed[PARTICIPATION])
+
+
+def _of_equal_rows(found: Equal) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "equal_rows",
+            "Retained rows that equal rows in question",
+            len(found.pairs),
+            "by their inputs where those at hand open their leaves, and by receipts; near copies are not looked for",
+        ),
+        Figure(
+            "compared_rows",
+            "Rows in question that retained ones were compared with",
+            found.known,
+            "those at hand that open their leaves, and those of receipts; each counted once",
+        ),
+    )
 
 
 MOST_EQUAL = 20
@@ -313,12 +349,12 @@ def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement
     """By bytes alone; for a spot check, files were compared with what follows from the stored models."""
     if other:
         shows = f"{len(other)} files of the run do not follow from the retained data."
-        return Judgement(Verdict.FAIL, shows, {}, details=tuple(f"not regenerated: {name}" for name in other))
+        return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
     if spot_check:
         shows = "The stored models were only spot-checked; whether they follow from the retained data stays open."
-        return Judgement(Verdict.INCONCLUSIVE, shows, {})
+        return Judgement(Verdict.INCONCLUSIVE, shows)
     shows = f"All {count} files that hold models or figures follow from the retained data, byte for byte."
-    return Judgement(Verdict.PASS, shows, {})
+    return Judgement(Verdict.PASS, shows)
 
 
 def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], limit: float) -> bool:

@@ -8,15 +8,16 @@ that must not be rejected, and the untouched originals, which must be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fuaudit.audits.model_law import figures
+from fuaudit.audits.model_law.figures import BOUNDS, Floats
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import UsageError
@@ -25,13 +26,11 @@ from fuaudit.replicas.pairs import PAIRS_A_SHARD, WITHOUT, Pairs, runs_a_pair
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
 from fuaudit.statistics.two_sample.betting import two_sample
-from fuaudit.statistics.two_sample.bounds import epsilon_bound, mean_gap_interval, threshold_bounds
 from fuaudit.statistics.two_sample.power import Detectable, detectable_rate
 from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, SERVER_DATA, Control, Finding, Subject, Verdict
 from fuaudit.workers import Arrays, CachedJob, Job
-
-Floats = NDArray[np.float64]
 
 SHARES = tuple(0.5 if at == PRIMARY else 0.5 / (len(STATISTICS) - 1) for at in range(len(STATISTICS)))
 """How the test by betting divides its money over the statistics."""
@@ -41,9 +40,6 @@ BETTING = 0.8
 
 LEAST_BATCH = 16
 """Pairs below which no batch test is made: it could not reject."""
-
-DELTA = 1e-5
-"""Of the lower bound on epsilon."""
 
 COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
@@ -79,6 +75,7 @@ class ModelLaw:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"sampling"})
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "budget", "stopping", "cache"})
+    recomputes: ClassVar[str] = "repeated unlearning and repeated retraining, with controls"
     alpha_option: ClassVar[str] = "alpha"
 
     pairs: int = 256
@@ -213,22 +210,13 @@ class ModelLaw:
             sentence = _beside(sampled, rejected["subject"])
             details.append(sentence)
             shows += f" {sentence}" if rejected["subject"] else ""
-        statistic, bounds = self._figures(sampled)
         return Finding(
             "model-law",
             Subject.ALGORITHM,
             verdict,
             shows,
             SHOWS_NOT,
-            {
-                "pairs": count,
-                "runs": count * cost,
-                "stopping": "decided" if case.until_decided else "fixed",
-                "alpha": self.alpha,
-                "pairs_needed": needed,
-                **statistic,
-            },
-            interval=bounds,
+            (*figures.sizes(count, count * cost, case.until_decided, needed), *self._figures(sampled)),
             detectable=detectable,
             controls=tuple(
                 Control(f"{name} against retrained", expected, "rejected" if rejected[arm] else "not rejected")
@@ -250,43 +238,22 @@ class ModelLaw:
                 "power, rate": [point.rate for point in sampled.power.curve],
                 "power, estimate": [point.estimate for point in sampled.power.curve],
                 "power, lower limit": [point.lower for point in sampled.power.curve],
+                "log wealth, threshold": [log(1 / (BETTING * self.alpha))],
+                "power, detectable rate": [] if rate is None else [rate],
             },
             error_rate=self.alpha,
-            bounds_rate=min(1.0, statistic["alpha_bounds"]),
+            bounds_rate=min(1.0, BOUNDS * self.alpha),
         )
 
-    def _figures(self, sampled: Sampled) -> tuple[dict[str, Any], tuple[float, float] | None]:
-        """The named figures of the subject, and the interval of its largest Kolmogorov-Smirnov distance."""
-        subject, retrained = sampled.arms["subject"], sampled.arms["retrained"]
-        bets, batch = sampled.bets["subject"], sampled.batches.get("subject")
-        untouched = sampled.batches.get("untouched")
-        thresholds, epsilon, control = None, None, None
-        if sampled.fixed:
-            first = {arm: rows[: sampled.fixed] for arm, rows in sampled.arms.items()}
-            thresholds = threshold_bounds(first["subject"], first["retrained"], self.alpha)
-            epsilon = epsilon_bound(first["subject"], first["retrained"], DELTA, self.alpha)
-            control = epsilon_bound(first["untouched"], first["retrained"], DELTA, self.alpha)
-        figures = {
-            "alpha_bounds": 4 * self.alpha,  # total variation, thresholds, epsilon of the subject and of the control
-            "alpha_betting": BETTING * self.alpha,
-            "alpha_batch": (1 - BETTING) * self.alpha if batch else None,
-            "p_value": bets.p_value,
-            "rejected_at": bets.rejected_at,
-            "batch_p_value": batch.p_value if batch else None,
-            "untouched_rejected_at": sampled.bets["untouched"].rejected_at,
-            "untouched_batch_p_value": untouched.p_value if untouched else None,
-            "detectable_rate": sampled.power.rate,
-            "total_variation_at_least": float(mean_gap_interval(subject, retrained, self.alpha)[-1]),
-            "thresholds_at_most": thresholds.upper if thresholds else None,
-            "thresholds_ceiling": thresholds.width if thresholds else None,
-            "epsilon_at_least": epsilon.lower if epsilon else None,
-            "epsilon_ceiling": epsilon.ceiling if epsilon else None,
-            "untouched_epsilon_at_least": control.lower if control else None,
-        }
+    def _figures(self, sampled: Sampled) -> Iterator[Figure]:
+        subject, untouched = (sampled.batches.get(arm) for arm in ("subject", "untouched"))
+        betting = BETTING * self.alpha
+        yield from figures.rates(self.alpha, betting, (1 - BETTING) * self.alpha if subject else None)
+        yield from figures.tests(sampled.bets["subject"], subject, betting)
+        yield from figures.controls(sampled.bets["untouched"], untouched, sampled.power.rate)
+        yield from figures.bounds(sampled.arms, sampled.fixed, self.alpha)
         if sampled.without is not None:
-            figures["without_p_value"] = sampled.without.p_value
-            figures["without_rejected_at"] = sampled.without.rejected_at
-        return figures, (thresholds.lower, thresholds.upper) if thresholds else None
+            yield from figures.without(sampled.without, betting)
 
 
 @dataclass(frozen=True)

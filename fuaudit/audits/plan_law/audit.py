@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fuaudit import registry
 from fuaudit.audits.plan_law import comparison, tested
@@ -23,7 +23,7 @@ from fuaudit.audits.plan_law.comparison import (
     references,
 )
 from fuaudit.audits.plan_law.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
-from fuaudit.audits.plan_law.tested import NAME, chance, suspects
+from fuaudit.audits.plan_law.tested import NAME, chance, plans_drawn, suspects, untouched_below
 from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
@@ -36,6 +36,7 @@ from fuaudit.statistics.rounding import up
 from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NEAR, NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 
 SHOWS_NOT = (
@@ -95,6 +96,7 @@ class PlanLaw:
 
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent"})
     alpha_option: ClassVar[str] = "alpha"
+    recomputes: ClassVar[str] = "draws of the method at full size, without training, beside those of a proved method"
 
     plans: int = 20_000
     draws: int = 100_000_000
@@ -194,13 +196,21 @@ class PlanLaw:
         elif not held.held:
             verdict = Verdict.INCONCLUSIVE
             shows = f"In none of {plans:,} plans was there anything to draw anew, so nothing was compared."
-        figures: dict[str, Any] = {"plans": plans, "equal": plans, "differs_below": below, "own_plan": seen.own.answer}
+        bound = Figure(
+            "differs_below",
+            "Distance from the law of retraining, below",
+            below,
+            "total variation, at confidence 1 - alpha: 1 - alpha ** (1 / plans), where all plans are equal",
+            error_rate=self.alpha,
+        )
+        figures = [plans_drawn(plans), *seen.figures, bound]
         if isinstance(seen.trial.law, UniformLaw):
             shown = chance(seen.trial)
-            figures["untouched_below"] = undetected_rate_limit(plans, shown, self.alpha) if shown > 0 else None
+            rate = undetected_rate_limit(plans, shown, self.alpha) if shown > 0 else None
+            figures.append(untouched_below(rate, self.alpha))
         return replace(
             seen.finding(verdict, shows),
-            statistic=figures,
+            figures=tuple(figures),
             detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - tested.POWER))} "
             f"of plans or more "
             f"would have been seen with power {tested.POWER}",
@@ -214,14 +224,15 @@ class PlanLaw:
         """What the tests say where a plan differs."""
         number, first = seen.compared.equal, seen.compared.first
         void = f"plan {number + 1} differs from that of a proved method ({first})"
-        figures = {"equal": number, "own_plan": seen.own.answer}
         if not isinstance(seen.trial.law, UniformLaw):
             verdict, law = Verdict.INCONCLUSIVE, seen.trial.law.name
             shows = f"No bound holds for {seen.names}: {void}. Plans of the law {law!r} have no test."
             if held := first_holding(seen.trial, key, range(number, number + LOOKED_THROUGH)):
                 verdict, shows = Verdict.FAIL, f"{seen.names} leaves what was to be forgotten in a plan: {held}."
             return replace(
-                seen.finding(verdict, shows), statistic={"plans": number + 1} | figures, error_rate=self.alpha
+                seen.finding(verdict, shows),
+                figures=(plans_drawn(number + 1), *seen.figures),
+                error_rate=self.alpha,
             )
         alpha = self.alpha - self.share_of_run(seen.plans)
         wanted = max([seen.plans, *(s.plans or 0 for s in suspects(seen.trial, alpha, self.effect))])
@@ -240,7 +251,7 @@ class PlanLaw:
         return replace(
             found,
             shows=f"{found.shows} {rests}{seen.own.unseen}" if passed else found.shows,
-            statistic=found.statistic | figures,
+            figures=(*found.figures, *seen.figures),
             assumptions=(NON_ADAPTIVE, *found.assumptions, *((rests,) if passed else ())),
             details=(f"no bound: {void}", *seen.lines, *found.details),
             error_rate=self.alpha,
@@ -274,6 +285,24 @@ class Seen:
         """What each method is compared with, and the run's own plan."""
         steps = zip(self.trial.steps, self.beside, strict=True)
         return (*(f"{step.name!r} is compared with a method that {name}" for step, name in steps), str(self.own))
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """What came of the comparison."""
+        return (
+            Figure(
+                "equal",
+                "Plans equal to those of a proved method",
+                self.compared.equal,
+                "counted up to the first that differs; both were given the same plans and the same new keys",
+            ),
+            Figure(
+                "own_plan",
+                "The run's own plan beside that of a proved method",
+                self.own.answer,
+                "made again from the keys of the lineage, draw for draw and in the initial model",
+            ),
+        )
 
     def finding(self, verdict: Verdict, shows: str) -> Finding:
         """A finding without figures."""

@@ -7,10 +7,9 @@ leaves plans as they are, and the algorithm of FATS as printed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from fuaudit.statistics.known_law import WEIGHTS, average, log_wealth
 from fuaudit.statistics.rounding import up
 from fuaudit.statistics.sequential import SequentialTest, tested
 from fuaudit.statistics.violation_rates import RateBound, plans_needed, rate_bound
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, Subject, Verdict
 
 NAME = "plan-law"
@@ -209,19 +209,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
             f"untouched occur at a rate below {up(untouched)}"
             + (f", and {PRINTED} would have been rejected with power {POWER}." if len(named) > 1 else ".")
         )
-    statistic: dict[str, Any] = {
-        "plans": plans,
-        "alpha": alpha,
-        "alpha_bounds": alpha * sum(bound.below is not None for bound in bounds),
-        "plans_with_target": len(violations),
-        "p_value": subject.p_value,
-        "rejected_at": subject.rejected_at,
-        "recomputed": int((scores.redrawn[:, -1] > 0).sum()),
-        "first_involved": int((scores.first < trial.uniform.rounds).sum()),
-        "first_involved_exact": float(1 - involved.law[-1]),
-        "rounds_redrawn_mean": float(scores.redrawn.sum(axis=1).mean()),
-        "untouched_below": untouched,
-    }
+    bounds_rate = alpha * sum(bound.below is not None for bound in bounds)
     probe = trial.probe
     return Finding(
         NAME,
@@ -229,7 +217,12 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
         verdict,
         shows,
         SHOWS_NOT,
-        statistic,
+        (
+            plans_drawn(plans),
+            *_test_figures(subject, alpha, bounds_rate, len(violations)),
+            *_counts(trial, scores, float(1 - involved.law[-1])),
+            untouched_below(untouched, alpha),
+        ),
         detectable=detectable,
         controls=controls,
         assumptions=("Bounds on rates hold for the stated violations alone, each at its own level.",),
@@ -253,7 +246,91 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
         ),
         series={"log wealth": _thinned(subject.log_wealth), "log wealth of retrained plans": _thinned(null.log_wealth)},
         error_rate=alpha,
-        bounds_rate=min(1.0, statistic["alpha_bounds"]),
+        bounds_rate=min(1.0, bounds_rate),
+    )
+
+
+def plans_drawn(plans: int) -> Figure:
+    """How many plans were looked at."""
+    return Figure(
+        "plans",
+        "Plans drawn",
+        plans,
+        "counted; each is drawn with a key of its own and then changed by the method, and nothing is trained",
+    )
+
+
+def untouched_below(rate: float | None, alpha: float) -> Figure:
+    """The bound on the rate of plans that a method leaves as they were."""
+    return Figure(
+        "untouched_below",
+        "The method leaves plans as they were at a rate below",
+        rate,
+        "an upper bound at confidence 1 - alpha, from plans that would have shown it",
+        error_rate=alpha,
+    )
+
+
+def _test_figures(subject: SequentialTest, alpha: float, bounds_rate: float, with_target: int) -> Iterator[Figure]:
+    yield Figure(
+        "alpha",
+        "Error rate alpha",
+        alpha,
+        "fixed in the spec; bounds the chance that the test rejects equal laws, and that a stated rate is too small",
+    )
+    yield Figure(
+        "alpha_bounds",
+        "Error rate of all stated bounds together",
+        bounds_rate,
+        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
+    )
+    yield Figure(
+        "plans_with_target",
+        "Plans that still hold what was to be forgotten",
+        with_target,
+        "every draw was looked at; one such plan is a counterexample",
+    )
+    yield Figure(
+        "p_value",
+        "p-value of the law of plans",
+        subject.p_value,
+        "one over the largest wealth of a bettor against the known law; valid at any stopping",
+    )
+    yield Figure(
+        "rejected_at",
+        "Law rejected at plan",
+        subject.rejected_at,
+        "first plan at which the wealth reaches one over alpha",
+        error_rate=alpha,
+        absent="never",
+    )
+
+
+def _counts(trial: Trial, scores: Scores, exact: float) -> Iterator[Figure]:
+    """Counts beside the tests; ``exact`` is the probability that training draws the target of the first request."""
+    yield Figure(
+        "recomputed",
+        "Plans that the last request changed",
+        int((scores.redrawn[:, -1] > 0).sum()),
+        "counted; how many there should be is no part of exactness, so it is not tested",
+    )
+    yield Figure(
+        "first_involved",
+        "Plans whose training drew what the first request names",
+        int((scores.first < trial.uniform.rounds).sum()),
+        "counted before anything was to be forgotten; a control of the simulation",
+    )
+    yield Figure(
+        "first_involved_exact",
+        "The probability of that",
+        exact,
+        "exact, from the law of training; the count above over the plans drawn should be near it",
+    )
+    yield Figure(
+        "rounds_redrawn_mean",
+        "Rounds drawn anew, on average",
+        float(scores.redrawn.sum(axis=1).mean()),
+        "mean over all plans and requests; a measure of cost, not tested",
     )
 
 

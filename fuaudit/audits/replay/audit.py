@@ -24,9 +24,11 @@ from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import initial_state
 from fuaudit.training.rounds import State
 from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
+BITWISE = "bitwise comparison of stored and recomputed models"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Replay:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "spot_check"})
+    recomputes: ClassVar[str] = "stored models, from the retained data: all of them, or where the check says so a part"
 
     stretches: int = 0
     detection: float = 1.0
@@ -97,21 +100,35 @@ class Replay:
                 Verdict.PASS,
                 f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit.",
                 SHOWS_NOT,
-                {"models": len(stored), "rounds": case.run.rounds_executed},
+                (
+                    Figure(
+                        "models",
+                        "Stored models compared",
+                        len(stored),
+                        "each computed anew from the retained data",
+                    ),
+                    Figure(
+                        "rounds",
+                        "Rounds executed",
+                        case.run.rounds_executed,
+                        "as the run records them; all were executed again",
+                    ),
+                ),
             )
-        statistic = {"first_difference": differences[0][0], "differences": len(differences)}
+        figures = (
+            Figure("first_difference", "First round that differs", differences[0][0], BITWISE),
+            Figure("differences", "Stored models that differ", len(differences), BITWISE),
+        )
         details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
         elsewhere = case.elsewhere(case.run, until=differences[0][0])
         if not elsewhere:
             reason = "Stored models are not what the plan makes of the retained data."
             bits = (EQUAL_BITS,)
             return Finding(
-                "replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, statistic, assumptions=bits, details=details
+                "replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, figures, assumptions=bits, details=details
             )
         judged = within_tolerance(case, stored, self.tolerance)
-        judged = replace(
-            judged, statistic=statistic | judged.statistic, details=(*judged.details, *elsewhere, *details)
-        )
+        judged = replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
         return judged.finding("replay", SHOWS_NOT)
 
 
@@ -129,8 +146,13 @@ def _other_rows(case: Case) -> Finding:
     if not case.same_reader:
         verdict = Verdict.INCONCLUSIVE
         details.append("Rows are read here by another reader, or on another platform, than for the run.")
-    statistic = {"other_rows": count, "other_clients": len(found.rows), "other_test_rows": len(found.tests)}
-    return Finding("replay", Subject.RUN, verdict, reason, SHOWS_NOT, statistic, details=tuple(details))
+    how = "the digest of each row at hand was compared with the contents that were committed to"
+    figures = (
+        Figure("other_rows", "Retained rows at hand that are other ones", count, how),
+        Figure("other_clients", "Clients whose rows they are", len(found.rows), how),
+        Figure("other_test_rows", "Test rows at hand that are other ones", len(found.tests), how),
+    )
+    return Finding("replay", Subject.RUN, verdict, reason, SHOWS_NOT, figures, details=tuple(details))
 
 
 def _rows_in_words(case: Case, rows: Mapping[int, tuple[int, ...]]) -> Iterator[str]:

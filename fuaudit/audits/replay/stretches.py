@@ -19,6 +19,7 @@ from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = (
@@ -84,14 +85,45 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         verdict,
         shows,
         SHOWS_NOT,
-        {
-            "stretches": len(whole),
-            "stretches_replayed": len(chosen),
-            "detection": str(chance),
-            "detection_asked": asked,
-            "chosen_by": "the spec" if case.spot_check is None else "the auditor",
-            "detection_of_more": table or "there is one stretch only",
-        },
+        (
+            Figure(
+                "stretches",
+                "Stretches between stored models",
+                len(whole),
+                "counted from the rounds that the run stores",
+            ),
+            Figure(
+                "stretches_replayed",
+                "Stretches replayed",
+                len(chosen),
+                "drawn without replacement by the audit's key; each from the model stored before it, compared bit for "
+                "bit",
+            ),
+            Figure(
+                "detection",
+                "Probability of seeing one forged stretch",
+                str(chance),
+                "hypergeometric, exact: stretches replayed over all stretches",
+            ),
+            Figure(
+                "detection_asked",
+                "Probability that a pass needs",
+                asked,
+                "set in the spec; 1 asks for all stretches",
+            ),
+            Figure(
+                "chosen_by",
+                "Who asked for a spot check",
+                "the spec" if case.spot_check is None else "the auditor",
+                "the spec, or the auditor with --spot-check",
+            ),
+            Figure(
+                "detection_of_more",
+                "Probability of seeing one of several forged stretches",
+                table or "there is one stretch only",
+                "hypergeometric; the number of forged stretches before each colon",
+            ),
+        ),
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {float(chance):.4g}",
         assumptions=(
             "The key of the audit was not known to anybody before the run was sealed.",

@@ -16,6 +16,7 @@ from fuaudit.statistics.rounding import up
 from fuaudit.training.execute import state_without
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Counterfactual, RestrictedSchedule
+from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 ELSEWHERE = "On another platform than the run's, models were compared within a tolerance."
@@ -34,7 +35,7 @@ class Judgement:
 
     verdict: Verdict
     shows: str
-    statistic: dict[str, float | int | str]
+    figures: tuple[Figure, ...] = ()
     detectable: str = ""
     controls: tuple[Control, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -42,22 +43,20 @@ class Judgement:
     qualification: str = ""
 
     def finding(self, audit: str, shows_not: str, copies: tuple[ResidualCopy, ...] = ()) -> Finding:
-        """The finding of an audit of this run; what a PASS has to say of how it came about is said in any case."""
-        loose = ELSEWHERE if "tolerance" in self.statistic else ""
-        said = " ".join(filter(None, (self.qualification, loose)))
+        """The finding of an audit of this run."""
         return Finding(
             audit,
             Subject.RUN,
             self.verdict,
             self.shows,
             shows_not,
-            self.statistic,
+            self.figures,
             detectable=self.detectable,
             controls=self.controls,
             assumptions=self.assumptions,
             details=self.details,
             copies=copies,
-            qualification=said if self.verdict is Verdict.PASS else "",
+            qualification=self.qualification if self.verdict is Verdict.PASS else "",
         )
 
 
@@ -126,18 +125,17 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     replayed = case.replayed
     gap = max(gaps(stored, replayed, replayed).values(), default=0.0)
     alike = bit_equal(stored, replayed)
-    statistic: dict[str, float | int | str] = {"models": len(replayed), "gap": _number(gap), "tolerance": limit}
-    statistic["bit_equal"] = alike
+    figures = _figures(len(replayed), gap, limit, alike)
     if RestrictedSchedule(case.schedule, case.run.plan.retained).takes_something:
         shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
-        return Judgement(Verdict.FAIL, shows, statistic)
+        return Judgement(Verdict.FAIL, shows, figures)
     if not tolerance:
         shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
-        return Judgement(Verdict.INCONCLUSIVE, shows, statistic)
+        return Judgement(Verdict.INCONCLUSIVE, shows, figures)
     left = case.counterfactuals
     if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
-        return Judgement(Verdict.FAIL, shows, statistic, details=tuple(copied))
+        return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
     details = [
         f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
         f"{alike:.0%} of the numbers agree in every bit; what the others hold below the tolerance, nothing here judges",
@@ -164,12 +162,13 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         if gap > limit and max(gaps(stored, link.untouched, replayed).values(), default=0.0) <= limit:
             details.append(f"{request}: the stored models are within the tolerance of the untouched ones")
     if effects:
-        statistic["effect"] = _number(min(effects))
+        figures += (_effect(min(effects)),)
     verdict, shows = _outcome(gap > limit, left.missing, blind, all(control.held for control in controls))
     detectable = ""
     if verdict is Verdict.PASS:
         # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
-        share = statistic["share"] = 2 * limit / min(effects)
+        share = 2 * limit / min(effects)
+        figures += (_share(share),)
         detectable = f"a stored model that kept a share of {up(share, 3)} or more of what the erased data did"
     assumptions = (
         "The run was made on the platforms that it names.",
@@ -181,12 +180,55 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     return Judgement(
         verdict,
         shows,
-        statistic,
+        figures,
         detectable,
         tuple(controls),
         assumptions if verdict is Verdict.PASS else (),
         (*details, *(f"could not be told from rounding: {line}" for line in blind), *left.missing),
+        qualification=ELSEWHERE,
     )
+
+
+def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "models",
+            "Stored models compared within a tolerance",
+            models,
+            "each computed anew from the retained data; this platform is not the run's",
+        ),
+        Figure(
+            "gap",
+            "Largest gap",
+            _number(gap),
+            "between stored and recomputed models: largest difference over the largest entry of a tensor",
+        ),
+        Figure(
+            "tolerance",
+            "Tolerance",
+            limit,
+            "set in the spec, in units of the machine epsilon; never fitted to the run",
+        ),
+        Figure(
+            "bit_equal",
+            "Share of numbers that agree in every bit",
+            alike,
+            "the rest agrees within the tolerance; below it, numbers can carry something that nothing here judges",
+        ),
+    )
+
+
+def _effect(least: float) -> Figure:
+    return Figure(
+        "effect",
+        "What the data in question does, at least",
+        _number(least),
+        "smallest gap between the parent's draws executed with it and without it, over all stored models",
+    )
+
+
+def _share(share: float) -> Figure:
+    return Figure("share", "Share of that which would have been seen", share, "twice the tolerance over the line above")
 
 
 def _outcome(apart: bool, missing: tuple[str, ...], blind: list[str], controlled: bool) -> tuple[Verdict, str]:
