@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from fuaudit.errors import EvidenceError
@@ -18,7 +19,7 @@ from fuaudit.formats.schema import EXACT
 from fuaudit.runs.names import in_words
 from fuaudit.verification.claims import CLAIMS, Claim
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import Control, ResidualCopy, Subject, Verdict, require_format
+from fuaudit.verification.finding import Control, ResidualCopy, Subject, Verdict, require_findings
 
 Point = tuple[float, float]
 T = TypeVar("T")
@@ -151,7 +152,7 @@ def stored_form(document: Any) -> bytes:
 
 def read_contents(document: dict[str, Any]) -> Contents:
     """The contents of a document of findings; EvidenceError when it is not one."""
-    require_format(document, "the document")
+    require_findings(document, Path("the document"))
     digest = sha256(stored_form(document))
     try:
         context = _mapping(document["context"])

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
+from fuaudit.formats.versions import require_format
 from fuaudit.verification.figure import Figure, Value
 
 FORMAT = "fuaudit findings 2"
 """What documents of findings name themselves."""
-
-EARLIER = {"fuaudit findings 1": "0.1.0"}
-"""Former formats, with the version of fuaudit that reads them."""
 
 NO_REQUEST = "The run carries out no request."
 """Why an audit of a training run has nothing to judge."""
@@ -132,22 +131,16 @@ class Finding:
         raise KeyError(key)
 
 
-def require_format(document: Any, where: str) -> None:
-    """Check that a document names the format of findings that is read here, before anything else in it is asked.
+def require_findings(document: Any, path: Path) -> dict[str, Any]:
+    """The document, where it names the format of findings that is read here; asked before any field is.
 
     Raises:
-        EvidenceError: it names another one, or none.
+        EvidenceError: it names another format, or none.
     """
-    found = document.get("format") if isinstance(document, dict) else None
-    if found == FORMAT:
-        return
-    if isinstance(found, str) and found in EARLIER:
-        raise EvidenceError(
-            f"{where} is {found!r}, which fuaudit {EARLIER[found]} reads; this version reads {FORMAT!r}",
-            "Verify the run anew with this version, or read it with that one.",
-        )
-    other = f": it names the format {found!r}" if isinstance(found, str) else ""
-    raise EvidenceError(f"{where} does not hold findings{other}")
+    require_format(document, FORMAT, path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise EvidenceError(f"{path} does not hold findings")
+    return document
 
 
 def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:

@@ -19,7 +19,7 @@ from typing import Any
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.formats.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
-from fuaudit.verification.finding import require_format
+from fuaudit.verification.finding import require_findings
 
 LOG = "log.jsonl"
 MOST = 10**9
@@ -174,8 +174,7 @@ def read_findings(path: Path, run: str) -> dict[str, Any]:
             name them.
     """
     content, anew = read_bytes(path), "Make them anew with: fuaudit verify"
-    document: dict[str, Any] = parse_json(content, path)
-    require_format(document, str(path))
+    document = require_findings(parse_json(content, path), path)
     match = _NAME.fullmatch(path.name)
     if match is None or sha256(content)[:SHORT] != match[2]:
         raise EvidenceError(f"{path} does not hold the findings that its name is made of", anew)

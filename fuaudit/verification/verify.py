@@ -34,7 +34,7 @@ from fuaudit.verification.athand import require_ids_of
 from fuaudit.verification.audit import ARGUMENTS, wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import Conclusion, conclude, error_rates
-from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict, require_format
+from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Subject, Verdict, require_findings
 from fuaudit.verification.outside import outside_code, require_trusted
 from fuaudit.verification.served import difference, in_use, read_served
 from fuaudit.verification.spec import Check, Spec, read_spec
@@ -324,8 +324,7 @@ def _earlier(path: Path, run: Run, above: Run | Tombstone | None) -> dict[str, A
     Raises:
         UsageError: no run at hand was pruned.
     """
-    document: dict[str, Any] = read_json(path)
-    require_format(document, str(path))
+    document = require_findings(read_json(path), path)
     pruned, ancestor = run.pruned, above
     while ancestor is not None:
         pruned, ancestor = pruned or (isinstance(ancestor, Run) and ancestor.pruned), parent_of(ancestor)
