@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuaudit_plugins.fats import Stability, client_stability, sample_stability
+from fuaudit_plugins.fats_laws import client_bound, cost, sample_bound
 from machine import hardware
 from numpy.typing import NDArray
 from scipy.stats import binomtest, chisquare
@@ -88,19 +88,21 @@ def levels(law: UniformLaw, population: Population) -> list[Level]:
     ten = population.clients[:10]
     places = law.cohort_size * law.rounds
 
-    def level(name: str, clients: Sequence[int], samples: Sequence[int], each: list[Stability]) -> Level:
-        hit = math.fsum(1 - (1 - one.exact) ** (1 / places) for one in each)
-        bound = min(math.fsum(one.bound for one in each), 1.0)
-        return Level(name, Request.of(clients=clients, samples=samples), law, hit, bound)
+    def hit(request: Request) -> float:
+        return float(1 - (1 - cost(law, population, request).probability) ** (1 / places))
+
+    def level(name: str, clients: Sequence[int], samples: Sequence[int], hit: float, bound: float) -> Level:
+        return Level(name, Request.of(clients=clients, samples=samples), law, hit, min(bound, 1.0))
 
     firsts = [population.samples[client][0] for client in ten]
-    client = client_stability(law, population)
-    samples = [sample_stability(law, population, client) for client in ten]
+    client, rho = hit(Request.of(clients=ten[:1])), client_bound(law, population)
+    samples = [hit(Request.of(samples=[sample])) for sample in firsts]
+    rhos = [sample_bound(law, population, client) for client in ten]
     return [
-        level("client", ten[:1], (), [client]),
-        level("sample", (), firsts[:1], samples[:1]),
-        level("10 clients", ten, (), [client] * len(ten)),
-        level("10 samples", (), firsts, samples),
+        level("client", ten[:1], (), client, rho),
+        level("sample", (), firsts[:1], samples[0], rhos[0]),
+        level("10 clients", ten, (), math.fsum([client] * len(ten)), math.fsum([rho] * len(ten))),
+        level("10 samples", (), firsts, math.fsum(samples), math.fsum(rhos)),
     ]
 
 

@@ -21,12 +21,12 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from fuaudit_plugins import fats_laws
 from fuaudit_plugins.fats import FatsUnlearning
 from machine import hardware
 from matplotlib.axes import Axes
 from recomputation import LAW, POPULATION
 
-from fuaudit.audits.plan_law import stability
 from fuaudit.audits.plan_law.simulate import Step, Trial, simulate
 from fuaudit.draws import Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
@@ -46,15 +46,15 @@ def setting(
     return UniformLaw(rounds, cohort, steps, batch), federation((samples,) * clients)
 
 
-def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -> tuple[list[stability.Cost], float]:
+def costs(law: UniformLaw, population: Population, kind: str, number: int = 1) -> tuple[list[fats_laws.Cost], float]:
     """The exact costs of so many requests in turn, each for another client, and the first rho."""
     if kind == "client":
         requests = [Request.of(clients=[c]) for c in population.clients[:number]]
-        bound = stability.client_bound(law, population)
+        bound = fats_laws.client_bound(law, population)
     else:
         requests = [Request.of(samples=[population.samples[c][0]]) for c in population.clients[:number]]
-        bound = stability.sample_bound(law, population, population.clients[0])
-    return stability.stream(law, population, requests), bound
+        bound = fats_laws.sample_bound(law, population, population.clients[0])
+    return fats_laws.stream(law, population, requests), bound
 
 
 def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def simulated(kind: str, number: int, plans: int, key: bytes) -> dict[str, Any]:
         "requests": number,
         "plans": plans,
         "rho": bound,
-        "ever": row(times > 0, stability.recompute_probability(LAW, POPULATION, requests)),
+        "ever": row(times > 0, fats_laws.recompute_probability(LAW, POPULATION, requests)),
         "ever_bound": min(number * bound, 1.0),
         "recomputations": row(times, math.fsum(c.probability for c in exact)),
         "recomputations_bound": 4 * number * min(bound, 1.0),

@@ -25,7 +25,8 @@ from typing import ClassVar
 
 from fuaudit.draws import END, Address, Draws, Position, Purpose
 from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Request, WeightedLaw
+from fuaudit.plans import Plan, Population, Request, WeightedLaw
+from fuaudit.unlearning.faults import WrongRelative
 from fuaudit.unlearning.protocol import exact_under
 
 Cohorts = Mapping[tuple[int, ...], Fraction]
@@ -51,6 +52,16 @@ class MaximalCoupling:
         "fixed cohort and batch sizes",
         "a partition that is never drawn again",
         "non-adaptive requests",
+    )
+    selftest_faults: ClassVar[tuple[WrongRelative, ...]] = (
+        WrongRelative(
+            "wrong acceptance probability",
+            right="coupling",
+            wrong="coupling-wrong-acceptance",
+            law=WeightedLaw(1, 2, 1, 1, tuple((client, client + 1) for client in range(4))),
+            population=Population({client: (client,) for client in range(4)}),
+            request=Request.of(clients=[0]),
+        ),
     )
 
     def acceptance(self, ratio: Fraction, clients: int) -> Fraction:

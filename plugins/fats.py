@@ -24,10 +24,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fuaudit_plugins.fats_laws import Printed, client_bound, cost, sample_bound
+
 from fuaudit.draws import END, Draws, Position
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.availability import CLOSED
 from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.unlearning.faults import KnownFault
 from fuaudit.unlearning.protocol import exact_under
 
 UNIFORM = ("uniform with replacement", "uniform without replacement")
@@ -71,15 +74,15 @@ class Fats:
 
     def stability(self, population: Population) -> list[str]:
         """Realised rho and exact probabilities of computing again, in words, for one client and one sample."""
-        client = client_stability(self.law, population)
-        smallest = min(
-            (c for c in population.clients if population.samples[c]), key=lambda c: len(population.samples[c])
-        )
-        sample = sample_stability(self.law, population, smallest)
+        law, clients = self.law, population.clients
+        smallest = min((c for c in clients if population.samples[c]), key=lambda c: len(population.samples[c]))
+        one_client = Request.of(clients=clients[:1])
+        one_sample = Request.of(samples=population.samples[smallest][:1])
         return [
-            f"one more client:  recomputation with probability {client.exact:.6f} (rho_C = {client.bound:.4g})",
-            f"one more sample:  recomputation with probability {sample.exact:.6f} (rho_S = {sample.bound:.4g}), "
-            "of the smallest client",
+            f"one more client:  recomputation with probability {cost(law, population, one_client).probability:.6f} "
+            f"(rho_C = {client_bound(law, population):.4g})",
+            f"one more sample:  recomputation with probability {cost(law, population, one_sample).probability:.6f} "
+            f"(rho_S = {sample_bound(law, population, smallest):.4g}), of the smallest client",
         ]
 
 
@@ -105,6 +108,8 @@ class FatsUnlearning:
         "a partition that is never drawn again",
         "non-adaptive requests",
     )
+    known_faults: ClassVar[tuple[KnownFault, ...]] = (Printed(),)
+    follows_reference: ClassVar[bool] = True
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
@@ -122,36 +127,10 @@ class FatsAsPrinted(FatsUnlearning):
         "exact for clients; for samples claimed exact (Theorem 2), and false as printed: total variation 1/8 on a toy"
     )
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(*UNIFORM, *CLOSED, kinds=("client",))
+    follows_reference: ClassVar[bool] = False
     mutant: ClassVar[bool] = True
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
         first = min(plan.first_involvement(request) or END, not_before)
         return plan.erase(request, fresh, Position(first.round, 0) if first.step == 1 else first)
-
-
-@dataclass(frozen=True)
-class Stability:
-    """How often one request makes FATS compute again: exact probability, and the paper's linear bound rho."""
-
-    exact: float
-    bound: float
-
-
-def client_stability(law: UniformLaw, population: Population) -> Stability:
-    """For one client: 1 - (1 - 1/M)^(K R), and rho_C = K R / M."""
-    places = law.cohort_size * law.rounds
-    clients = len(population.clients)
-    return Stability(1 - (1 - 1 / clients) ** places, places / clients)
-
-
-def sample_stability(law: UniformLaw, population: Population, client: int) -> Stability:
-    """For one sample of a client with N samples, b' = min(b, N): 1 - (1 - (1 - (1 - b'/N)^E) / M)^(K R).
-
-    The bound is rho_S = b' K R E / (N M).
-    """
-    samples, clients = len(population.samples[client]), len(population.clients)
-    share = min(law.batch_size, samples) / samples
-    places = law.cohort_size * law.rounds
-    a_place = (1 - (1 - share) ** law.steps) / clients
-    return Stability(1 - (1 - a_place) ** places, share * places * law.steps / clients)

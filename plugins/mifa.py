@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, with_rows
 from fuaudit.training.stages import weighted_sum
+from fuaudit.unlearning.faults import MemoryKept
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +47,7 @@ class LatestUpdates:
     vectorised: ClassVar[bool] = True
     per_client_state: ClassVar[frozenset[str]] = frozenset({"updates"})
     depends_on: ClassVar[frozenset[str]] = frozenset({"clients"})
+    selftest_faults: ClassVar[tuple[MemoryKept, ...]] = (MemoryKept("mifa", {"server": [{"use": "mifa"}]}),)
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

@@ -38,6 +38,7 @@ from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, wi
 from fuaudit.training.server_step import ServerStep
 from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
 from fuaudit.training.stages import Mean, Stage, weighted_sum
+from fuaudit.unlearning.faults import MemoryKept
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +73,7 @@ class Corrections:
     memory: Memory = "free"
     vectorised: ClassVar[bool] = True
     per_client_state: ClassVar[frozenset[str]] = frozenset({"corrections"})
+    selftest_faults: ClassVar[tuple[MemoryKept, ...]] = (MemoryKept("mimic", {"server": [{"use": "mimic"}]}),)
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

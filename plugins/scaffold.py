@@ -25,6 +25,7 @@ from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
 from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import weighted_sum
+from fuaudit.unlearning.faults import MemoryKept
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +39,9 @@ class ControlVariates:
     uploads: ClassVar[int] = 2
     downloads: ClassVar[int] = 2
     depends_on: ClassVar[frozenset[str]] = frozenset({"clients"})
+    selftest_faults: ClassVar[tuple[MemoryKept, ...]] = (
+        MemoryKept("scaffold", {"solver": {"use": "scaffold"}, "server": [{"use": "mean"}]}),
+    )
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""

@@ -15,10 +15,12 @@ from shutil import copytree
 
 import numpy as np
 import pytest
-from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning, client_stability, sample_stability
+from fuaudit_plugins import fats_laws
+from fuaudit_plugins.fats import Fats, FatsAsPrinted, FatsUnlearning
 from scipy.stats import binom
 
-from fuaudit.audits.plan_law import simulate, stability
+from fuaudit import registry
+from fuaudit.audits.plan_law import simulate
 from fuaudit.audits.plan_law.audit import PlanLaw, trial_of
 from fuaudit.audits.plan_law.plan_statistics import NUMBERS, Probe, of_history, score, statistics
 from fuaudit.audits.plan_law.simulate import Scores, Step, Trial, retrained
@@ -35,6 +37,7 @@ from fuaudit.runs.run import load_run
 from fuaudit.statistics import known_law, sequential, violation_rates
 from fuaudit.testing import check_audit
 from fuaudit.unlearning.baselines import Noop, Retrain
+from fuaudit.unlearning.faults import known_faults
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Verdict
 from fuaudit.workflow.unlearn import unlearn
@@ -139,13 +142,15 @@ def test_the_law_of_the_printed_form_equals_enumeration(case, replacement):
 
     exact = enumerate_law(taking)
     terms = law.rounds * law.cohort_size + 1
-    printed = exact_laws.printed_participations(law, population, request, terms, ONE)
+    printed = fats_laws.printed_participations(law, population, request, terms, ONE)
     assert {count: p for count, p in enumerate(printed) if p} == exact
     trial = Trial(law, population, (Step(FatsAsPrinted(), "printed", request),))
     for statistic in registered(trial) if replacement else ():
         if statistic.name == "participations":
             merged = statistic.categories.merge(printed)
-            np.testing.assert_allclose(statistic.suspects[1], [float(p) for p in merged], rtol=1e-12)
+            np.testing.assert_allclose(
+                statistic.suspects[fats_laws.Printed().name], [float(p) for p in merged], rtol=1e-12
+            )
     right = exact_laws.participations(law, population, terms, ONE)
     equal = right == printed + [0] * (len(right) - len(printed))
     assert equal == (not replacement and law.cohort_size >= len(population.clients)), "and differs from the right form"
@@ -162,13 +167,9 @@ def test_several_samples_of_one_owner_and_several_owners():
 
 
 def test_the_paper_s_setting_has_the_known_probabilities():
-    for request, exact, single in (
-        (Request.of(samples=[0]), 0.181896, sample_stability(MNIST, MNIST_CLIENTS, 0)),
-        (Request.of(clients=[0]), 0.393976, client_stability(MNIST, MNIST_CLIENTS)),
-    ):
+    for request, exact in ((Request.of(samples=[0]), 0.181896), (Request.of(clients=[0]), 0.393976)):
         probability = 1 - exact_laws.missed_round(MNIST, MNIST_CLIENTS, request) ** MNIST.rounds
         assert probability == pytest.approx(exact, abs=5e-7)
-        assert probability == pytest.approx(single.exact, rel=1e-12)
         assert chance(Trial(MNIST, MNIST_CLIENTS, (Step(Noop(), "noop", request),))) == pytest.approx(probability)
 
 
@@ -367,7 +368,7 @@ def test_a_wrong_law_is_rejected():
     """The law of the printed form of FATS in the paper's setting, 100,000 plans: power .99 by far (expected log
     wealth about 45 against a threshold of 6.9); the key is fixed."""
     q = statistics(MNIST, MNIST_CLIENTS, Probe(Request.of(samples=[0]), 0, 1))[0]
-    printed = q.categories.merge(exact_laws.printed_participations(MNIST, MNIST_CLIENTS, Request.of(samples=[0]), 8))
+    printed = q.categories.merge(fats_laws.printed_participations(MNIST, MNIST_CLIENTS, Request.of(samples=[0]), 8))
     uniforms = Keyed(KEY).uniform(Address(Purpose.AUDIT), 100_000)
     wrong, right = (np.searchsorted(np.cumsum(law)[:-1], uniforms, side="right") for law in (printed, q.law))
     assert sequential.tested(known_law.log_wealth(wrong, q.law), 0.001).rejected_at is not None
@@ -558,11 +559,14 @@ def test_it_keeps_the_contract_of_audits():
 
 
 def test_rewriters_are_not_told_apart_by_stacking():
-    """Populations that a plugin builds anew are shared before stacking; equal content is required, not identity."""
+    """Populations that a plugin builds anew: equal content is required, not identity."""
     trial = Trial(VISIBLE, CLIENTS, (Step(Copies(), "copies", SAMPLE),))
     plain = Trial(VISIBLE, CLIENTS, (Step(FatsUnlearning(), "fats", SAMPLE),))
     a, b = (simulate.simulate(t, KEY, range(50)) for t in (trial, plain))
     assert a.unlearned.tolist() == b.unlearned.tolist()
+    own = [Copies().rewrite(Plan.fresh(VISIBLE, CLIENTS, Keyed(KEY)), SAMPLE, Keyed(bytes(32)), END) for _ in range(2)]
+    assert own[0].retained is not own[1].retained
+    assert Stack.fits(own)
 
 
 @dataclass(frozen=True)
@@ -608,11 +612,11 @@ def test_costs_of_a_stream_equal_enumeration(sizes, requests, replacement):
         return tuple(rounds)
 
     exact = enumerate_law(redrawn)
-    costs = stability.stream(law, population, requests, ONE)
+    costs = fats_laws.stream(law, population, requests, ONE)
     for place, cost in enumerate(costs):
         assert cost.probability == sum(p for rounds, p in exact.items() if rounds[place])
         assert cost.rounds == sum(p * rounds[place] for rounds, p in exact.items())
-    assert stability.recompute_probability(law, population, requests, ONE) == sum(
+    assert fats_laws.recompute_probability(law, population, requests, ONE) == sum(
         p for rounds, p in exact.items() if any(rounds)
     )
 
@@ -624,9 +628,9 @@ def test_the_bounds_of_the_paper():
     def together(clients):
         law, population = UniformLaw(1, 1, 1, 1), federation((1,) * clients)
         requests = [Request.of(clients=[c]) for c in range(clients - 1)]
-        number = sum(cost.probability for cost in stability.stream(law, population, requests, ONE))
-        linear = len(requests) * stability.client_bound(law, population, ONE)
-        return number, linear, stability.recompute_probability(law, population, requests, ONE)
+        number = sum(cost.probability for cost in fats_laws.stream(law, population, requests, ONE))
+        linear = len(requests) * fats_laws.client_bound(law, population, ONE)
+        return number, linear, fats_laws.recompute_probability(law, population, requests, ONE)
 
     failing = [m for m in range(2, 100) if together(m)[0] > 4 * together(m)[1]]
     assert failing[0] == 79
@@ -636,18 +640,67 @@ def test_the_bounds_of_the_paper():
     assert all(together(m)[2] <= together(m)[1] for m in (2, 3, 10, 50))
 
 
-def test_single_costs_are_those_of_the_plugin():
-    for client in (0, 1):
-        population = federation((7, 3, 5))
-        law = UniformLaw(4, 2, 3, 2)
-        exact = client_stability(law, population)
-        found = stability.cost(law, population, Request.of(clients=[client]))
-        assert found.probability == pytest.approx(exact.exact)
-        assert stability.client_bound(law, population) == pytest.approx(exact.bound)
-        exact = sample_stability(law, population, client)
-        first = population.samples[client][0]
-        assert stability.cost(law, population, Request.of(samples=[first])).probability == pytest.approx(exact.exact)
-        assert stability.sample_bound(law, population, client) == pytest.approx(exact.bound)
+def test_single_costs_have_their_closed_forms():
+    """1 - (1 - 1/M)^(K R) for a client, 1 - (1 - (1 - (1 - b/N)^E) / M)^(K R) for a sample; the bounds K R / M and
+    b K R E / (N M)."""
+    law, population = UniformLaw(4, 2, 3, 2), federation((7, 3, 5))
+    for client, size in ((0, 7), (1, 3), (2, 5)):
+        exact = 1 - (1 - Fraction(1, 3)) ** 8
+        assert fats_laws.cost(law, population, Request.of(clients=[client]), ONE).probability == exact
+        assert fats_laws.client_bound(law, population, ONE) == Fraction(8, 3)
+        share = Fraction(2, size)
+        exact = 1 - (1 - (1 - (1 - share) ** 3) / 3) ** 8
+        sample = population.samples[client][0]
+        assert fats_laws.cost(law, population, Request.of(samples=[sample]), ONE).probability == exact
+        assert fats_laws.sample_bound(law, population, client, ONE) == share * 8
+
+
+def test_what_the_learner_says_of_its_stability():
+    """The probabilities of the paper's setting, with the linear bounds."""
+    client, sample = Fats(30, 5, 10, 10, 0.1).stability(MNIST_CLIENTS)
+    assert "probability 0.393976 (rho_C = 0.5)" in client
+    assert "probability 0.181896 (rho_S = 0.25)" in sample
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another fault that is suspected beside the first: clients take part twice as often."""
+
+    name: str = "everybody twice"
+
+    def applies(self, facts):
+        return True
+
+    def law_of(self, statistic, facts, terms):
+        return [0.0] * (terms - 1) + [1.0] if statistic == "participations" else None
+
+
+def test_faults_are_those_of_fuaudit_s_own_unlearners(monkeypatch):
+    """Whichever unlearner is audited; what a stranger declares is not bet on."""
+    assert [fault.name for fault in known_faults()] == [fats_laws.Printed().name]
+    sizes = {
+        name: [len(s.believed) for s in registered(Trial(VISIBLE, CLIENTS, (Step(rewriter, name, SAMPLE),)))]
+        for name, rewriter in (("fats", FatsUnlearning()), ("retrain", Retrain()), ("copies", Copies()))
+    }
+    assert len(set(map(tuple, sizes.values()))) == 1
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    from fuaudit_mutants import Late as Stranger
+
+    monkeypatch.setattr(Stranger, "known_faults", (Other(),), raising=False)
+    assert any(entry.load() is Stranger for entry in registry.entries("unlearners").values())
+    assert [fault.name for fault in known_faults()] == [fats_laws.Printed().name]
+
+
+def test_several_faults_are_suspected_side_by_side(monkeypatch):
+    monkeypatch.setattr(FatsUnlearning, "known_faults", (fats_laws.Printed(), Other()))
+    trial = Trial(VISIBLE, CLIENTS, (Step(FatsUnlearning(), "fats", SAMPLE),))
+    (participations,) = (s for s in registered(trial) if s.name == "participations")
+    assert list(participations.suspects) == [fats_laws.Printed().name, Other().name]
+    assert len(participations.believed) == 4
+    found = examined(FatsUnlearning(), SAMPLE)
+    assert found.verdict is Verdict.PASS
+    assert f"{fats_laws.Printed().name} and {Other().name} would have been rejected" in found.shows
+    assert any(text.startswith(Other().name) for text in found.details)
 
 
 @dataclass(frozen=True)

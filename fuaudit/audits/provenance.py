@@ -44,9 +44,6 @@ KEEPING_NOTHING = "retrain"
 BEFORE = "before the prune, by the findings given with --before"
 """Words of every answer that rests on such findings."""
 
-BY_THE_REFERENCE = frozenset({"fats", KEEPING_NOTHING})
-"""Unlearners of this distribution whose plans are those of the reference."""
-
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -497,8 +494,14 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
 
 
 def _by_the_reference(run: Run | Tombstone) -> bool:
-    """Whether a run was made by what is installed here, whose plans are those of the reference."""
-    return run.info["unlearner"]["use"] in BY_THE_REFERENCE and not made_by_another(run)
+    """Whether a run was made by an unlearner of fuaudit, as installed here, that says its plans are the reference's.
+
+    Others are not asked: a subclass would say it too, by inheritance.
+    """
+    if made_by_another(run):
+        return False
+    entry = registry.find("unlearners", run.info["unlearner"]["use"])
+    return entry.own and getattr(entry.load(), "follows_reference", False) is True
 
 
 def _starts_over(run: Run | Tombstone) -> bool:

@@ -282,7 +282,7 @@ def _history(history: Any) -> list[str]:
 @click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")
 @output_options
 def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:
-    """Plant eleven known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
+    """Plant known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
     chosen = hexadecimal(key, "--key") or bytes(32)
     from fuaudit.selftest import selftest as work
     from fuaudit.terminal import bars

@@ -18,7 +18,6 @@ from itertools import accumulate, pairwise
 from math import comb, prod, sqrt
 from typing import Any
 
-from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request, UniformLaw
 
 Number = Any
@@ -117,12 +116,17 @@ def first_of(missed: Number, rounds: int) -> Polynomial:
     return [missed**r * (1 - missed) for r in range(rounds)] + [missed**rounds]
 
 
+def rounds_from_first(missed: Number, rounds: int) -> Number:
+    """The expected number of rounds from the first that is not missed on, if each is with probability ``missed``."""
+    return sum((1 - missed**r for r in range(1, rounds + 1)), start=0 * missed)
+
+
 def missed_round(law: UniformLaw, population: Population, request: Request, one: Number = 1.0) -> Number:
     """The probability that a round draws nothing of a request: neither a client of it nor a sample.
 
-    FATS computes again with probability 1 - missed ** R, which is also the total variation between training on
-    the population and on what the request leaves: given that nothing requested is drawn, the plan has the law
-    of retraining.
+    Whoever keeps what comes before the first involvement computes again with probability 1 - missed ** R. That is also
+    the total variation between training on the population and on what the request leaves: given that nothing
+    requested is drawn, the plan has the law of retraining.
     """
     clients, count = len(population.clients), law.places(population)
     wanted: dict[int, int] = {}
@@ -139,39 +143,6 @@ def missed_round(law: UniformLaw, population: Population, request: Request, one:
         symmetric = times(symmetric, [one, probability], count + 1)
     ways = [comb(others, count - j) * s for j, s in enumerate(symmetric)]
     return sum(ways, start=0 * one) / comb(clients, count)
-
-
-def printed_participations(
-    law: UniformLaw, population: Population, request: Request, terms: int, one: Number = 1.0
-) -> Polynomial:
-    """How often the owner of a requested sample takes part after Algorithm 2 of the FATS paper *as printed*.
-
-    The printed algorithm draws the client set anew when the restart falls on the first step of a round. Let G(s)
-    be the generating function of a round in which each participation is spared with probability s: of a round
-    before the restart, s is that of E steps. A restart at the first step has probability 1 - G(that of one
-    step) and leaves a fresh round; one at a later step leaves the difference of both; rounds after it are fresh.
-
-    Raises:
-        UsageError: the request is not for samples of one client.
-    """
-    owners = {population.owner[s] for s in request.samples}
-    if request.clients or len(owners) != 1:
-        raise UsageError("the printed form is described for samples of one client")
-    miss = one - batch_hit_probability(law, population, owners.pop(), len(request.samples), one)
-
-    def spared(probability: Number) -> Polynomial:
-        return round_pgf(law, population, [0 * one, probability], terms, one)
-
-    fresh, first, kept = spared(one), spared(miss), spared(miss**law.steps)
-    # the value at 1 of the untruncated polynomial: participations contribute the number ``miss``
-    at_first_step = one - value_at(round_pgf(law, population, [miss], 1, one), one)
-    restarted = plus(plus(first, kept, -1), fresh, at_first_step)
-    total, before = [0 * one], [one]
-    for r in range(law.rounds):
-        after = power(fresh, law.rounds - 1 - r, terms)
-        total = plus(total, times(times(before, restarted, terms), after, terms))
-        before = times(before, kept, terms)
-    return plus(total, before)
 
 
 @dataclass(frozen=True)

@@ -210,12 +210,11 @@ def _per_position(segments: Segments, positions: Ids) -> tuple[Ids, Ids]:
 
 
 def alike(plans: Sequence[Plan], sources: tuple[type, ...]) -> bool:
-    """Whether plans are of one law, over one and the same history of populations, with sources of these classes."""
+    """Whether plans are of one law, over equal histories of populations, with sources of these classes."""
     first = plans[0]
     return all(
         (plan.law is first.law or plan.law == first.law)
-        and len(plan.populations) == len(first.populations)
-        and all(a is b for a, b in zip(plan.populations, first.populations, strict=True))
+        and plan.populations == first.populations
         and all(type(source) in sources for source in plan.sources)
         for plan in plans
     )

@@ -1,15 +1,16 @@
 """The faults, the ground on which each is planted, and the level that must catch it.
 
-Ten are those that audits of unlearning are usually measured by: no redraw, a late one, a wrong acceptance probability,
-a relabelled index, a reused key, leaking state, rounds that depend on the data, a lucky operator, an adaptive request,
-and fine-tuning in place of retraining. The eleventh is what methods with a memory of every client add: the model goes
-back, the memory does not.
+Audits of unlearning are usually measured by ten: no redraw, a late one, a relabelled index, a reused key, leaking
+state, rounds that depend on the data, a lucky operator, an adaptive request, fine-tuning in place of retraining, and a
+wrong acceptance probability. The last one belongs to a single method and is declared beside it. One more is what
+methods with a memory of every client add, as they declare: the model goes back, the memory does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fuaudit.commitments.keys import derive
 from fuaudit.config import resolve
 from fuaudit.draws import END, Enumeration, Keyed, Stream, enumerate_law
 from fuaudit.errors import KeyReuseError, PluginError
-from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.progress import Progress, silent
 from fuaudit.proofs import exactness
 from fuaudit.proofs.exactness import adaptive_exactness
@@ -29,8 +30,9 @@ from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.statistics.two_sample.power import lower_limit
 from fuaudit.training.execute import RoundState, state_without
-from fuaudit.training.setup import setup
+from fuaudit.training.setup import depended_on, setup
 from fuaudit.unlearning.apply import rewritten
+from fuaudit.unlearning.faults import MemoryKept, WrongRelative, selftest_faults
 from fuaudit.unlearning.protocol import claims_exactness
 from fuaudit.verification.spec import read_spec
 from fuaudit.verification.verify import verify
@@ -47,13 +49,7 @@ TABLES: dict[str, Any] = {
 """A small federation on digits; client 0 alone holds the nines."""
 
 A_ROUND = {"use": "fedavg", "rounds": 12, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1}
-
-WITH_MEMORY: dict[str, dict[str, Any]] = {
-    "mimic": {"learner": A_ROUND, "server": [{"use": "mimic"}]},
-    "mifa": {"learner": A_ROUND, "server": [{"use": "mifa"}]},
-    "scaffold": {"learner": A_ROUND, "solver": {"use": "scaffold"}, "server": [{"use": "mean"}]},
-}
-"""What replaces tables for methods that keep a row a client; nobody takes part twice in a round."""
+"""The learner of methods that keep a row a client: nobody takes part twice in a round."""
 
 TARGET = Request.of(clients=[0])
 """Fixed in advance."""
@@ -131,12 +127,10 @@ def _enumerated(mutant: Callable[[Any], Any]) -> Callable[[Ground], Caught]:
     return plant
 
 
-def wrong_acceptance(ground: Ground) -> Caught:
-    """On the shipped coupling, which passes, and on the same with another acceptance probability."""
-    law = WeightedLaw(1, 2, 1, 1, tuple((client, client + 1) for client in range(4)))
-    members = federation((1, 1, 1, 1))
-    methods = (registry.build("unlearners", name) for name in ("coupling", "coupling-wrong-acceptance"))
-    right, wrong = (exactness(method, law, members, [TARGET]) for method in methods)
+def wrong_relative(relative: WrongRelative, ground: Ground) -> Caught:
+    """On the method that declares the fault, which passes, and on its relative."""
+    methods = (registry.build("unlearners", name) for name in (relative.right, relative.wrong))
+    right, wrong = (exactness(method, relative.law, relative.population, [relative.request]) for method in methods)
     evidence = f"total variation {wrong.total_variation}, and {right.total_variation} with the right one"
     return Caught(int(right.exact and not wrong.exact), 1, evidence, f"{right.leaves + wrong.leaves} leaves")
 
@@ -171,23 +165,26 @@ def leaking_state(ground: Ground) -> Caught:
 def memory_kept(ground: Ground) -> Caught:
     """The model goes back, the server's memory only loses the row of who is erased; beside it the right form.
 
-    Under MIFA and SCAFFOLD only retraining is exact for clients, so that is what is spoiled there.
+    Where rounds depend on all clients only retraining is exact for them, so that is what is spoiled there.
     """
     found, right = [], []
+    memories = [one for one in selftest_faults(ground.name) if isinstance(one, MemoryKept)]
     keeps = ground.name if claims_exactness(ground.unlearner, "uniform without replacement", "client") else "retrain"
-    for method, name in (("mimic", keeps), ("mifa", "retrain"), ("scaffold", "retrain")):
-        by = replace(ground, name=name)
+    for memory in memories:
+        tables = {**TABLES, "learner": A_ROUND, **memory.tables}
+        by = replace(ground, name="retrain" if depended_on(resolve(tables), TARGET) else keeps)
         for number in range(256):  # where the target was never drawn there is nothing to take back
-            parent = _trained(by, f"memory-{method}-{number}", TABLES | WITH_MEMORY[method])
+            parent = _trained(by, f"memory-{memory.name}-{number}", tables)
             if parent.plan.first_involvement(TARGET) is not None:
                 break
-        child = _unlearned(by, f"memory-{method}", {}, parent)
-        spoiled = with_memory_kept(parent, child, ground.folder / f"memory-{method}-kept")
+        child = _unlearned(by, f"memory-{memory.name}", {}, parent)
+        spoiled = with_memory_kept(parent, child, ground.folder / f"memory-{memory.name}-kept")
         right.append(set(_verdicts(by, child, "replay", "lineage").values()) == {"PASS"})
         found.append(set(_verdicts(by, spoiled, "replay", "lineage").values()) == {"FAIL"})
-    evidence = f"replay and lineage FAIL under {' and '.join(WITH_MEMORY)}, PASS where the memory goes back as well"
-    caught = all(found) and all(right)
-    return Caught(int(caught), 1, evidence if caught else "missed", "at least 9 runs")
+    under = " and ".join(memory.name for memory in memories)
+    evidence = f"replay and lineage FAIL under {under}, PASS where the memory goes back as well"
+    caught = bool(found) and all(found) and all(right)
+    return Caught(int(caught), 1, evidence if caught else "missed", f"at least {3 * len(memories)} runs")
 
 
 def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
@@ -288,7 +285,6 @@ def passes(ground: Ground, name: str) -> Caught:
 FAULTS = (
     Fault("nothing drawn anew", "enumeration", _enumerated(KeepsAll)),
     Fault("drawn anew too late", "enumeration", _enumerated(Late)),
-    Fault("wrong acceptance probability", "enumeration", wrong_acceptance),
     Fault("relabelled index", "enumeration", _enumerated(Relabelled)),
     Fault("reused key", "addresses", reused_key),
     Fault("leaking state", "replay and stress", leaking_state),
@@ -298,7 +294,13 @@ FAULTS = (
     Fault("adaptive request", "enumeration", adaptive_request),
     Fault("fine-tuning", "model-law", fine_tuning, certain=False),
 )
-"""All of them; the usual ten in their usual order."""
+"""What can be planted around any rewriter."""
+
+
+def all_faults(tested: str) -> tuple[Fault, ...]:
+    """:data:`FAULTS`, and those that single methods declare: fuaudit's own, and the one that is tested."""
+    relatives = [one for one in selftest_faults(tested) if isinstance(one, WrongRelative)]
+    return (*FAULTS, *(Fault(one.name, "enumeration", partial(wrong_relative, one)) for one in relatives))
 
 
 def _keeps(ground: Ground) -> bool:

@@ -11,7 +11,7 @@ from fuaudit import registry
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.progress import Progress, silent
-from fuaudit.selftest.faults import FAULTS, Caught, Ground, passes
+from fuaudit.selftest.faults import Caught, Ground, all_faults, passes
 from fuaudit.unlearning.protocol import claims_exactness, is_editor
 
 
@@ -55,7 +55,7 @@ class Selftest:
 def selftest(
     name: str = "fats", key: bytes = bytes(32), repetitions: int = 30, pairs: int = 32, progress: Progress = silent
 ) -> Selftest:
-    """Plant eleven faults around a rewriter, and see each caught; the rewriter itself and ``retrain`` must pass.
+    """Plant faults around a rewriter, and see each caught; the rewriter itself and ``retrain`` must pass.
 
     Args:
         name: a registered rewriter that is exact for uniform cohorts with replacement.
@@ -78,10 +78,11 @@ def selftest(
     rows = []
     with tempfile.TemporaryDirectory(prefix="fuaudit-selftest-") as folder:
         ground = Ground(name, Path(folder), Keyed(key), repetitions, pairs, progress)
-        for number, fault in enumerate(FAULTS, 1):
+        faults = all_faults(name)
+        for number, fault in enumerate(faults, 1):
             caught = fault.plant(ground)
             rows.append(Row(fault.name, fault.level, fault.certain, fault.held(caught), caught))
-            progress("faults", number, len(FAULTS))
+            progress("faults", number, len(faults))
         for method in dict.fromkeys((name, "retrain")):
             caught = passes(ground, method)
             rows.append(Row(f"{method} passes", "all", False, caught.power == 1, caught))

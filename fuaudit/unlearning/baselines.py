@@ -41,6 +41,7 @@ class Retrain:
     cite: ClassVar[str] = ""
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under(EVERY_LAW)
     assumes: ClassVar[tuple[str, ...]] = ("a partition that is never drawn again", "non-adaptive requests")
+    follows_reference: ClassVar[bool] = True
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""

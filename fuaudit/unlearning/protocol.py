@@ -52,6 +52,10 @@ class Unlearner(Protocol):
     An unlearner may also declare ``assumes``, the conditions of its guarantee as a tuple of texts. Those that
     :data:`fuaudit.audits.assumptions.CHECKS` knows are checked on every run. One that exists so that audits can
     be seen to catch it says ``mutant = True``: lists mark it, and it is not suggested.
+
+    fuaudit's own may say three things more. ``follows_reference = True``: its plans are those of a rewriter of
+    :mod:`fuaudit.plans.reference`, so after a prune any other plan is held against it. ``known_faults``: what audits of
+    plans suspect. ``selftest_faults``: what the self-test plants. See :mod:`fuaudit.unlearning.faults`.
     """
 
     needs: ClassVar[frozenset[str]]

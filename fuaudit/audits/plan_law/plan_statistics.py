@@ -8,8 +8,8 @@ and draws only what the numbers need; the two are equal number for number (teste
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -133,14 +133,22 @@ def _in_batches(stack: Stack, probe: Probe, cohorts: Ids) -> tuple[Ids, Ids]:
 class Statistic:
     """A column of :func:`score` in categories, and the known law ``(k,)`` of these on the retained data.
 
-    ``suspects`` are laws that a fault known beforehand would give them.
+    ``suspects`` holds the laws ``(k,)`` that faults known beforehand would give them, by the fault.
     """
 
     name: str
     column: int
     categories: Categories
     law: tuple[Number, ...]
-    suspects: tuple[tuple[Number, ...], ...] = ()
+    suspects: Mapping[str, tuple[Number, ...]] = field(default_factory=dict)
+
+    @property
+    def believed(self) -> tuple[tuple[Number, ...], ...]:
+        """The laws that bets are placed on: of every suspect at the rates 1/2 and 1."""
+        return tuple(law for whole in self.suspects.values() for law in (self._halfway(whole), whole))
+
+    def _halfway(self, whole: tuple[Number, ...]) -> tuple[Number, ...]:
+        return tuple((a + b) / 2 for a, b in zip(self.law, whole, strict=True))
 
     def of(self, numbers: Ids) -> Ids:
         """The categories ``(n,)`` of scores ``(n, 5)``."""

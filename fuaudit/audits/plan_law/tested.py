@@ -2,13 +2,15 @@
 
 They are valid for any method, and see only what they were made to see: a deviation from the laws of a few statistics,
 and what was to be forgotten in a plan. So their size follows from suspects that are named beforehand: a method that
-leaves plans as they are, and the algorithm of FATS as printed.
+leaves plans as they are, and the faults that fuaudit's own unlearners declare, whichever method is audited
+(:class:`fuaudit.unlearning.faults.KnownFault`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import exp, log, sqrt
 
 import numpy as np
@@ -17,14 +19,14 @@ from scipy.special import log_ndtr, ndtr
 
 from fuaudit.audits.plan_law.plan_statistics import Ids, Statistic, statistics
 from fuaudit.audits.plan_law.simulate import KEPT, Scores, Trial
-from fuaudit.audits.plan_law.stability import stream
 from fuaudit.draws import END
-from fuaudit.plans import exact_laws
-from fuaudit.plans.exact_laws import quarters
+from fuaudit.plans import Population, exact_laws
+from fuaudit.plans.exact_laws import Number, quarters
 from fuaudit.statistics.known_law import WEIGHTS, average, log_wealth
 from fuaudit.statistics.rounding import up
 from fuaudit.statistics.sequential import SequentialTest, tested
 from fuaudit.statistics.violation_rates import RateBound, plans_needed, rate_bound
+from fuaudit.unlearning.faults import Facts, known_faults
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, Subject, Verdict
 
@@ -32,7 +34,6 @@ NAME = "plan-law"
 POWER = 0.9
 """With this probability every named suspect is rejected by a test of the size that PASS asks for."""
 
-PRINTED = "FATS as printed (client sets drawn anew on the first step of a round)"
 UNTOUCHED = "plans left untouched"
 SHOWS_NOT = (
     "A deviation from the law that these statistics miss stays unseen, and so does one at a rate below those stated; "
@@ -42,7 +43,7 @@ SHOWS_NOT = (
 
 def test(numbers: Ids, chosen: tuple[Statistic, ...], alpha: float) -> tuple[SequentialTest, dict[str, float]]:
     """The test of scores ``(n, 5)`` by averaged wealth, and the largest log wealth of each statistic."""
-    paths = {s.name: log_wealth(s.of(numbers), s.law, s.suspects) for s in chosen}
+    paths = {s.name: log_wealth(s.of(numbers), s.law, s.believed) for s in chosen}
     return tested(average(paths.values()), alpha), {name: float(path.max()) for name, path in paths.items()}
 
 
@@ -68,32 +69,28 @@ def bounds_of(trial: Trial, numbers: Ids, chosen: tuple[Statistic, ...], alpha: 
     target = np.minimum(numbers[:, 0], 1)
     bounds = [rate_bound(target, (1.0, 0.0), (1 - shown, shown), alpha, UNTOUCHED)]
     for statistic in chosen:
-        if statistic.suspects:
-            printed = statistic.suspects[-1]
-            bounds.append(rate_bound(statistic.of(numbers), statistic.law, printed, alpha, PRINTED))
+        for fault, law in statistic.suspects.items():
+            bounds.append(rate_bound(statistic.of(numbers), statistic.law, law, alpha, fault))
     return bounds
 
 
 def registered(trial: Trial) -> tuple[Statistic, ...]:
-    """The statistics of a trial; where its law is known, the printed form of FATS is suspected, at rates 1/2 and 1."""
+    """The statistics of a trial, each with the faults that are suspected and whose law of it is known."""
+    facts = _facts(trial)
     chosen = statistics(trial.uniform, trial.retained, trial.probe)
-    if not printed_is_known(trial):
-        return chosen
-    return tuple(replace(s, suspects=_printed(trial, s)) if s.name == "participations" else s for s in chosen)
+    return tuple(replace(statistic, suspects=_suspected(statistic, facts)) for statistic in chosen)
 
 
-def printed_is_known(trial: Trial) -> bool:
-    """Whether the law of the printed form is: for samples of one client, forgotten after training."""
+def _facts(trial: Trial) -> Facts:
     last = trial.steps[-1]
-    owners = {trial.before.owner[s] for s in last.request.samples}
-    return not last.request.clients and len(owners) == 1 and last.not_before == END
+    return Facts(trial.uniform, trial.before, last.request, last.not_before, trial.probe.client)
 
 
-def _printed(trial: Trial, statistic: Statistic) -> tuple[tuple[float, ...], ...]:
+def _suspected(statistic: Statistic, facts: Facts) -> dict[str, tuple[Number, ...]]:
     terms = max(statistic.categories.edges)
-    law = exact_laws.printed_participations(trial.uniform, trial.before, trial.steps[-1].request, terms)
-    whole = statistic.categories.merge(law)
-    return tuple((a + b) / 2 for a, b in zip(statistic.law, whole, strict=True)), whole
+    faults = [fault for fault in known_faults() if fault.applies(facts)]
+    laws = {fault.name: fault.law_of(statistic.name, facts, terms) for fault in faults}
+    return {name: statistic.categories.merge(law) for name, law in laws.items() if law is not None}
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,13 @@ class Suspect:
 def suspects(trial: Trial, alpha: float, effect: float) -> tuple[Suspect, ...]:
     """What the tests must be able to see before they may pass anything, computed before any plan is drawn."""
     found = [Suspect(f"{UNTOUCHED} at a rate of {effect:g}", plans_needed(effect, chance(trial), alpha))]
-    if not trial.steps[-1].request.samples:
-        return tuple(found)  # the printed form is right for clients
-    if not printed_is_known(trial):
-        return (*found, Suspect(PRINTED, None))
-    chosen = registered(trial)
-    sizes = [plans_for(s.law, s.suspects[-1], s.suspects, len(chosen), alpha) for s in chosen if s.suspects]
-    return (*found, Suspect(PRINTED, min((size for size in sizes if size is not None), default=None)))
+    faults = [fault.name for fault in known_faults() if fault.applies(_facts(trial))]
+    chosen = registered(trial) if faults else ()
+    for fault in faults:
+        telling = [s for s in chosen if fault in s.suspects]
+        sizes = [plans_for(s.law, s.suspects[fault], s.believed, len(chosen), alpha) for s in telling]
+        found.append(Suspect(fault, min((size for size in sizes if size is not None), default=None)))
+    return tuple(found)
 
 
 def plans_for(
@@ -178,6 +175,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
         Control("untouched plans", "rejected", "rejected" if scores.touched.any() else "not rejected"),
     )
     named = suspects(trial, alpha, effect)
+    faults = " and ".join(suspect.name for suspect in named[1:])
     missed = [suspect for suspect in named if suspect.plans is None or suspect.plans > plans]
     detectable = "; ".join(
         f"{suspect.name}: "
@@ -207,7 +205,7 @@ def finding(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effect: floa
         shows = (
             f"In {plans} plans nothing erased is drawn and the law of retraining is not rejected; plans left "
             f"untouched occur at a rate below {up(untouched)}"
-            + (f", and {PRINTED} would have been rejected with power {POWER}." if len(named) > 1 else ".")
+            + (f", and {faults} would have been rejected with power {POWER}." if faults else ".")
         )
     bounds_rate = alpha * sum(bound.below is not None for bound in bounds)
     probe = trial.probe
@@ -342,9 +340,19 @@ def _bookkeeping(trial: Trial, scores: Scores) -> str:
         f"{trial.probe.client} is in the cohort of the restarted round"
     )
     if all(step.not_before == END for step in trial.steps):
-        least = sum(c.rounds for c in stream(trial.uniform, trial.population, [step.request for step in trial.steps]))
-        text += f"; {least:.4f} rounds are to be drawn anew on average if none is that need not be"
+        text += f"; {_least_rounds(trial):.4f} rounds are to be drawn anew on average if none is that need not be"
     return text
+
+
+def _least_rounds(trial: Trial) -> float:
+    """The expected number of rounds that requests after training make anew, if each goes back no further than it must.
+
+    Each request of an exact stream meets a plan with the law of a fresh one.
+    """
+    law, requests = trial.uniform, [step.request for step in trial.steps]
+    left = accumulate(requests[:-1], Population.without, initial=trial.population)
+    missed = (exact_laws.missed_round(law, each, request) for each, request in zip(left, requests, strict=True))
+    return float(sum(exact_laws.rounds_from_first(one, law.rounds) for one in missed))
 
 
 def _word(result: SequentialTest) -> str:
