@@ -85,7 +85,7 @@ PLANTED = (("noop", "sample"), ("noop", "client"), ("fats-as-printed", "sample")
 
 def refused(trial: Trial, numbers: Ids) -> list[bool]:
     """Whether an audit rejects scores ``(n, 5)``, at each alpha: by a plan with the target, or by wealth."""
-    path = average([log_wealth(s.of(numbers), s.law, s.suspects) for s in registered(trial)])
+    path = average([log_wealth(s.of(numbers), s.law, s.believed) for s in registered(trial)])
     found = bool(numbers[:, 0].any())
     return [found or bool(path.max() >= -math.log(alpha)) for alpha in ALPHAS]
 

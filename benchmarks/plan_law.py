@@ -161,7 +161,7 @@ def findings(run: Run, key: bytes, plans: int) -> dict[str, Any]:
 
 
 def rejected(numbers: Ids, chosen: Any, alpha: float) -> bool:
-    path = average([log_wealth(s.of(numbers), s.law, s.suspects) for s in chosen])
+    path = average([log_wealth(s.of(numbers), s.law, s.believed) for s in chosen])
     return bool(path.max() >= -math.log(alpha))
 
 

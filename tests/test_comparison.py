@@ -400,13 +400,13 @@ def test_tests_of_the_stated_size_have_the_stated_power():
     trial, alpha = trial_of(FatsAsPrinted(), SAMPLE), 0.001
     chosen = registered(trial)
     (statistic,) = [s for s in chosen if s.suspects]
-    plans = plans_for(statistic.law, statistic.suspects[-1], statistic.suspects, len(chosen), alpha)
+    plans = plans_for(statistic.law, statistic.believed[-1], statistic.believed, len(chosen), alpha)
     assert suspects(trial, alpha, 0.5)[-1].plans == plans
     numbers = Keyed(KEY).uniform(Address(Purpose.AUDIT, 1), 400 * plans).reshape(400, plans)
-    edges = np.cumsum(statistic.suspects[-1])[:-1]
+    edges = np.cumsum(statistic.believed[-1])[:-1]
     hits = 0
     for row in numbers:
-        path = log_wealth(np.searchsorted(edges, row, side="right"), statistic.law, statistic.suspects)
+        path = log_wealth(np.searchsorted(edges, row, side="right"), statistic.law, statistic.believed)
         hits += bool(path.max() >= -log(alpha) + log(len(chosen)))
     assert hits >= 340
     assert 50 < plans < 20_000
