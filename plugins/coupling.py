@@ -23,11 +23,20 @@ from itertools import permutations
 from math import lcm, perm
 from typing import ClassVar
 
-from fuaudit.draws import END, Address, Draws, Position, Purpose
-from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Population, Request, WeightedLaw
-from fuaudit.unlearning.faults import WrongRelative
-from fuaudit.unlearning.protocol import exact_under
+from fuaudit.plugins import (
+    END,
+    Address,
+    Draws,
+    Plan,
+    Population,
+    Position,
+    Purpose,
+    Request,
+    UsageError,
+    WeightedLaw,
+    WrongRelative,
+    exact_under,
+)
 
 Cohorts = Mapping[tuple[int, ...], Fraction]
 MOST = 50_000

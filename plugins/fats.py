@@ -26,12 +26,20 @@ from typing import Any, ClassVar
 
 from fuaudit_plugins.fats_laws import Printed, client_bound, cost, sample_bound
 
-from fuaudit.draws import END, Draws, Position
-from fuaudit.plans import Plan, Population, Request, UniformLaw
-from fuaudit.plans.availability import CLOSED
-from fuaudit.training.learner import PLAIN, require_step_sizes
-from fuaudit.unlearning.faults import KnownFault
-from fuaudit.unlearning.protocol import exact_under
+from fuaudit.plugins import (
+    CLOSED,
+    END,
+    PLAIN,
+    Draws,
+    KnownFault,
+    Plan,
+    Population,
+    Position,
+    Request,
+    UniformLaw,
+    exact_under,
+    require_step_sizes,
+)
 
 UNIFORM = ("uniform with replacement", "uniform without replacement")
 PAPER = "Tao, Wang, Pan, Yu, Cheng and Wang, VLDB 2024, arXiv 2401.11018"

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from fuaudit.draws import END
-from fuaudit.errors import UsageError
-from fuaudit.plans import Population, Request, UniformLaw, exact_laws
-from fuaudit.plans.exact_laws import Number, Polynomial
-from fuaudit.unlearning.faults import Facts
+from fuaudit.plugins import END, Facts, Population, Request, UniformLaw, UsageError, exact_laws
+
+Number = exact_laws.Number
+Polynomial = exact_laws.Polynomial
 
 
 @dataclass(frozen=True)

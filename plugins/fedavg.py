@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fuaudit.plans import UniformLaw
-from fuaudit.training.learner import PLAIN, require_step_sizes
+from fuaudit.plugins import PLAIN, UniformLaw, require_step_sizes
 
 
 @dataclass(frozen=True)

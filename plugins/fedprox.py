@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fuaudit.errors import UsageError
-from fuaudit.training.dropouts import Dropouts
-from fuaudit.training.rounds import RoundContext, State, StateShape
-from fuaudit.training.solvers import Outcome, Steps
+from fuaudit.plugins import Dropouts, Outcome, RoundContext, State, StateShape, Steps, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor

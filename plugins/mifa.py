@@ -23,10 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fuaudit.training.dropouts import Dropouts
-from fuaudit.training.rounds import RoundContext, State, StateShape, with_rows
-from fuaudit.training.stages import weighted_sum
-from fuaudit.unlearning.faults import MemoryKept
+from fuaudit.plugins import Dropouts, MemoryKept, RoundContext, State, StateShape, weighted_sum, with_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

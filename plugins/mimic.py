@@ -32,13 +32,24 @@ from itertools import pairwise
 from math import exp, expm1, inf, log, log1p
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fuaudit.plans.schedule import Participations
-from fuaudit.training.dropouts import PAPER, Dropouts
-from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
-from fuaudit.training.server_step import ServerStep
-from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
-from fuaudit.training.stages import Mean, Stage, weighted_sum
-from fuaudit.unlearning.faults import MemoryKept
+from fuaudit.plugins import (
+    Dropouts,
+    Mean,
+    MemoryKept,
+    Outcome,
+    Participations,
+    RoundContext,
+    ServerStep,
+    Sgd,
+    Solver,
+    Stage,
+    State,
+    StateShape,
+    Steps,
+    rows_of,
+    weighted_sum,
+    with_rows,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -201,7 +212,7 @@ def _is_theirs(solver: Solver, stages: Sequence[Stage]) -> bool:
 class Mimic(Dropouts):
     """MimiC among whoever is available."""
 
-    cite: ClassVar[str] = PAPER
+    cite: ClassVar[str] = Dropouts.cite
     guarantee: ClassVar[str] = "converges under bounded or random dropouts, for step sizes as in Theorems 2 and 3"
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 

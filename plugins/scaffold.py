@@ -21,11 +21,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fuaudit.training.dropouts import Dropouts
-from fuaudit.training.rounds import RoundContext, State, StateShape, rows_of, with_rows
-from fuaudit.training.solvers import Outcome, Steps
-from fuaudit.training.stages import weighted_sum
-from fuaudit.unlearning.faults import MemoryKept
+from fuaudit.plugins import (
+    Dropouts,
+    MemoryKept,
+    Outcome,
+    RoundContext,
+    State,
+    StateShape,
+    Steps,
+    rows_of,
+    weighted_sum,
+    with_rows,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,14 +18,12 @@ For a whole client both are exact: there the clients are all that is looked at.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
+from fuaudit.plugins import END, Context, Draws, Plan, Position, Request, UsageError, exact_under
 
-from fuaudit.draws import END, Draws, Position
-from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Request
-from fuaudit.unlearning import Context, exact_under
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNIFORM = ("uniform with replacement", "uniform without replacement")
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fuaudit.errors import UsageError
-from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Stateless, weighted_sum
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
 
 if TYPE_CHECKING:
     from torch import Tensor

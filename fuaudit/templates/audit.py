@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit.runs.run import Run
-from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.plugins import Figure, Finding, Run, Subject, Verdict
 
 if TYPE_CHECKING:
-    from fuaudit.verification.case import Case
+    from fuaudit.plugins import Case
 
 
 @dataclass(frozen=True)

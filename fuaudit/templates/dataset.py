@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fuaudit.data import Dataset
-from fuaudit.errors import UsageError
+from fuaudit.plugins import Dataset, UsageError
 
 
 @dataclass(frozen=True)

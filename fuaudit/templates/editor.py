@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit.errors import UsageError
-from fuaudit.unlearning import Context
+from fuaudit.plugins import Context, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from fuaudit.errors import UsageError
+from fuaudit.plugins import UsageError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fuaudit.draws import END, Draws, Position
-from fuaudit.plans import Plan, Request
-from fuaudit.unlearning import exact_under
+from fuaudit.plugins import END, Draws, Plan, Position, Request, exact_under
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class ExampleUnlearner:
     cite: ClassVar[str] = "no paper yet"
     exact_for: ClassVar[frozenset[tuple[str, str]]] = exact_under("uniform with replacement")
 
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, rounds_executed: Position) -> Plan:
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """The plan over the retained data; what was not executed yet comes from ``fresh``."""
         first = plan.first_involvement(request) or END
-        return plan.erase(request, fresh, min(first, rounds_executed))
+        return plan.erase(request, fresh, min(first, not_before))

@@ -44,7 +44,7 @@ def test_options_are_checked():
 _CONTRACT = """\
 from {module} import {plugin}
 
-from fuaudit.testing import {check}
+from fuaudit.plugins import {check}
 
 
 def test_it_keeps_the_contract():
@@ -55,8 +55,7 @@ _CONTRACT_WITH_OPTION = """\
 import pytest
 from {module} import {plugin}
 
-from fuaudit.errors import UsageError
-from fuaudit.testing import {check}
+from fuaudit.plugins import UsageError, {check}
 
 
 def test_it_keeps_the_contract():
@@ -102,8 +101,7 @@ KINDS = {
 import pytest
 from {module} import {plugin}
 
-from fuaudit.errors import UsageError
-from fuaudit.testing import check_dataset
+from fuaudit.plugins import UsageError, check_dataset
 
 
 def written(root, last):

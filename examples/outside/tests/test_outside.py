@@ -7,10 +7,7 @@ import pytest
 from fuaudit_outside import RewindToTheStart, RoundRewind, Shrink
 from hypothesis import given, settings
 
-from fuaudit.errors import UsageError
-from fuaudit.plans import Request, UniformLaw
-from fuaudit.testing import check_unlearner, exactness, federation
-from fuaudit.testing.strategies import trials
+from fuaudit.plugins import Request, UniformLaw, UsageError, check_unlearner, exactness, federation, strategies
 
 
 def test_both_keep_the_contract():
@@ -20,7 +17,7 @@ def test_both_keep_the_contract():
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
-@given(trials(leaves=500))
+@given(strategies.trials(leaves=500))
 def test_round_rewind_is_exact(trial):
     assert exactness(RoundRewind(), *trial, leaves=100_000).exact
 

@@ -1,0 +1,103 @@
+"""What a plugin is written with: ``from fuaudit.plugins import Plan, Request, exact_under``. See docs/plugin-guide.md.
+
+Authors of plugins import from here alone. Each name is looked up when it is first used, so importing this module loads
+neither torch nor NumPy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fuaudit.data import Dataset
+    from fuaudit.draws import END, START, Address, Draws, Keyed, Position, Purpose, Stream
+    from fuaudit.errors import EvidenceError, PluginError, UsageError
+    from fuaudit.plans import (
+        AvailabilityLaw,
+        Law,
+        Plan,
+        Population,
+        Request,
+        Segment,
+        UniformLaw,
+        WeightedLaw,
+        exact_laws,
+    )
+    from fuaudit.plans.availability import CLOSED
+    from fuaudit.plans.schedule import Participations
+    from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
+    from fuaudit.proofs.toys import federation
+    from fuaudit.runs.run import Run
+    from fuaudit.testing import (
+        check_aggregator,
+        check_audit,
+        check_dataset,
+        check_model,
+        check_solver,
+        check_unlearner,
+        strategies,
+    )
+    from fuaudit.training.dropouts import Dropouts
+    from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
+    from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
+    from fuaudit.training.server_step import ServerStep
+    from fuaudit.training.solvers import Outcome, Sgd, Solver, Steps
+    from fuaudit.training.stages import Mean, Momentum, SizeWeighted, Stage, Stateless, weighted_sum
+    from fuaudit.unlearning import EVERY_LAW, Context, Editor, Rewriter, Unlearner, exact_under
+    from fuaudit.unlearning.faults import Facts, KnownFault, MemoryKept, WrongRelative
+    from fuaudit.verification.case import Case
+    from fuaudit.verification.figure import Figure
+    from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
+
+__all__ = [
+    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Cohort", "Context",
+    "Control", "Dataset", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Facts", "Figure", "Finding", "Keyed",
+    "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
+    "PluginError", "Population", "Position", "Purpose", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
+    "Segment", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
+    "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
+    "adaptive_exactness", "check_aggregator", "check_audit", "check_dataset", "check_model", "check_solver",
+    "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes", "rows_of",
+    "strategies", "weighted_sum", "with_rows",
+]  # fmt: skip
+
+_HOMES = {
+    "data": "Dataset",
+    "draws": "END START Address Draws Keyed Position Purpose Stream",
+    "errors": "EvidenceError PluginError UsageError",
+    "plans": "AvailabilityLaw Law Plan Population Request Segment UniformLaw WeightedLaw",
+    "plans.availability": "CLOSED",
+    "plans.schedule": "Participations",
+    "proofs.exactness": "Exactness adaptive_exactness exactness",
+    "proofs.toys": "federation",
+    "runs.run": "Run",
+    "testing": "check_aggregator check_audit check_dataset check_model check_solver check_unlearner",
+    "training.dropouts": "Dropouts",
+    "training.learner": "PLAIN Learner require_step_sizes",
+    "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
+    "training.server_step": "ServerStep",
+    "training.solvers": "Outcome Sgd Solver Steps",
+    "training.stages": "Mean Momentum SizeWeighted Stage Stateless weighted_sum",
+    "unlearning": "EVERY_LAW Context Editor Rewriter Unlearner exact_under",
+    "unlearning.faults": "Facts KnownFault MemoryKept WrongRelative",
+    "verification.case": "Case",
+    "verification.figure": "Figure",
+    "verification.finding": "Control Finding ResidualCopy Subject Verdict",
+}
+"""Where the names are defined, below this module."""
+
+_MODULES = {"exact_laws": "fuaudit.plans.exact_laws", "strategies": "fuaudit.testing.strategies"}
+"""Names that are modules."""
+
+_HOME = {name: f"fuaudit.{home}" for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'fuaudit.plugins' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,57 @@
+"""The guide for authors of plugins: every listing is a whole file, and runs as it is printed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuaudit.testing import check_unlearner
+
+ROOT = Path(__file__).parents[1]
+
+
+def listings(page):
+    """The Python listings of a page, by the file that the first line names."""
+    found = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return {(re.match(r"# (\w+\.py)\n", text) or [None, None])[1]: text for text in found}
+
+
+@pytest.fixture
+def files(tmp_path):
+    found = listings("docs/plugin-guide.md")
+    assert None not in found, "a listing does not say which file it is"
+    for name, text in found.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_guide_runs_as_printed(files):
+    """Its tests hold its plugins to their contracts; nothing beside the listings is there."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(files), str(files))
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=files, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_every_plugin_of_the_guide_is_tested_there(files):
+    text = "".join(path.read_text(encoding="utf-8") for path in files.glob("test_*.py"))
+    for path in files.glob("[!t]*.py"):
+        (plugin,) = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert f"({plugin}()" in text, plugin
+
+
+def test_authors_import_from_one_module(files):
+    for path in [*files.glob("*.py"), ROOT / "README.md"]:
+        for module in re.findall(r"^(?:from|import) (fuaudit[\w.]*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert module == "fuaudit.plugins", path
+
+
+def test_the_plugin_of_the_readme_keeps_its_contract():
+    (text,) = listings("README.md").values()
+    own = {"__name__": "readme"}
+    exec(compile(text, "README.md", "exec"), own)
+    check_unlearner(own["Rewind"]())
