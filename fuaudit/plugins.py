@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Cohort", "Context",
-    "Control", "Dataset", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Facts", "Figure", "Finding", "Keyed",
-    "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
+    "Control", "Dataset", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Facts", "Figure", "Finding",
+    "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
     "PluginError", "Population", "Position", "Purpose", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
     "Segment", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
     "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
