@@ -28,6 +28,9 @@ from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
 KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
 """What can be registered, as the entry-point groups ``fuaudit.<kind>``."""
 
+WORDS = ("claims", "evidence")
+"""What specs can ask for, and what shows it: registered alike, but values without options instead of classes."""
+
 OWN = "fuaudit"
 """The distribution whose plugins are fuaudit's own, those of the papers among them."""
 
@@ -69,7 +72,12 @@ class Entry:
     point: EntryPoint
 
     def __str__(self) -> str:
-        return f"{self.kind[:-1]} {self.name!r} of {self.distribution} {self.version}"
+        return f"{self.words} of {self.distribution} {self.version}"
+
+    @property
+    def words(self) -> str:
+        """Its kind and name."""
+        return f"{_singular(self.kind)} {self.name!r}"
 
     @property
     def own(self) -> bool:
@@ -77,12 +85,12 @@ class Entry:
         module = self.point.value.partition(":")[0].partition(".")[0]
         return normalised(self.distribution) == OWN and module.strip() in OWN_MODULES
 
-    def load(self) -> type[Any]:
-        """The plugin class, a frozen dataclass whose fields are its options.
+    def value(self) -> Any:
+        """What it names, imported.
 
         Raises:
             EvidenceError: it is not among those that are trusted; see :func:`trusting`.
-            PluginError: its module cannot be imported, or it is not a dataclass, or one with a field called ``use``.
+            PluginError: its module cannot be imported.
         """
         trusted = _trusted.get()
         if trusted is not None and not self.own and normalised(self.distribution) not in trusted:
@@ -91,16 +99,23 @@ class Entry:
                 f"The spec trusts {', '.join(sorted(trusted)) or 'fuaudit alone'} (its key trusts).",
             )
         try:
-            loaded = self.point.load()
+            return self.point.load()
         except Exception as error:
-            raise PluginError(
-                f"{self.kind[:-1]} {self.name!r} of {self.distribution} cannot be loaded: {error}"
-            ) from error
+            raise PluginError(f"{self.words} of {self.distribution} cannot be loaded: {error}") from error
+
+    def load(self) -> type[Any]:
+        """The plugin class, a frozen dataclass whose fields are its options.
+
+        Raises:
+            EvidenceError: as :meth:`value`.
+            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``.
+        """
+        loaded = self.value()
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
-            raise PluginError(f"{self.kind[:-1]} {self.name!r} of {self.distribution} is not a dataclass")
+            raise PluginError(f"{self.words} of {self.distribution} is not a dataclass")
         if any(field.name == "use" for field in dataclasses.fields(loaded)):
             raise PluginError(
-                f"{self.kind[:-1]} {self.name!r} of {self.distribution} has an option called use",
+                f"{self.words} of {self.distribution} has an option called use",
                 "Rename it: use is the name of the plugin itself.",
             )
         return loaded
@@ -127,7 +142,7 @@ def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entr
             continue
         if (other := found.get(point.name)) and other.point.value != point.value:
             raise PluginError(
-                f"two distributions register the {kind[:-1]} {point.name!r}: {other.distribution} and {owner}",
+                f"two distributions register the {entry.words}: {other.distribution} and {owner}",
                 "Uninstall one of them.",
             )
         found[point.name] = entry
@@ -146,7 +161,12 @@ def _points(path: tuple[str, ...]) -> dict[str, list[tuple[EntryPoint, str, str]
             owners[id(dist)] = dist.name, dist.version
         return owners[id(dist)]
 
-    return {kind: [(point, *owner(point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in KINDS}
+    kinds = (*KINDS, *WORDS)
+    return {kind: [(point, *owner(point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in kinds}
+
+
+def _singular(kind: str) -> str:
+    return kind.removesuffix("s")
 
 
 def find(kind: str, name: str) -> Entry:
@@ -159,7 +179,7 @@ def find(kind: str, name: str) -> Entry:
     if name not in known:
         now = renamed.PLUGINS.get(kind, {}).get(name)
         told = renamed.sentence(repr(name), repr(now)) if now in known else nearest(name, known)
-        raise UsageError(f"there is no {kind[:-1]} called {name!r}", told)
+        raise UsageError(f"there is no {_singular(kind)} called {name!r}", told)
     return known[name]
 
 
@@ -239,13 +259,15 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     plain: Mapping[str, object] = {"use": table} if isinstance(table, str) else table
     name = plain.get("use") if isinstance(plain, Mapping) else None
     if not isinstance(name, str):
-        raise UsageError(f'a {kind[:-1]} is chosen by use = "name"', nearest("", entries(kind)))
+        raise UsageError(f'a {_singular(kind)} is chosen by use = "name"', nearest("", entries(kind)))
     entry = find(kind, name)
     plugin = entry.load()
-    values = options(plugin, f"{kind[:-1]} {name!r}", {k: v for k, v in plain.items() if k != "use"})
+    values = options(plugin, f"{_singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
     try:
         return plugin(**values)
     except UsageError:
         raise
     except Exception as error:
-        raise PluginError(f"{kind[:-1]} {name!r} of {entry.distribution} raised while being built: {error}") from error
+        raise PluginError(
+            f"{_singular(kind)} {name!r} of {entry.distribution} raised while being built: {error}"
+        ) from error

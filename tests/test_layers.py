@@ -92,6 +92,11 @@ def test_registry_and_config_know_what_is_below_only():
         assert {room(module) for module in imported(ROOT / "fuaudit" / name)} - {None} <= rooms
 
 
+def test_statistics_know_numbers_only():
+    for path in (ROOT / "fuaudit" / "statistics").rglob("*.py"):
+        assert {room(module) for module in imported(path)} <= {None, "statistics"}, name_of(path)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_fuaudit_reaches_plugins_by_entry_points_only(path):
     assert not [m for m in imported(path) if m.split(".")[0] in ("fuaudit_plugins", "plugins")]

@@ -1,13 +1,11 @@
 """The outside door, from outside: a stranger's package is installed beside fuaudit, and used by name."""
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests_support import by_pip, run
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "outside"
 
@@ -72,14 +70,6 @@ class Peeking(Shrink):
 '''
 
 
-def run(*command, **environment):
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **environment}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def distribution(folder, name, entry):
     """What an installer writes of a distribution with one unlearner."""
     info = folder / f"{name.replace('-', '_')}-1.0.dist-info"  # a hyphen here would end the name
@@ -90,20 +80,7 @@ def distribution(folder, name, entry):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The example, built from a copy (building leaves files beside the sources), in a folder of its own."""
-    copy = tmp_path_factory.mktemp("source") / "outside"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    target = tmp_path_factory.mktemp("packages")
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-    try:
-        import setuptools
-
-        modern = int(setuptools.__version__.split(".")[0]) >= 77
-    except ImportError:
-        modern = False
-    # without setuptools at hand pip fetches it, which needs an index
-    run(*pip, *(["--no-build-isolation"] if modern else []), "--target", str(target), str(copy))
-    return target
+    return by_pip(EXAMPLE, tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture(scope="module")

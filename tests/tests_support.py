@@ -2,6 +2,10 @@
 
 import copy
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +158,31 @@ def installed(folder: Path, module: str, code: str, entries: str):
     (info / "entry_points.txt").write_text(entries)
     (info / "RECORD").write_text(f"{module}.py,,\nstrangers_package-1.5.dist-info/entry_points.txt,,\n")
     return folder
+
+
+def run(*command, **environment):
+    """What a command prints; it must succeed."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def by_pip(example: Path, folder: Path):
+    """A package in a folder of its own, built from a copy: building leaves files beside the sources."""
+    copy, target = folder / "source", folder / "site"
+    shutil.copytree(example, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+    try:
+        import setuptools
+
+        modern = int(setuptools.__version__.split(".")[0]) >= 77
+    except ImportError:
+        modern = False
+    # without setuptools at hand pip fetches it, which needs an index
+    run(*pip, *(["--no-build-isolation"] if modern else []), "--target", str(target), str(copy))
+    return target
 
 
 def reseal(path: Path):

@@ -84,7 +84,7 @@ def amount(figure: Figure) -> str:
 def lead(contents: Contents) -> str:
     """What the verdict means here, in one or two sentences."""
     if contents.verdict is Verdict.PASS:
-        return contents.claim.shows.format(request=target(contents))
+        return contents.claim.said(contents.claim.shows, target(contents))
     if contents.verdict is Verdict.FAIL:
         return "At least one check found a counterexample, or a difference at its stated error rate."
     if contents.verdict is Verdict.ERROR:
@@ -198,7 +198,7 @@ def _done(contents: Contents) -> str:
 def _found(contents: Contents) -> str:
     required = [check for check in contents.checks if check.required]
     passed = sum(check.verdict is Verdict.PASS for check in required)
-    begin = f"{contents.claim.question} "
+    begin = f"{contents.claim.said(contents.claim.question)} "
     if contents.verdict is Verdict.PASS:
         more = dict.fromkeys(check.plainly for check in contents.checks if check.plainly)
         return " ".join((f"{begin}All {len(required)} checks that had to pass did.", *more))

@@ -7,13 +7,13 @@ word that is misspelt is refused instead of being silence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from fuaudit.errors import PluginError
-from fuaudit.verification.claims import EVIDENCE
+from fuaudit.verification.claims import known_evidence
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
@@ -44,7 +44,7 @@ class Audit(Protocol):
 
     Attributes:
         evidence: the kinds of evidence of which a PASS gives the whole; see
-            :data:`fuaudit.verification.claims.EVIDENCE`. It may depend on options, as a property: an audit that may
+            :mod:`fuaudit.verification.claims`. It may depend on options, as a property: an audit that may
             pass what it did not look at gives less. Empty where a PASS is no part of any claim, but a FAIL refutes.
         uses: the arguments that it looks at, words of :data:`ARGUMENTS`.
         alpha_option: the option that bounds the false alarms of its tests, which takes a share of the spec's alpha;
@@ -99,7 +99,8 @@ def _declared(audit: Any, who: str) -> Declared:
     ]
     problems += [] if callable(getattr(audit, "examine", None)) else ["examine(case) is missing"]
     evidence, uses = (getattr(audit, word) if not problems else frozenset() for word in ("evidence", "uses"))
-    problems += [f"{word!r} is no kind of evidence: {', '.join(EVIDENCE)}" for word in _others(evidence, EVIDENCE)]
+    known = known_evidence()
+    problems += [f"{word!r} is no kind of evidence: {', '.join(sorted(known))}" for word in _others(evidence, known)]
     problems += [f"{word!r} is no argument: {', '.join(ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
     option = getattr(audit, "alpha_option", "")
     if not isinstance(option, str) or (option and not _is_rate(getattr(audit, option, None))):
@@ -114,7 +115,7 @@ def _declared(audit: Any, who: str) -> Declared:
     return Declared(evidence, uses, option, recomputes)
 
 
-def _others(words: frozenset[Any], known: Mapping[str, str]) -> list[Any]:
+def _others(words: frozenset[Any], known: Container[str]) -> list[Any]:
     return sorted((word for word in words if word not in known), key=str)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fuaudit import registry
 from fuaudit.verification.case import Case
-from fuaudit.verification.claims import BOUNDED_SPEC, EVIDENCE
+from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.finding import NON_ADAPTIVE, Finding, Verdict, combine
 from fuaudit.verification.outside import SHORT, Outside
 from fuaudit.verification.spec import Check, Spec
@@ -51,7 +51,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tup
         name = case.run.info["unlearner"]["use"]
         return Conclusion(
             Verdict.INCONCLUSIVE,
-            f"The spec asks for {claim.name}; {name!r} edits models, which no audit can show to be exact. What can be "
+            f"The spec asks for {claim.title}; {name!r} edits models, which no audit can show to be exact. What can be "
             f"shown of an editor, the built-in spec {BOUNDED_SPEC!r} asks for (--spec {BOUNDED_SPEC}).",
         )
     if verdict is not Verdict.PASS:
@@ -59,10 +59,10 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tup
         reason = next(undecided, "The spec has no required check that applies to this run.")
         return Conclusion(verdict, f"{reason} {NO_ROWS}" if case.dataset is None else reason)
     given = {word for check, _ in required for word in check.declared().evidence}
-    if missing := [word for word in EVIDENCE if word in claim.needs - given]:
-        lacking = "; ".join(f"{word} ({EVIDENCE[word]})" for word in missing)
+    if missing := lacking(claim.needs, given):
         return Conclusion(
-            Verdict.INCONCLUSIVE, f"The checks that passed do not suffice for {claim.name}: no evidence of {lacking}."
+            Verdict.INCONCLUSIVE,
+            f"The checks that passed do not suffice for {claim.title}: no evidence of {'; '.join(missing)}.",
         )
     return Conclusion(verdict, _reason(spec, required, pairs, case, outside), _rests_on(spec, pairs, outside))
 
@@ -73,7 +73,7 @@ Pairs = list[tuple[Check, Finding]]
 def _reason(spec: Spec, required: Pairs, pairs: Pairs, case: Case, outside: tuple[Outside, ...]) -> str:
     """The sentences of a PASS."""
     sentences = [
-        f"Every required check passed for the request to forget {case.request}: evidence for {spec.claim.name} within "
+        f"Every required check passed for the request to forget {case.request}: evidence for {spec.claim.title} within "
         "the stated scope.",
         *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
         f"Asked by the spec {_named(spec)}.",

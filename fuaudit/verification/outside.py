@@ -21,6 +21,7 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
+from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.spec import Spec
 
 SHORT = 16
@@ -62,6 +63,8 @@ def outside_code(case: Case, spec: Spec) -> tuple[Outside, ...]:
     What these import from elsewhere is theirs to name; it is not looked for.
     """
     used = {("audits", check.audit["use"]) for check in spec.checks}
+    used |= {("claims", spec.asks)} - {("claims", asks) for asks in CLAIMS}
+    used |= {("evidence", word) for word in (spec.claim.needs | spec.evidence) - EVIDENCE.keys()}
     for run in (case.run, *case.ancestors):
         used |= set(_plugins_of(run)) if isinstance(run, Run) else set()
     found: dict[str, list[Entry]] = {}
@@ -97,7 +100,7 @@ def _plugins_of(run: Run) -> Iterator[tuple[str, str]]:
 def _outside(name: str, entries: list[Entry]) -> Outside:
     tops = {entry.point.value.partition(":")[0].partition(".")[0].strip() for entry in entries}
     digest, covers = code_of(name, tops)
-    plugins = tuple(f"{entry.kind[:-1]} {entry.name!r}" for entry in entries)
+    plugins = tuple(entry.words for entry in entries)
     return Outside(name, entries[0].version, plugins, digest, covers)
 
 

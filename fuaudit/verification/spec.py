@@ -20,7 +20,7 @@ from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.verification.audit import Declared, declared
-from fuaudit.verification.claims import CLAIMS, EVIDENCE, Claim
+from fuaudit.verification.claims import CLAIMS, Claim, claim_of, known_claims, lacking, shown_by
 
 BUILT_IN = "built-in"
 """The origin of the specs that ship with fuaudit."""
@@ -107,15 +107,25 @@ class Spec:
 
     @property
     def claim(self) -> Claim:
-        """What it asks for."""
-        return CLAIMS[self.asks]
+        """What it asks for; EvidenceError where it does not trust whoever defines that."""
+        with registry.trusting(self.trusts):
+            return claim_of(self.asks)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over everything but its origin, every option of every audit included, defaults too."""
         plain = {name: value for name, value in asdict(self).items() if name not in ("checks", "origin")}
         checks = [asdict(check) | {"audit": _resolved(check)} for check in self.checks]
-        return sha256(canonical_json(plain | {"checks": checks, "expires": str(self.expires)}))
+        return sha256(canonical_json(plain | self._foreign | {"checks": checks, "expires": str(self.expires)}))
+
+    @property
+    def _foreign(self) -> dict[str, Any]:
+        """The claim in full where it is not fuaudit's own: whoever defines it may change it."""
+        if self.asks in CLAIMS:
+            return {}
+        with registry.trusting(self.trusts):
+            needs = {word: shown_by(word) for word in sorted(self.claim.needs)}
+        return {"claim": asdict(self.claim) | {"needs": needs, "of": ""}}
 
     @cached_property
     def evidence(self) -> frozenset[str]:
@@ -191,8 +201,8 @@ def _parsed(table: dict[str, Any], origin: str) -> Spec:
     written = Keys(**registry.options(Keys, origin, table))
     if not _ID.fullmatch(written.id):
         raise UsageError(f"{origin}: id = {written.id!r} is not a name like 'our-policy' or 'our-policy/2'")
-    if written.asks not in CLAIMS:
-        raise UsageError(f"{origin}: asks = {written.asks!r} is not {' or '.join(map(repr, CLAIMS))}")
+    if written.asks not in (known := known_claims()):
+        raise UsageError(f"{origin}: asks = {written.asks!r} is not {' or '.join(map(repr, known))}")
     if not written.out_of_scope:
         raise UsageError(f"{origin}: out_of_scope must say what is not covered")
     if written.alpha is not None and not 0 < written.alpha < 1:
@@ -222,10 +232,11 @@ def _whole(written: Keys, origin: str) -> Spec:
         written.alpha,
         written.trusts,
     )
-    if missing := [word for word in EVIDENCE if word in spec.claim.needs - spec.evidence]:
+    for word in sorted(spec.evidence):
+        shown_by(word)  # imports nothing that is not trusted, and refuses what is not sound
+    if missing := lacking(spec.claim.needs, spec.evidence):
         raise UsageError(
-            f"{origin} asks for {spec.claim.name}, but no required check gives evidence of "
-            + "; nor of ".join(f"{word} ({EVIDENCE[word]})" for word in missing),
+            f"{origin} asks for {spec.claim.name}, but no required check gives evidence of {'; nor of '.join(missing)}",
             "Add required checks that do, or ask for less; docs/specs.md tells which audit gives what.",
         )
     try:

@@ -99,7 +99,8 @@ class Verification:
             }
             for check, finding in zip(spec.checks, self.findings, strict=True)
         ]
-        words = {"id": spec.id, "title": spec.title, "digest": spec.digest, "asks": spec.asks, "origin": spec.source}
+        words: dict[str, Any] = {"id": spec.id, "title": spec.title, "digest": spec.digest, "asks": spec.asks}
+        words |= {"origin": spec.source} | ({"claim": spec.claim.told} if spec.claim.of else {})
         return {
             "format": FORMAT,
             "run": self.run_digest,
