@@ -43,6 +43,7 @@ from fuaudit.statistics.known_law import average, log_wealth
 from fuaudit.statistics.two_sample.batch import batch_test
 from fuaudit.statistics.two_sample.betting import log_wealth_path
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workers import IN_PROCESS, CachedJob
 
 ROOT = b"fuaudit: calibration audits, v2."
@@ -171,7 +172,7 @@ def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, ke
         child = unlearn(run, name, TARGET, Path(folder) / name)
         for number in range(audits):
             key = derive(root, "parameters", name, str(number))
-            work = Pairs.of(Case(child, None, data, Keyed(key)), TEST_ROWS)
+            work = Pairs.of(Case(Evidence(child, None, data), Keyed(key)), TEST_ROWS)
             found = list(IN_PROCESS.map(CachedJob(work, kept) if kept else work, work.shards(pairs)))
             arms = {arm: np.concatenate([part[arm] for part in found]) for arm in found[0]}
             path = wealths(arms, ("subject", "second", "untouched"))

@@ -177,7 +177,7 @@ class Audits:
     def __call__(self, run: Run, kind: str, run_only: bool, case: Case) -> dict[str, Any]:
         started = time.perf_counter()
         spec = policy(kind, self.stress, run_only)
-        result = verify(run, spec, dataset=case.data, budget=self.budget, key=key(case.name, "audit", case.number))
+        result = verify(run, spec, data=case.data, budget=self.budget, key=key(case.name, "audit", case.number))
         plan = next(f for f in result.findings if f.audit == "provenance")
         return {
             "verdict": str(result.verdict),

@@ -63,20 +63,22 @@ def legend(axes: Axes) -> None:
 
 def paths(axes: Axes, table: Table) -> None:
     alpha = 0.01
-    for name, words, dashes in ARMS:
+    for name, words, style in ARMS:
         for number, path in enumerate(table["paths"][:SHOWN]):
             label = words if number == 0 else None
-            axes.plot(range(1, len(path[name]) + 1), path[name], dashes, color=ROLES[name], linewidth=1.0, label=label)
+            shown = style | {"linewidth": 1.0, "color": ROLES[name], "label": label}
+            axes.plot(range(1, len(path[name]) + 1), path[name], **shown)
     axes.axhline(-math.log(BETTING * alpha), label=f"threshold at alpha {alpha}", **LIMIT)
     axes.set(xlabel="pairs of runs", ylabel="log wealth", ylim=(-4, 20))
 
 
 def controls(axes: Axes, table: Table) -> None:
     powers = np.linspace(-0.3, 4.0, 216)
-    for name, words, dashes in ARMS:
+    for name, words, style in ARMS:
         largest = np.array([row["wealth"][name] for row in table["rows"]]) / math.log(10)
         shares = (largest >= powers[:, None]).mean(axis=1)
-        axes.step(powers, np.where(shares > 0, shares, np.nan), dashes, color=ROLES[name], where="post", label=words)
+        shown = np.where(shares > 0, shares, np.nan)
+        axes.step(powers, shown, color=ROLES[name], where="post", label=words, **style)
     ends = np.array([0.0, 4.0])
     axes.plot(ends, 10**-ends, label="bound for equal laws: 1 / wealth", **LIMIT)
     axes.set(xlabel="largest wealth reached, power of ten", ylabel="share of audits that reached it", yscale="log")

@@ -102,7 +102,7 @@ def work(step: Step, data: Dataset) -> dict[str, Any]:
     else:
         spec = read_spec("client-erasure")
         checks = tuple(c for c in spec.checks if c.audit["use"] in ("integrity", "replay", "provenance", "lineage"))
-        found = verify(path, replace(spec, checks=checks), dataset=data, key=SECRET, save=False)
+        found = verify(path, replace(spec, checks=checks), data=data, key=SECRET, save=False)
         return {finding.audit: str(finding.verdict) for finding in found.findings} | {"shows": found.reason}
     return {
         "model": hashlib.sha256(run.model.numpy().tobytes()).hexdigest(),

@@ -36,6 +36,7 @@ from fuaudit.replicas.pairs import Pairs
 from fuaudit.statistics.two_sample.betting import log_wealth_path
 from fuaudit.statistics.two_sample.power import RATES, Detectable, detectable_rate
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 
 ROOT = b"fuaudit: stated powers, v2......"
 Floats = NDArray[np.float64]
@@ -225,7 +226,7 @@ def federation(audits: int) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         run = train(CONFIG, Path(folder) / "run", secret=derive(ROOT, "training"))
         child = unlearn(run, "fats", Request.of(clients=[0]), Path(folder) / "child")
-        work = Pairs.of(Case(child, None, data, Keyed(derive(ROOT, "pairs"))), 300)
+        work = Pairs.of(Case(Evidence(child, None, data), Keyed(derive(ROOT, "pairs"))), 300)
         parts = [work.compute(part, 1) for part in work.shards(audits * PAIRS)]
     arms = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     names, found = ("untouched", "retrained", "second", "subject"), []

@@ -40,6 +40,7 @@ from fuaudit.registry import build
 from fuaudit.runs.prune import parent_of
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding
 from fuaudit.verification.spec import read_spec
 from fuaudit.verification.verify import Verification, default_spec
@@ -195,7 +196,7 @@ def first_difference(run: Run, result: Verification) -> int | None:
             same = "differs_below" in finding.values
             return None if same else int(finding.values["equal"]) + 1
     key = bytes.fromhex(result.key)
-    trial = trial_of(Case(run, parent_of(run), None, Keyed(key)))
+    trial = trial_of(Case(Evidence(run, parent_of(run), None), Keyed(key)))
     beside = references(trial, key)
     for start in range(0, PlanLaw().plans, BLOCK):
         found = compare(trial, beside, key, range(start, start + BLOCK))

@@ -33,6 +33,7 @@ from fuaudit.statistics.known_law import log_wealth
 from fuaudit.statistics.rounding import up
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -251,7 +252,7 @@ def lineage(small_config, tmp_path_factory):
 
 
 def of_run(run, **options):
-    case = Case(run, parent_of(run), None, Keyed(KEY))
+    case = Case(Evidence(run, parent_of(run), None), Keyed(KEY))
     return PlanLaw(**{"plans": 3000, "alpha": 0.001} | options).examine(case)
 
 
@@ -287,7 +288,7 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
     found = of_run(second)
     assert (found.verdict, found.values["own_plan"]) == (Verdict.PASS, "not compared")
     assert "of its 2 methods only the last was looked at" in found.qualification
-    again = Provenance().examine(Case(prune(second)[0], parent_of(second), None, Keyed(KEY)))
+    again = Provenance().examine(Case(Evidence(prune(second)[0], parent_of(second), None), Keyed(KEY)))
     assert "The ids of erased samples are as told; no draw follows from them." in again.assumptions
     assert ("kept nothing of what was drawn before it" in again.shows) == (name == "retrain")
 
@@ -312,7 +313,7 @@ def test_a_run_of_another_version_is_not_compared(lineage, monkeypatch):
     assert found.verdict is Verdict.PASS
     assert found.values["own_plan"] == "not compared"
     assert "made by another version" in found.qualification
-    plan = Provenance().examine(Case(child, parent, None, Keyed(KEY)))
+    plan = Provenance().examine(Case(Evidence(child, parent, None), Keyed(KEY)))
     assert plan.verdict is Verdict.INCONCLUSIVE
     assert sum("installed is" in line for line in plan.details) == 3  # its name, its plan and its doubts
 
@@ -322,9 +323,9 @@ def test_every_ancestor_that_stopped_early_is_named(small_config, tmp_path):
     first = unlearn(parent, "fats", Request.of(clients=[0]), tmp_path / "first")
     second = unlearn(first, "fats", Request.of(clients=[1]), tmp_path / "second")
     line = "The training of parent really was stopped for a request after round 6."
-    assert line in Provenance().examine(Case(second, first, None, Keyed(KEY))).assumptions
+    assert line in Provenance().examine(Case(Evidence(second, first, None), Keyed(KEY))).assumptions
     pruned, _ = prune(second)
-    assert line in Provenance().examine(Case(pruned, parent_of(pruned), None, Keyed(KEY))).assumptions
+    assert line in Provenance().examine(Case(Evidence(pruned, parent_of(pruned), None), Keyed(KEY))).assumptions
 
 
 def test_bounds_in_sentences_are_rounded_up():
@@ -356,7 +357,7 @@ def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     assert found.verdict is Verdict.PASS, found.shows
     assert found.values["own_plan"] == "equal"
     assert "So is the run's own plan." in found.shows
-    alone = PlanLaw(plans=3000).examine(Case(second, None, None, Keyed(KEY)))
+    alone = PlanLaw(plans=3000).examine(Case(Evidence(second, None, None), Keyed(KEY)))
     assert alone.values["own_plan"] == "not compared"
     assert "was not compared" in alone.qualification
 
@@ -384,9 +385,9 @@ def test_the_number_of_plans_is_decided_beforehand(name):
 def test_the_work_is_announced(lineage):
     parent, client = lineage
     child = unlearn(parent, "fats", Request.of(clients=[client]), parent.path.parent / "announced")
-    told = PlanLaw(plans=3000, most=7000).cost(Case(child, parent, None, Keyed(KEY)))
+    told = PlanLaw(plans=3000, most=7000).cost(Case(Evidence(child, parent, None), Keyed(KEY)))
     assert told == "plan law: each method rewrites at most 3,000 plans, up to 7,000 more where it draws otherwise"
-    assert PlanLaw().cost(Case(parent, None, None, Keyed(KEY))) == ""
+    assert PlanLaw().cost(Case(Evidence(parent, None, None), Keyed(KEY))) == ""
 
 
 # --- the size of the tests

@@ -562,10 +562,10 @@ class TestHandOver:
         folder, child, noop = handed_over
         assert 11 not in Tensors(2).load(folder / "kept").absent  # the folder cannot know of it
         for folders in ({}, {"erased": folder / "all"}):
-            found = self.verdicts(child, quick, root=folder / "kept", **folders)
-            assert found == self.verdicts(child, quick, root=folder / "all")
+            found = self.verdicts(child, quick, data=folder / "kept", **folders)
+            assert found == self.verdicts(child, quick, data=folder / "all")
             assert found["replay"] == "PASS"
-            assert self.verdicts(noop, quick, root=folder / "kept", **folders)["replay"] == "FAIL"
+            assert self.verdicts(noop, quick, data=folder / "kept", **folders)["replay"] == "FAIL"
 
     def test_retained_rows_are_enough_to_go_on(self, handed_over):
         folder, child, _ = handed_over
@@ -578,8 +578,8 @@ class TestHandOver:
         request = child.request
         pruned, _ = prune(unlearn(folder / "run", "fats", request, folder / "pruned", root=folder / "all"))
         assert pruned.rows == 12
-        found = self.verdicts(pruned, quick, root=folder / "kept")
-        assert found == self.verdicts(pruned, quick, root=folder / "all")
+        found = self.verdicts(pruned, quick, data=folder / "kept")
+        assert found == self.verdicts(pruned, quick, data=folder / "all")
         assert "ERROR" not in found.values()
 
     def test_other_data_beside_it_is_refused(self, handed_over, quick, tmp_path):
@@ -589,7 +589,7 @@ class TestHandOver:
             other | {"test_inputs": torch.zeros(1, 5), "test_targets": torch.tensor([0])}, tmp_path / "data.safetensors"
         )
         with pytest.raises(UsageError, match="their inputs differ in shape"):
-            verify(child, quick, root=folder / "kept", erased=tmp_path, save=False)
+            verify(child, quick, data=folder / "kept", erased=tmp_path, save=False)
 
 
 def test_a_negative_id_cannot_stand_for_a_row(tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, reseal, secret
+from tests_support import AUDIT_KEY, audits, changed, claimed, config, drawn_client, drawn_sample, reseal, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
@@ -27,6 +27,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.selftest.faults import with_memory_kept
 from fuaudit.training.setup import setup
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import read_spec
 from fuaudit.workflow.resume import resume
 
@@ -237,7 +238,7 @@ def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, exami
     history = child.plan.history()
     result, found = examined(child)
     assert {finding.verdict for finding in found.values()} == {"PASS"}, verdicts(found)
-    asked = {"commitment": run.commitment, "expected": child.request}
+    asked = {"commitment": run.commitment, "request": child.request}
     small = {"use": "plan-law", "plans": 200, "effect": 0.05, "alpha": 0.001}
     spec = read_spec("client-erasure")
     both = [check for check in spec.checks if check.audit["use"] in ("provenance", "plan-law")]
@@ -397,14 +398,14 @@ def test_figures_of_an_edited_model_are_those_of_its_plan_and_model(
     run = parent_of("mimic")
     honest = unlearn(run, "finetune", Request.of([3]), tmp_path / "finetune")
     data = setup(honest.config, None).dataset
-    case = Case(honest, None, data, Keyed(AUDIT_KEY))
+    case = Case(Evidence(honest, None, data), Keyed(AUDIT_KEY))
     assert Lineage().examine(case).verdict == "NOT_APPLICABLE"
-    assert Lineage().examine(replace(case, dataset=None)).verdict == "NOT_APPLICABLE"
-    forged = replace(case, run=forge(honest, name, **changes))
+    assert Lineage().examine(changed(case, dataset=None)).verdict == "NOT_APPLICABLE"
+    forged = changed(case, run=forge(honest, name, **changes))
     found = Lineage().examine(forged)
     assert found.verdict == "FAIL"
     assert f"not regenerated: {name}" in found.details
-    assert Lineage().examine(replace(forged, dataset=None)).verdict == without_data
+    assert Lineage().examine(changed(forged, dataset=None)).verdict == without_data
 
 
 @pytest.mark.parametrize(("changes", "verdict"), [("own", "INCONCLUSIVE"), ("uploads", "FAIL")])
@@ -419,6 +420,6 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     first = next(iter(own))
     new = {"own_accuracy": own | {first: abs(own[first] - 1 / 180)}} if changes == "own" else {"uploads": [0] * 8}
     child = forge(child, "participation.json", **new)
-    found = Lineage().examine(Case(child, run, setup(run.config, None).dataset, Keyed(AUDIT_KEY)))
+    found = Lineage().examine(Case(Evidence(child, run, setup(run.config, None).dataset), Keyed(AUDIT_KEY)))
     assert found.verdict == verdict, (found.shows, found.details)
     assert ("figures" in found.shows) == (changes == "own")

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
+from tests_support import changed
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.audits.model_law.audit import ModelLaw
@@ -29,6 +30,8 @@ from fuaudit.plans.schedule import expand_many
 from fuaudit.replicas import pairs as pairs_module
 from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs
 from fuaudit.verification.case import Case
+from fuaudit.verification.effort import Effort
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import read_spec
 from fuaudit.workers import CachedJob, InProcess, Processes, address, digest_of_code, executor
 
@@ -184,7 +187,7 @@ def test_the_digest_of_code_follows_the_sources(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def case(child):
-    return Case(child, None, Digits().load(None), Keyed(KEY))
+    return Case(Evidence(child, None, Digits().load(None)), Keyed(KEY))
 
 
 def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
@@ -196,10 +199,10 @@ def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
     others = [
         Pairs.of(case, 101),
         Pairs.of(replace(case, key=Keyed(KEY[::-1])), 100),
-        Pairs.of(replace(case, dataset=replace(data, inputs=inputs)), 100),
-        Pairs.of(replace(case, dataset=replace(data, test_targets=data.test_targets.flip(0))), 100),
-        Pairs.of(replace(case, dataset=replace(data, absent=frozenset({7}))), 100),
-        Pairs.of(replace(case, run=untouched), 100),
+        Pairs.of(changed(case, dataset=replace(data, inputs=inputs)), 100),
+        Pairs.of(changed(case, dataset=replace(data, test_targets=data.test_targets.flip(0))), 100),
+        Pairs.of(changed(case, dataset=replace(data, absent=frozenset({7}))), 100),
+        Pairs.of(changed(case, run=untouched), 100),
     ]
     assert len({pairs.digest, *(other.digest for other in others)}) == 7
 
@@ -208,7 +211,7 @@ def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
 def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
     """Cut otherwise, in another order, with other threads and in other processes: the same bits."""
     run = unlearn(trained, name, Request.of([target]), tmp_path / name)
-    pairs = Pairs.of(Case(run, None, Digits().load(None), Keyed(KEY)), 100)
+    pairs = Pairs.of(Case(Evidence(run, None, Digits().load(None)), Keyed(KEY)), 100)
     [whole] = InProcess().map(pairs, [(0, 6)])
     pieces = list(Processes(2).map(pairs, [(4, 2), (0, 1), (1, 3)]))
     assert set(whole) == {"subject", "untouched", "retrained", "second"} | (
@@ -374,7 +377,7 @@ def test_kept_results_need_a_key(child, tmp_path, quick):
 def test_a_run_that_changes_during_its_audit_is_no_evidence(child, untouched, tmp_path):
     from fuaudit.errors import EvidenceError
 
-    pairs = Pairs.of(Case(load_run(child.path), None, Digits().load(None), Keyed(KEY)), 100)
+    pairs = Pairs.of(Case(Evidence(load_run(child.path), None, Digits().load(None)), Keyed(KEY)), 100)
     with pytest.raises(EvidenceError, match="has changed during its audit"):
         replace(pairs, run=untouched.path).compute((0, 1), 1)
 
@@ -383,12 +386,12 @@ def test_until_decided_stops_after_the_part_that_decides(untouched, child):
     """The untouched model is caught early; nothing is caught at the budget for the exact one."""
     data = Digits().load(None)
     audit = ModelLaw(pairs=64, alpha=0.4, test_rows=100)  # a coarse level, so that the tiny federation decides
-    found = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * 640, until_decided=True))
+    found = audit.examine(Case(Evidence(untouched, None, data), Keyed(KEY), Effort(budget=4 * 640, stopping="decided")))
     pairs = found.values["pairs"]
     assert pairs % PAIRS_A_SHARD == 0
     if found.verdict == "FAIL":
         assert pairs - PAIRS_A_SHARD < found.values["rejected_at"] <= pairs or pairs >= 64
-    fixed = audit.examine(Case(untouched, None, data, Keyed(KEY), budget=4 * pairs))
+    fixed = audit.examine(Case(Evidence(untouched, None, data), Keyed(KEY), Effort(budget=4 * pairs)))
     length = min(pairs, 64)
     key = "log wealth, subject"
     assert fixed.series[key][:length] == found.series[key][:length]

@@ -50,7 +50,7 @@ def test_a_pruned_run_cannot_choose_where_it_is_cut(parent, commitment, tmp_path
 
     remade(child.path, course)
     pruned, _ = prune(child.path)
-    result, found = audits(pruned, commitment=commitment, expected=Request.of(clients=[target]))
+    result, found = audits(pruned, commitment=commitment, request=Request.of(clients=[target]))
     assert found["replay"].verdict == found["integrity"].verdict == "PASS"
     assert result.verdict == found["provenance"].verdict == "INCONCLUSIVE"  # the seed of the true cut is gone
     assert "cannot be followed" in found["provenance"].shows
@@ -118,7 +118,7 @@ def test_a_planted_record_is_not_believed(parent, commitment, tmp_path):
     (two.path / "recorded.safetensors").write_bytes(tensor_bytes(recorded_tensors({1: answers})))
     forged = remade(two.path)
     assert forged.plan.cohort(1) == (favourite, favourite)
-    result, found = audits(forged, commitment=commitment, expected=second)
+    result, found = audits(forged, commitment=commitment, request=second)
     assert result.verdict == found["provenance"].verdict == "FAIL"
 
 
@@ -139,5 +139,5 @@ def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(
     child = unlearn(forged, "fats", request, tmp_path / "child")
     data = replace(load_dataset(forged.config, None), absent=frozenset(clients[target]))
     for run, expected in ((forged, None), (child, request)):
-        result, found = audits(run, commitment=commitment, dataset=data, expected=expected)
+        result, found = audits(run, commitment=commitment, data=data, request=expected)
         assert result.verdict == found["provenance"].verdict == "FAIL"

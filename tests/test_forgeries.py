@@ -39,7 +39,7 @@ def change(path, name, edit):
 
 def test_honest_lineage_passes(lineage):
     _, child, commitment = lineage
-    result, _ = audits(child, commitment=commitment, expected=child.request)
+    result, _ = audits(child, commitment=commitment, request=child.request)
     assert result.verdict == "PASS"
 
 
@@ -94,7 +94,7 @@ def test_a_request_in_other_words_gives_no_other_key(lineage):
 def test_another_request_than_asked_for(lineage):
     _, child, _ = lineage
     other = next(c for c in child.original.clients if c not in child.request.clients)
-    result, found = audits(child, expected=Request.of(clients=[other]))
+    result, found = audits(child, request=Request.of(clients=[other]))
     assert result.verdict == "FAIL"
     assert "asked for was" in " ".join(found["provenance"].details)
 

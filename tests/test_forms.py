@@ -198,7 +198,7 @@ def family(tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def honest(family, tiny, quick):
     """The audits that the child passes as it is."""
-    found = verify(family / "child", quick, key=AUDIT_KEY, dataset=tiny.dataset, save=False).findings
+    found = verify(family / "child", quick, key=AUDIT_KEY, data=tiny.dataset, save=False).findings
     passed = {finding.audit for finding in found if finding.verdict == "PASS"}
     assert passed == {"integrity", "replay", "provenance", "lineage"}
     return passed
@@ -268,7 +268,7 @@ def test_whatever_is_changed_is_refused_or_found(family, honest, tiny, quick, tm
         return
     try:
         sealed(path)
-        found = verify(path, quick, key=AUDIT_KEY, dataset=tiny.dataset, save=False).findings
+        found = verify(path, quick, key=AUDIT_KEY, data=tiny.dataset, save=False).findings
         outcome = {finding.audit: finding.verdict for finding in found}
     except FuauditError as error:
         outcome = error.exit_code

@@ -149,7 +149,7 @@ def test_a_run_unlearns_a_sample_and_replays_bit_for_bit(data, runs):
 def test_the_audits_of_the_run_tell_fats_from_noop(data, runs):
     _, _, children = runs
     found = {
-        name: {f.audit: str(f.verdict) for f in verify(run, OF_THE_RUN, dataset=data, save=False).findings}
+        name: {f.audit: str(f.verdict) for f in verify(run, OF_THE_RUN, data=data, save=False).findings}
         for name, run in children.items()
     }
     assert found["fats"] == dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")

@@ -368,7 +368,7 @@ def test_on_tokens_a_plan_that_reads_an_erased_row_is_caught(token_run, quick):
     found = {}
     for name in ("fats", "noop"):
         child = unlearn(token_run, name, Request.of([target]), token_run.path.parent / name, dataset=data)
-        result = verify(child, quick, dataset=data, save=False)
+        result = verify(child, quick, data=data, save=False)
         found[name] = {finding.audit: str(finding.verdict) for finding in result.findings}
     assert found["fats"] == dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
     assert (found["noop"]["replay"], found["noop"]["lineage"]) == ("FAIL", "FAIL")
@@ -388,7 +388,7 @@ def test_on_tokens_the_replay_does_not_read_what_was_erased(token_run, quick):
 
     kept = next(c for c in child.plan.retained.clients if c != target)
     verdicts = [
-        {f.audit: str(f.verdict) for f in verify(child, quick, dataset=changed(c), save=False).findings}["replay"]
+        {f.audit: str(f.verdict) for f in verify(child, quick, data=changed(c), save=False).findings}["replay"]
         for c in (target, kept)
     ]
     assert verdicts == ["PASS", "FAIL"]  # the reader is the one on record, so such rows are not what was committed to

@@ -74,7 +74,7 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
     assert request.clients == (4,)
     child = unlearn(run, "fats", request, tmp_path / "child", dataset=data(NAMED))
     assert list(map(in_words, to_forget(child))) == ["client 4 (eve), 4 rows", "sample 11 (ben:1:2)"]
-    result = verify(child, quick, dataset=data(NAMED), expected=request, budget=0)
+    result = verify(child, quick, data=data(NAMED), request=request, budget=0)
     assert result.verdict == "PASS"
     assert result.context["to_forget"][0] == {"client": 4, "name": "eve", "rows": 4}
     assert result.context["arguments"][:4] == ["--client", "eve", "--sample", "ben:1:2"]
@@ -206,14 +206,14 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
     swapped = ("cay", "ben:1", "ann", *NAMED[3:])
     run = trained(tmp_path / "run", swapped)
     child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(swapped))
-    found = lines_of(verify(child, quick, dataset=data(NAMED), budget=0))
+    found = lines_of(verify(child, quick, data=data(NAMED), budget=0))
     assert found.verdict == "FAIL"
     assert any("other names than the owners of their rows" in line for line in found.details)
     rows = frozenset(row for row in range(20) if OWNERS[row % 5] == 4)
-    found = lines_of(verify(child, quick, dataset=replace(data(NAMED), absent=rows), budget=0))
+    found = lines_of(verify(child, quick, data=replace(data(NAMED), absent=rows), budget=0))
     assert found.verdict == "FAIL"
     assert any("are those of 'ann' in the data at hand" in line for line in found.details)
-    result = verify(child, quick, dataset=replace(data(swapped), absent=rows), budget=0)
+    result = verify(child, quick, data=replace(data(swapped), absent=rows), budget=0)
     assert result.verdict == "PASS", result.reason
     assert any("not dealt again, but taken from the commitment: 4 rows" in line for line in result.conclusion.rests_on)
     assert any("names of 1 clients, client 4 (eve) among them" in line for line in result.conclusion.rests_on)
@@ -222,7 +222,7 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
 def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
     run = trained(tmp_path / "run", NAMED)
     child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
-    found = lines_of(verify(child, quick, dataset=data(NAMED), expected=child.request, budget=0))
+    found = lines_of(verify(child, quick, data=data(NAMED), request=child.request, budget=0))
     assert any("The name of client 4 was not shown" in line for line in found.assumptions)
     assert any("client 4 (name dropped), 4 rows" in line for line in found.details)
 
@@ -238,6 +238,6 @@ def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
         save_file(tensors, tmp_path / name / "data.safetensors")
     run = train(TABLES, tmp_path / "run", tmp_path / "all", secret=SECRET)
     child = unlearn(run, "fats", request_of(run, ["4"]), tmp_path / "child", root=tmp_path / "all")
-    result = verify(child, quick, tmp_path / "kept", tmp_path / "all", budget=0)
+    result = verify(child, quick, data=tmp_path / "kept", erased=tmp_path / "all", budget=0)
     assert any("the partition from its key" in line for line in lines_of(result).details)
     assert result.verdict == "PASS", result.reason

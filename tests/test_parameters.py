@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fuaudit_plugins.finetune import Finetune
+from tests_support import changed
 
 from fuaudit import unlearn
 from fuaudit.audits.model_law.audit import BETTING, SHARES, ModelLaw, Sampled
@@ -22,6 +23,7 @@ from fuaudit.statistics.two_sample.batch import BatchTest
 from fuaudit.statistics.two_sample.betting import two_sample
 from fuaudit.statistics.two_sample.power import Detectable, Goal, Point
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
 
 KEY = bytes(range(60, 92))
@@ -30,7 +32,7 @@ DATA = Digits().load(None)
 
 def audit(run, asked=None, **options):
     return (asked or ModelLaw(pairs=24, alpha=0.01, test_rows=100)).examine(
-        Case(run, None, DATA, Keyed(KEY), **options)
+        changed(Case(Evidence(run, None, DATA), Keyed(KEY)), **options)
     )
 
 
@@ -163,7 +165,7 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     run = unlearn(trained, "finetune", Request.of([target]), tmp_path / "long", {"rounds": 20})
     asked = ModelLaw(pairs=1000, alpha=0.01, test_rows=200)
     seen = []
-    found = audit(run, asked, until_decided=True, progress=lambda *row: seen.append(row))
+    found = audit(run, asked, stopping="decided", progress=lambda *row: seen.append(row))
     assert found.verdict == "FAIL"
     assert found.values["pairs"] == 32 >= found.values["rejected_at"]
     assert found.values["batch_p_value"] is None
@@ -176,13 +178,13 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert seen == [("pairs of runs", 32, 1000)]
     # what a report says about how to repeat it gives the same finding
     assert found.values["stopping"] == "decided"
-    assert audit(run, asked, until_decided=True, budget=found.values["runs"]) == found
+    assert audit(run, asked, stopping="decided", budget=found.values["runs"]) == found
 
 
 def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
     """The lower limit of the power is not corrected for looks, so there is one after every 32 pairs, not every part."""
     asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
-    whole = audit(child, asked, budget=4 * 70, until_decided=True)
+    whole = audit(child, asked, budget=4 * 70, stopping="decided")
     monkeypatch.setattr("fuaudit.replicas.pairs.PAIRS_A_SHARD", 5)
     looks, seen, decided = [], [], ModelLaw._decided
 
@@ -191,7 +193,7 @@ def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
         return decided(self, case, found)
 
     monkeypatch.setattr(ModelLaw, "_decided", counted)
-    found = audit(child, asked, budget=4 * 70, until_decided=True, progress=lambda *row: seen.append(row[1]))
+    found = audit(child, asked, budget=4 * 70, stopping="decided", progress=lambda *row: seen.append(row[1]))
     assert seen == [*range(5, 71, 5)]
     assert looks == [35, 65]  # after the parts that reach 32 and 64
     assert found == whole
@@ -200,7 +202,7 @@ def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
 def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
     """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
     asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
-    found = audit(child, asked, budget=4 * 70, until_decided=True)
+    found = audit(child, asked, budget=4 * 70, stopping="decided")
     assert found.values["pairs"] == 70
     assert found.values["batch_p_value"] is not None  # of the 20 pairs of the spec
     assert any("decided when to stop" in line for line in found.assumptions)
@@ -219,7 +221,7 @@ def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
     """The sentence, the figures and the verdict take the limit; the estimate stands beside it."""
     asked = ModelLaw(pairs=64, alpha=0.01, test_rows=100)
     monkeypatch.setattr(ModelLaw, "_sampled", lambda self, case, limit: replace(whole, power=stated))
-    case = Case(child, None, DATA, Keyed(KEY))
+    case = Case(Evidence(child, None, DATA), Keyed(KEY))
     monkeypatch.setattr(ModelLaw, "_figures", lambda self, sampled: ({"alpha_bounds": 0.04}, None))
     whole, goal = sampled(), Goal()
     for lower, verdict in ((0.9, "PASS"), (0.89, "INCONCLUSIVE")):
@@ -242,6 +244,6 @@ def test_the_shares_are_those_of_the_test(child):
     from fuaudit.replicas.pairs import Pairs
 
     asked = ModelLaw(pairs=12, alpha=0.01, test_rows=100)
-    arms = Pairs.of(Case(child, None, DATA, Keyed(KEY)), 100).compute((0, 12), 1)
+    arms = Pairs.of(Case(Evidence(child, None, DATA), Keyed(KEY)), 100).compute((0, 12), 1)
     path = two_sample(arms["subject"], arms["retrained"], 0.008, SHARES).log_wealth
     assert audit(child, asked).series["log wealth, subject"] == path.tolist()

@@ -39,6 +39,7 @@ from fuaudit.testing import check_audit
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.unlearning.faults import known_faults
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
 from fuaudit.workflow.unlearn import unlearn
 
@@ -739,7 +740,7 @@ def lineage(tiny, tmp_path_factory):
 
 def case_of(folder, name, dataset, alone=False):
     run = load_run(folder / name)
-    return Case(run, None if alone else parent_of(run), dataset, Keyed(KEY))
+    return Case(Evidence(run, None if alone else parent_of(run), dataset), Keyed(KEY))
 
 
 def test_a_trial_repeats_the_lineage(lineage):
@@ -769,8 +770,9 @@ def test_after_a_prune_the_last_request_is_repeated(lineage, tiny, tmp_path):
     for name in ("parent", "fats"):
         copytree(lineage / name, tmp_path / name)
     pruned, _ = prune(tmp_path / "fats")
-    case = Case(pruned, parent_of(pruned), tiny.dataset, Keyed(KEY))
+    case = Case(Evidence(pruned, parent_of(pruned), tiny.dataset), Keyed(KEY))
     trial = trial_of(case)
     assert [step.request for step in trial.steps] == [pruned.request]
     assert trial.retained.samples == pruned.plan.retained.samples
-    assert trial_of(Case(pruned, parent_of(pruned), None, Keyed(KEY))) == trial  # sizes are enough, data is not needed
+    # sizes are enough, data is not needed
+    assert trial_of(Case(Evidence(pruned, parent_of(pruned), None), Keyed(KEY))) == trial

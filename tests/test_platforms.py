@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, claimed, secret, told
+from tests_support import AUDIT_KEY, audits, changed, claimed, secret, told
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.audits.lineage.audit import Lineage
@@ -38,7 +38,9 @@ from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import edited
-from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.rerun import EQUAL_BITS
 from fuaudit.workflow.resume import resume
 
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "platforms.py"
@@ -167,7 +169,7 @@ def late(run):
 
 def case_of(run, images, **changes):
     run = load_run(run.path)
-    return replace(Case(run, parent_of(run), images, Keyed(AUDIT_KEY)), **changes)
+    return changed(Case(Evidence(run, parent_of(run), images), Keyed(AUDIT_KEY)), **changes)
 
 
 def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
@@ -178,7 +180,7 @@ def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
     first, own = platforms_of(child.ledger)
     assert (first,) == platforms_of(parent.ledger)
     assert (own.since, own.unlike(first)) == (kept, "canary")
-    result, found = audits(child, spec=quick, dataset=images)
+    result, found = audits(child, spec=quick, data=images)
     assert result.context["run_versions"]["canary"] == f"{first.canary[:16]} and {own.canary[:16]}"
     assert result.context["run_versions"]["torch"] == first.versions["torch"]
     assert result.verdict != "FAIL", {name: finding.shows for name, finding in found.items()}
@@ -188,10 +190,10 @@ def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
     alone = case_of(child, images, parent=None)
     assert Replay().examine(alone).verdict == Lineage().examine(alone).verdict == "INCONCLUSIVE"
     with another_library():
-        assert audits(child, spec=quick, dataset=images)[0].verdict != "FAIL"
+        assert audits(child, spec=quick, data=images)[0].verdict != "FAIL"
     pruned, _ = prune(child)
     assert platforms_of(pruned.ledger) == (first, own)
-    assert "FAIL" not in {finding.verdict for finding in audits(pruned, spec=quick, dataset=images)[1].values()}
+    assert "FAIL" not in {finding.verdict for finding in audits(pruned, spec=quick, data=images)[1].values()}
 
 
 def test_what_was_resumed_here_of_a_run_begun_there(there, images):
@@ -296,7 +298,7 @@ def test_a_forged_model_made_here_fails_whoever_went_on(spot_check, images, tmp_
     case = case_of(run, images)
     stored = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     stored[2] = stored[2][0] + 1e-3, stored[2][1]
-    for name, content in derived_files(case.ready, run.plan.retained, case.schedule, stored).items():
+    for name, content in derived_files(case.rerun.ready, run.plan.retained, case.rerun.schedule, stored).items():
         (run.path / name).write_bytes(content)
     told(run.path, lambda events: _with_model(_gone_on_with(events), 2, stored[2][0]))
     found = Replay(stretches=spot_check or 0).examine(case_of(run, images))
@@ -364,7 +366,7 @@ def test_other_platforms_than_the_parents(there, images, quick):
     parent = load_run(there / "parent")
     child = unlearn(parent, "fats", late(parent), there / "child", dataset=images)
     told(child.path, _platforms(lambda number, event: event if number else {**event, "canary": "0" * 64}))
-    _, found = audits(load_run(child.path), spec=quick, dataset=images)
+    _, found = audits(load_run(child.path), spec=quick, data=images)
     assert found["integrity"].verdict == "FAIL"
     assert any("other platforms for the rounds that it keeps" in line for line in found["integrity"].details)
 
@@ -378,7 +380,7 @@ def test_a_claimed_canary_gets_the_tolerance_and_a_spec_can_refuse_it(images, tm
         6: (vector.nextafter(vector + 1), state)
     }
     case = case_of(child, images)
-    for name, content in derived_files(case.ready, child.plan.retained, case.schedule, stored).items():
+    for name, content in derived_files(case.rerun.ready, child.plan.retained, case.rerun.schedule, stored).items():
         (child.path / name).write_bytes(content)
     told(child.path, lambda events: _with_model(events, 6, stored[6][0]))
     assert Replay().examine(case_of(child, images)).verdict == "FAIL"

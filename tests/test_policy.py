@@ -22,6 +22,7 @@ from fuaudit.registry import trusting
 from fuaudit.reporting import render
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import BUILT_IN, Check, Keys, builtin_specs, parse_spec, read_spec
 
 OUTSIDE = '''
@@ -253,9 +254,9 @@ def test_a_pass_names_its_spec(family, tmp_path):
     ("arguments", "option"),
     [
         ({"commitment": "ab" * 32}, "--commitment"),
-        ({"expected": Request.of(clients=[1])}, "--client or --sample"),
+        ({"request": Request.of(clients=[1])}, "--client or --sample"),
         ({"budget": 16}, "--budget"),
-        ({"until_decided": True}, "--stopping"),
+        ({"stopping": "decided"}, "--stopping"),
         ({"cache": "cache"}, "--cache"),
     ],
 )
@@ -271,16 +272,16 @@ def test_an_argument_that_no_check_uses_is_refused(family, arguments, option):
 def test_a_wrong_commitment_is_compared_where_a_check_uses_it(family):
     spec = parse_spec(table(*OF_THE_RUN, asks="run"), "ours.toml")
     assert verify(family["fats"], spec, commitment="ab" * 32, key=AUDIT_KEY, save=False).verdict == "FAIL"
-    for given in ({"expected": Request.of(clients=[1])}, {"parent": family["parent"].path}):
+    for given in ({"request": Request.of(clients=[1])}, {"parent": family["parent"].path}):
         with pytest.raises(UsageError, match="carries out no request and has no parent"):
             verify(family["parent"], spec, key=AUDIT_KEY, save=False, **given)
 
 
 def test_rows_beside_a_folder_of_rows_are_refused(family, tmp_path):
     dataset = registry.build("datasets", "digits").load(None)
-    for folder in ("root", "erased"):
+    for folder in ("erased",):
         with pytest.raises(UsageError, match="would be ignored"):
-            verify(family["fats"], dataset=dataset, save=False, **{folder: tmp_path})
+            verify(family["fats"], data=dataset, save=False, **{folder: tmp_path})
 
 
 # having looked at nothing
@@ -297,7 +298,7 @@ def test_no_kept_round_is_no_proof_that_none_is_kept(tmp_path, family):
     run = family["parent"]
     child = unlearn(run, "retrain", Request.of(clients=[3]), tmp_path / "child")
     dataset = registry.build("datasets", "digits").load(None)
-    case = Case(child, run, dataset, Keyed(AUDIT_KEY))
+    case = Case(Evidence(child, run, dataset), Keyed(AUDIT_KEY))
     for candidates, verdict in ((58, "INCONCLUSIVE"), (59, "PASS")):
         finding = Stress(plans=1, candidates=candidates).examine(case)
         assert finding.verdict == verdict

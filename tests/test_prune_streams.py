@@ -114,7 +114,7 @@ def test_kept_draws_follow_from_the_commitment_and_nothing_lost_is_left(
     assert seeds.parts[0].seed.hex().encode() in everything
     assert salts.parts[0].seed.hex().encode() in everything
     period = law.startswith("in turn") and ("client", "fats") in zip(STREAMS[stream], methods, strict=True)
-    given = {"dataset": data(), "commitment": runs[0].commitment, "expected": run.request, "key": AUDIT_KEY}
+    given = {"data": data(), "commitment": runs[0].commitment, "request": run.request, "key": AUDIT_KEY}
     before = verify(run, of_plans(), **given) if period else None
     pruned, _ = prune(run)
     kept = load_run(pruned.path).keys.seeds

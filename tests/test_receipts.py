@@ -20,6 +20,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import check, read_receipt, receipt_of
 from fuaudit.runs.run import load_run
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.unlearn import request_of
 
 SECRET = bytes(range(32))
@@ -162,7 +163,7 @@ def without_ben(given):
 
 
 def lineage_of(run, quick, given, **options):
-    result = verify(run, quick, dataset=given, save=False, **options)
+    result = verify(run, quick, data=given, save=False, **options)
     return next(finding for finding in result.findings if finding.audit == "lineage"), result
 
 
@@ -258,7 +259,7 @@ def test_a_forged_receipt_displaces_no_other(tmp_path, quick, forgotten):
         assert (found.values["compared_rows"], found.values["equal_rows"]) == (4, 1)
     ids = written(tmp_path / "ids.json", receipt, rows=tuple(replace(r, id=r.id + 4) for r in receipt.rows))
     with pytest.raises(EvidenceError, match="other ids than the partition"):
-        verify(child, quick, dataset=without_ben(given), receipts=[right, ids], save=False)
+        verify(child, quick, data=without_ben(given), receipts=[right, ids], save=False)
 
 
 def test_a_receipt_of_another_stands_for_no_row_of_hers(tmp_path, quick):
@@ -270,7 +271,7 @@ def test_a_receipt_of_another_stands_for_no_row_of_hers(tmp_path, quick):
     child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", dataset=given)
     for one in (child, prune(child)[0]):
         with pytest.raises(EvidenceError, match="other ids than the partition"):
-            verify(one, quick, dataset=given, receipts=[forged], save=False)
+            verify(one, quick, data=given, receipts=[forged], save=False)
 
 
 def test_after_a_prune_rows_at_hand_count_where_a_receipt_opens_them(tmp_path, quick):
@@ -316,14 +317,14 @@ def test_ids_of_an_erased_client_that_were_exchanged_are_not_believed(tmp_path, 
     tensors = child.tensors("partition.safetensors")
     place = (tensors["samples"] == 4).nonzero().item()
     tensors["samples"][place : place + 4] = torch.arange(20, 24)
-    case = Case(child, None, more, Keyed(SECRET))
-    assert (sorted(case.at_hand.places), case.unopened) == ([4, 5, 6, 7], ())
+    case = Case(Evidence(child, None, more), Keyed(SECRET))
+    assert (sorted(case.evidence.at_hand.places), case.evidence.unopened) == ([4, 5, 6, 7], ())
     (child.path / "partition.safetensors").write_bytes(tensor_bytes(tensors))
     sealed(child.path)
-    case = Case(load_run(child.path), None, more, Keyed(SECRET))
-    assert (case.at_hand.places, case.at_hand.other) == ({}, (20, 21, 22, 23))
+    case = Case(Evidence(load_run(child.path), None, more), Keyed(SECRET))
+    assert (case.evidence.at_hand.places, case.evidence.at_hand.other) == ({}, (20, 21, 22, 23))
     with pytest.raises(EvidenceError, match="other ids than the partition"):
-        verify(child.path, quick, dataset=more, receipts=[written(tmp_path / "ben.json", receipt)], save=False)
+        verify(child.path, quick, data=more, receipts=[written(tmp_path / "ben.json", receipt)], save=False)
 
 
 @pytest.mark.parametrize("audit", ["stress", "model-law"])
@@ -334,9 +335,9 @@ def test_computing_with_erased_rows_that_open_no_leaf(audit, tmp_path):
     child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
     tables = {"stress": {"plans": 1, "candidates": 100}, "model-law": {"pairs": 2}}
     examined = registry.build("audits", {"use": audit, **tables[audit]})
-    found = examined.examine(Case(child, None, junk(given), Keyed(SECRET)))
+    found = examined.examine(Case(Evidence(child, None, junk(given)), Keyed(SECRET)))
     said = [found.shows, *found.assumptions]
-    honest = examined.examine(Case(child, None, given, Keyed(SECRET)))
+    honest = examined.examine(Case(Evidence(child, None, given), Keyed(SECRET)))
     if audit == "model-law":
         assert found.verdict == "INCONCLUSIVE"
         assert "4 erased rows at hand are not those that were committed to" in found.shows
@@ -360,7 +361,7 @@ def test_receipts_of_others(run, receipt, tmp_path, quick):
     file = tmp_path / "receipt.json"
     file.write_bytes(receipt.content())
     with pytest.raises(UsageError, match="whom no request names"):
-        verify(child, quick, dataset=data(), receipts=[file], save=False)
+        verify(child, quick, data=data(), receipts=[file], save=False)
     elsewhere = train(TABLES, tmp_path / "elsewhere", dataset=data(), secret=bytes(32))
     file.write_bytes(receipt_of(elsewhere, 2).content())
     found, result = lineage_of(child, quick, data(), receipts=[file])

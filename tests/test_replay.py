@@ -13,7 +13,19 @@ from math import inf
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, claimed, config, drawn_client, drawn_sample, fitting, reseal, secret, told
+from tests_support import (
+    AUDIT_KEY,
+    audits,
+    changed,
+    claimed,
+    config,
+    drawn_client,
+    drawn_sample,
+    fitting,
+    reseal,
+    secret,
+    told,
+)
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
@@ -41,6 +53,7 @@ from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Steps
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import RestrictedSchedule
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Check, read_spec
 
 EPS = torch.finfo(torch.float32).eps
@@ -50,7 +63,7 @@ TWO = {"run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"}}
 def case_of(run, key=AUDIT_KEY, **changes):
     run = load_run(run.path)
     dataset = load_dataset(run.config, None)
-    return replace(Case(run, parent_of(run), dataset, Keyed(key)), **changes)
+    return changed(Case(Evidence(run, parent_of(run), dataset), Keyed(key)), **changes)
 
 
 def elsewhere(run):
@@ -66,7 +79,7 @@ def elsewhere(run):
 def store(run, models, every_round=None):
     """A forger's hand: other stored models, and every figure, file and ledger line that goes with them."""
     case = case_of(run)
-    for name, content in derived_files(case.ready, run.plan.retained, case.schedule, models).items():
+    for name, content in derived_files(case.rerun.ready, run.plan.retained, case.rerun.schedule, models).items():
         write_bytes(run.path / name, content)
     logged = {**{r: vector for r, (vector, _) in models.items()}, **(every_round or {})}
     events = read_ledger(run.path).events
@@ -127,7 +140,7 @@ def test_another_instruction_set(tmp_path):
     environment = {**os.environ, **oldest, "PYTHONPATH": os.path.dirname(__file__)}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     child = load_run(tmp_path / "child")
-    assert not case_of(child).same_platform
+    assert not case_of(child).rerun.same_platform
     result, found = audits(child)
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     for finding in (found["replay"], found["lineage"]):
@@ -222,7 +235,7 @@ def test_a_training_run_has_nothing_to_leave_in(lineage):
 
 def test_missing_evidence_is_inconclusive(lineage):
     child = elsewhere(lineage["client"])
-    erased = case_of(child).erased_rows
+    erased = case_of(child).evidence.erased_rows
     data = load_dataset(child.config, None)
     inputs = data.inputs.clone()
     inputs[min(erased)] += 1
@@ -262,9 +275,9 @@ def test_the_stated_share_would_have_been_seen(lineage):
     """What the erased data did, added to honest models: the share that ``detectable`` names is never passed."""
     child = elsewhere(lineage["client"])
     case = case_of(child)
-    honest = {round_number: child.checkpoint(round_number) for round_number in case.stored_rounds}
+    honest = {round_number: child.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
     figures = Replay().examine(case).values
-    link = case.counterfactuals.links[0]
+    link = case.rerun.counterfactuals.links[0]
 
     def leaked(part):
         return {
@@ -276,7 +289,7 @@ def test_the_stated_share_would_have_been_seen(lineage):
         assert finding.verdict == "INCONCLUSIVE"
         assert "more than the tolerance" in finding.shows
     # a tolerance does hide something: a twentieth of that share in the round where it shows most
-    most = max(gaps(link.untouched, link.taken_out, case.replayed).values())
+    most = max(gaps(link.untouched, link.taken_out, case.rerun.replayed).values())
     hidden = figures["tolerance"] / most / 2
     for finding in examined(store(load_run(child.path), leaked(hidden))):
         assert finding.verdict == "PASS"
@@ -290,7 +303,7 @@ def test_a_fault_in_the_weights_must_be_told_as_well(tmp_path):
         sample = drawn_sample(run)
         child = elsewhere(unlearn(run, "retrain", Request.of(samples=[sample]), folder / "child"))
         case = case_of(child)
-        link, ours = case.counterfactuals.links[0], case.replayed
+        link, ours = case.rerun.counterfactuals.links[0], case.rerun.replayed
         fault = min(gaps(link.remembered, ours, ours).values(), default=0.0)
         others = [gaps(link.untouched, ours, ours), gaps(link.untouched, link.taken_out, ours)]
         if 0 < fault < min(value for found in others for value in found.values()):
@@ -321,7 +334,7 @@ def test_every_request_of_the_lineage_is_left_in(lineage):
 def test_a_parent_that_is_not_what_its_plan_makes(lineage):
     """Then what was left in is not what was there to be forgotten, and nothing follows from how far it lies."""
     parent, child = lineage["parent"], lineage["client"]
-    moved = store(parent, {r: (v * 1.01, state) for r, (v, state) in case_of(parent).replayed.items()})
+    moved = store(parent, {r: (v * 1.01, state) for r, (v, state) in case_of(parent).rerun.replayed.items()})
     info = json.loads((child.path / "run.json").read_text())
     info["parent"]["digest"] = moved.digest
     (child.path / "run.json").write_bytes(pretty_json(info))
@@ -374,10 +387,10 @@ def test_the_data_left_in_against_a_loop_by_hand(tmp_path, by):
     parent = train(config(**TWO, server=server), tmp_path / "parent", secret=secret(7))
     target = drawn_client(parent)
     case = case_of(unlearn(parent, "fats", Request.of(clients=[target]), tmp_path / "child", allow_inexact=True))
-    link = case.counterfactuals.links[0]
-    for round_number in case.stored_rounds:
+    link = case.rerun.counterfactuals.links[0]
+    for round_number in case.rerun.stored_rounds:
         assert torch.equal(link.untouched[round_number][0], parent.checkpoint(round_number)[0])
-    ready, plan, retained = case.ready, parent.plan, case.run.plan.retained
+    ready, plan, retained = case.rerun.ready, parent.plan, case.run.plan.retained
     problem, drawn = ready.client_problem(retained), expand(plan)
     vector = initial_state(ready.procedure, [plan], plan.retained, ready.device).vectors[0]
     for round_number in range(1, plan.law.rounds + 1):
@@ -464,12 +477,12 @@ def forged_at(run, stretch):
     round_state = RoundState(models[end][0][None], {})
     retained = run.plan.retained
     for round_number, after in execute(
-        case.ready.procedure,
-        case.ready.client_problem(retained),
+        case.rerun.ready.procedure,
+        case.rerun.ready.client_problem(retained),
         retained,
-        case.schedule,
+        case.rerun.schedule,
         round_state,
-        case.ready.engine,
+        case.rerun.ready.engine,
         first=end + 1,
     ):
         if round_number in models:
@@ -486,7 +499,7 @@ def test_one_forged_stretch_is_seen_as_often_as_stated(made, tmp_path, name, cou
         for stretch in ((0, 2), (2, 4), (4, 6), (6, 8)):
             folder = tmp_path / f"{stretch[0]}-{key.hex()}"
             run = forged_at(load_run(shutil.copytree(made / name, folder)), stretch)
-            case = replace(case_of(load_run(made / name), key), run=run)
+            case = changed(case_of(load_run(made / name), key), run=run)
             found = Replay(stretches=count).examine(case)
             whole, chosen = drawn_stretches(case, count)
             assert whole == [(0, 2), (2, 4), (4, 6), (6, 8)]
@@ -603,7 +616,7 @@ def test_the_command_to_repeat_it_has_every_argument_that_bears_on_findings(line
     """Numbers of samples are those of before training, which the command line counts; folders have stand-ins."""
     child = lineage["client"]
     sample = child.sample(3, 4)
-    asked = {"budget": 0, "commitment": "ab" * 32, "expected": Request.of([1], [sample]), "until_decided": True}
+    asked = {"budget": 0, "commitment": "ab" * 32, "request": Request.of([1], [sample]), "stopping": "decided"}
     whole = read_spec("client-erasure")
     whole = replace(
         whole, checks=tuple(c for c in whole.checks if c.audit["use"] in ("replay", "provenance", "model-law"))

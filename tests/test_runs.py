@@ -49,6 +49,7 @@ from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.verify import audit_folder, verify
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
@@ -1157,7 +1158,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     assert len(most) > 6
     assert max(most) <= 1
     most.clear()
-    case = Case(run, None, load_dataset(run.config, None), Keyed(SECRET))
+    case = Case(Evidence(run, None, load_dataset(run.config, None)), Keyed(SECRET))
     files = _of_models(case)
     assert {name: sha256(content) for name, content in files.items()} == {
         name: run.files[name]["sha256"] for name in files

@@ -46,7 +46,7 @@ def contents(folder):
 def test_no_verification_overwrites_another(run, folder, tiny, quick):
     made, before = [], {}
     for options in ({}, {"spot_check": 1}, {"key": bytes(32)}, {}):
-        result = verify(run, quick, dataset=tiny.dataset, **{"key": AUDIT_KEY} | options)
+        result = verify(run, quick, data=tiny.dataset, **{"key": AUDIT_KEY} | options)
         made.append(result.path.name)
         after = contents(folder)
         assert {name: after[name] for name in before if name != LOG} == {n: b for n, b in before.items() if n != LOG}
@@ -62,7 +62,7 @@ def test_no_verification_overwrites_another(run, folder, tiny, quick):
 
 
 def test_findings_hold_no_times(run, tiny, quick):
-    first, second = (verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY) for _ in range(2))
+    first, second = (verify(run, quick, data=tiny.dataset, key=AUDIT_KEY) for _ in range(2))
     assert first.path.read_bytes() == second.path.read_bytes()
     assert first.standing == "This is verification 1 of 1 by the log beside the run."
     assert second.standing == "This is verification 2 of 2 by the log beside the run; the others: 1 PASS."
@@ -74,27 +74,27 @@ def test_what_is_broken_off_leaves_a_line(run, folder, tiny, quick, error):
         raise error
 
     if error is MemoryError:  # an audit that breaks is an ERROR, and ends
-        assert verify(run, quick, dataset=tiny.dataset, progress=stops).exit_code == 70
+        assert verify(run, quick, data=tiny.dataset, progress=stops).exit_code == 70
         assert [line["event"] for line in lines(folder)] == ["begun", "done"]
         return
     with pytest.raises(type(error) if isinstance(error, Exception) else error):
-        verify(run, quick, dataset=tiny.dataset, progress=stops)
+        verify(run, quick, data=tiny.dataset, progress=stops)
     (line,) = lines(folder)
     assert (line["event"], line["number"], line["key_given"]) == ("begun", 1, False)
     (entry,) = history(folder)
     assert (entry.verdict, entry.findings) == ("", "")
     with pytest.raises(EvidenceError, match="has no findings yet"):
         latest(run.path)
-    again = verify(run, quick, dataset=tiny.dataset)
+    again = verify(run, quick, data=tiny.dataset)
     assert again.standing.endswith("the others: 1 not finished.")
 
 
 def test_the_log_is_never_written_through_a_hard_link(run, folder, tiny, quick, tmp_path):
     """What else has this content keeps it: the log is another file from then on."""
-    verify(run, quick, dataset=tiny.dataset)
+    verify(run, quick, data=tiny.dataset)
     os.link(folder / LOG, tmp_path / "precious")
     before = (tmp_path / "precious").read_bytes()
-    verify(run, quick, dataset=tiny.dataset)
+    verify(run, quick, data=tiny.dataset)
     assert (tmp_path / "precious").read_bytes() == before
     assert (folder / LOG).read_bytes().startswith(before)
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_written_is_found_out_before_the_audits(run, folder, tiny
             pytest.skip("whoever may do everything is not stopped by permissions")
         folder.chmod(0o555)
     with pytest.raises(StorageError):
-        verify(run, quick, dataset=tiny.dataset, progress=never)
+        verify(run, quick, data=tiny.dataset, progress=never)
     folder.chmod(0o755)
 
 
@@ -139,7 +139,7 @@ def test_what_is_no_log_is_left_alone(run, folder, tiny, quick, content):
     folder.mkdir()
     (folder / LOG).write_bytes(content)
     with pytest.raises(EvidenceError):
-        verify(run, quick, dataset=tiny.dataset)
+        verify(run, quick, data=tiny.dataset)
     assert contents(folder) == {LOG: content}
 
 
@@ -180,10 +180,10 @@ def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
 
 def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lean_file):
     data = ("--data", tmp_path / "data")
-    verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY)
+    verify(run, quick, data=tiny.dataset, key=AUDIT_KEY)
     assert fuaudit("verify", run.path, *data, "--spec", lean_file, "--budget", "0", "-q")[0] in (0, 3)
     with pytest.raises(KeyboardInterrupt):
-        verify(run, quick, dataset=tiny.dataset, progress=interrupts)
+        verify(run, quick, data=tiny.dataset, progress=interrupts)
     altered = latest(run.path)
     altered.chmod(0o644)
     altered.write_bytes(altered.read_bytes() + b" ")
@@ -217,13 +217,13 @@ def interrupts(*progress):
 
 
 def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, fuaudit):
-    verify(run, quick, dataset=tiny.dataset)
+    verify(run, quick, data=tiny.dataset)
     prune(run)
     assert "; of the run as it was before a prune" in fuaudit("history", run.path)[1]
     code, _, err = fuaudit("report", run.path)
     assert code == 4
     assert "before it was pruned" in err
-    result = verify(load_run(run.path), quick, dataset=tiny.dataset)
+    result = verify(load_run(run.path), quick, data=tiny.dataset)
     assert result.standing.startswith("This is verification 2 of 2")
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
 

@@ -301,7 +301,7 @@ def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):
     data = setup(parent.config, None).dataset
     inputs = data.inputs.clone()
     inputs[child.plan.retained.samples[child.plan.retained.clients[0]][0]] += 1
-    result, found = audits(child, dataset=replace(data, inputs=inputs))
+    result, found = audits(child, data=replace(data, inputs=inputs))
     assert result.verdict == found["replay"].verdict == "FAIL"
 
 

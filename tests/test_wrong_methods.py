@@ -18,6 +18,7 @@ from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.prune import parent_of
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -98,6 +99,6 @@ def test_wrong_for_one_run_alone_fails_on_it(small_config, tmp_path):
     known = [client for round_number in range(1, 7) for client in parent.plan.cohort(round_number)]
     child = unlearn(parent, "mutant-earlier-once", request, tmp_path / "child", {"known": known})
     assert child.info["first_change"] == [rounds[request.clients[0]] - 1, 0]
-    found = PlanLaw(plans=3000, effect=0.01).examine(Case(child, parent_of(child), None, Keyed(KEY)))
+    found = PlanLaw(plans=3000, effect=0.01).examine(Case(Evidence(child, parent_of(child), None), Keyed(KEY)))
     assert found.verdict is Verdict.FAIL, found.shows
     assert "in all 3,000 plans, but not in this run" in found.shows

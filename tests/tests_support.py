@@ -21,6 +21,7 @@ from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.writer import RunWriter, digest_of_vector
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec, read_spec
 from fuaudit.verification.store import latest
 from fuaudit.verification.verify import default_spec
@@ -78,6 +79,18 @@ def with_options(spec, **options):
     assert options.keys() <= {check.audit["use"] for check in spec.checks}
     checks = (replace(check, audit=check.audit | options.get(check.audit["use"], {})) for check in spec.checks)
     return replace(spec, checks=tuple(checks))
+
+
+def changed(case, **words):
+    """A case with other values of some fields of its evidence, of what is known, or of its effort."""
+
+    def given(value):
+        return replace(value, **{name: words.pop(name) for name in list(words) if hasattr(value, name)})
+
+    known, effort = given(case.known), given(case.effort)
+    evidence = given(replace(case.evidence, known=known))
+    assert not words, words
+    return Case(evidence, case.key, effort)
 
 
 def audits(run, **options):
@@ -138,10 +151,10 @@ def remade(path: Path, course=same, dataset=None):
     """Every file that follows from a forged plan, partition or data, and a ledger that fits, under a new seal."""
     told(path, lambda events: fitting(path, course(events)))
     forged = load_run(path)
-    case = Case(forged, None, dataset or load_dataset(forged.config, None), Keyed(bytes(32)))
-    for name, content in case.regenerated.items():
+    case = Case(Evidence(forged, None, dataset or load_dataset(forged.config, None)), Keyed(bytes(32)))
+    for name, content in case.rerun.regenerated.items():
         (path / name).write_bytes(content)
-    models = {round_number: digest_of_vector(vector) for round_number, (vector, _) in case.replayed.items()}
+    models = {round_number: digest_of_vector(vector) for round_number, (vector, _) in case.rerun.replayed.items()}
 
     def computed(events):
         return [e | {"model": models[e["round"]]} if "model" in e else e for e in events]

@@ -44,7 +44,7 @@ class Assumptions:
         """PASS when none is broken; INCONCLUSIVE when one is, for then the guarantee says nothing of this run."""
         if case.request is None:
             return _finding(Verdict.NOT_APPLICABLE, NO_REQUEST)
-        unlearner = case.unlearner
+        unlearner = case.evidence.unlearner
         names = assumed(unlearner)
         used = case.run.info["unlearner"]["use"]
         if not names:
@@ -106,18 +106,18 @@ def exact_law(case: Case) -> AssumptionStatus:
     """The method claims exactness for the law of the run's draws and the kind of its request."""
     assert case.request is not None
     name, kind = case.run.plan.law.name, case.request.kind
-    claimed = ", ".join(map(repr, claimed_laws(case.unlearner, kind))) or "none"
-    met = claims_exactness(case.unlearner, name, kind)
+    claimed = ", ".join(map(repr, claimed_laws(case.evidence.unlearner, kind))) or "none"
+    met = claims_exactness(case.evidence.unlearner, name, kind)
     return AssumptionStatus(MET if met else NOT_MET, f"the law is {name!r}; claimed for {kind} requests: {claimed}")
 
 
 def fixed_sizes(case: Case) -> AssumptionStatus:
     """Cohort size, batch size, steps and rounds are those of training, in every run of the lineage."""
-    runs = [case.run, *case.ancestors]
+    runs = [case.run, *case.evidence.ancestors]
     same = {_config_digest(run) for run in runs}
     if len(same) > 1:
         return AssumptionStatus(NOT_MET, "the configs of the lineage differ")
-    if not case.complete_lineage:
+    if not case.evidence.complete_lineage:
         return AssumptionStatus(ON_TRUST, f"{len(runs)} runs have one config; the older ones are not at hand")
     return AssumptionStatus(MET, f"all {len(runs)} runs of the lineage have one config")
 
@@ -129,7 +129,7 @@ def _config_digest(run: Run | Tombstone) -> str:
 
 def fixed_partition(case: Case) -> AssumptionStatus:
     """The partition was drawn once, and no deletion has drawn it anew."""
-    partitions = {run.contents.root for run in (case.run, *case.ancestors) if isinstance(run, Run)}
+    partitions = {run.contents.root for run in (case.run, *case.evidence.ancestors) if isinstance(run, Run)}
     if len(partitions) > 1:
         return AssumptionStatus(NOT_MET, "runs of the lineage were committed to different partitions")
     return AssumptionStatus(MET, f"one partition, {partitions.pop()[:16]}, in all runs at hand")

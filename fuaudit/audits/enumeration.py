@@ -261,7 +261,7 @@ def requests_made(case: Case) -> Made:
     """Those of the lineage at hand."""
     made: list[tuple[Any, Shape]] = []
     before: Any = None
-    for run in (*case.ancestors[::-1], case.run):
+    for run in (*case.evidence.ancestors[::-1], case.run):
         if isinstance(run, Run) and run.is_child:
             population = before.plan.retained if isinstance(before, Run) else None
             shape = Shape.of(run.request, population)
@@ -297,11 +297,11 @@ class Enumeration:
 
     def examine(self, case: Case) -> Finding:
         """FAIL with the smallest witness when a federation is refuted; PASS when none is and they reach far enough."""
-        if case.request is None or case.is_editor:
+        if case.request is None or case.evidence.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be compared."
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        plan, name = case.run.plan, " then ".join(case.step_names)
-        return self.judged(plan.law, plan.populations[-2], requests_made(case), name, case.progress)
+        plan, name = case.run.plan, " then ".join(repr(run.info["unlearner"]["use"]) for run in case.evidence.children)
+        return self.judged(plan.law, plan.populations[-2], requests_made(case), name, case.effort.progress)
 
     def judged(self, law: Law, before: Population, made: Made, name: str, progress: Any = None) -> Finding:
         """What is found of methods under a law, for requests like those made.

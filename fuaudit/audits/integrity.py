@@ -15,7 +15,7 @@ from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.served import NOT_COMPARED, in_use
+from fuaudit.verification.served import NOT_COMPARED
 
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
@@ -49,7 +49,7 @@ class Integrity:
         verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
         if run.is_child and parent is None:
             verdict, shows = Verdict.INCONCLUSIVE, "The parent of the run is not at hand."
-        served = in_use(case)
+        served = case.in_use
         if served is not None and served[0] is not Verdict.PASS:
             verdict, shows = served
         elif served is not None:
@@ -96,7 +96,7 @@ def _as_told(run: Run) -> Iterator[str]:
 
 def contradictions(case: Case) -> Iterator[str]:
     """Where a run of the lineage names another parent, an editor that was not there, or rounds that it cannot keep."""
-    for child, parent in pairwise((case.run, *case.ancestors)):
+    for child, parent in pairwise((case.run, *case.evidence.ancestors)):
         if not isinstance(child, Run):
             continue
         name = child.path.name

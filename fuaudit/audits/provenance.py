@@ -77,7 +77,7 @@ class Provenance:
 
     def examine(self, case: Case) -> Finding:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
-        chain = (case.run, *case.ancestors)
+        chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
         answers += [anchor(case), beacon(case), training(case), named(case), *doubted(case)]
         for place, child in enumerate(chain):
@@ -124,12 +124,12 @@ class Provenance:
         lines = []
         if case.run.is_child:
             lines.append("The request did not depend on the draws or on published models (non-adaptive).")
-        if case.commitment is None:
+        if case.known.commitment is None:
             lines.append("The commitment is not anchored outside: no --commitment was given to compare with.")
         else:
             lines.append(BEFORE_TRAINING)
         lines.append(_of_beacon(case))
-        if case.run.is_child and case.expected is None:
+        if case.run.is_child and case.known.request is None:
             lines.append(
                 "The request is the one that the run names: no --client or --sample was given to compare with."
             )
@@ -141,7 +141,7 @@ class Provenance:
             )
         lines += [
             f"The training of {_name(run)} really was stopped for a request after round {run.rounds_executed}."
-            for run in case.ancestors
+            for run in case.evidence.ancestors
             if run.rounds_executed < case.run.plan.law.rounds
         ]
         if _is_pruned(case) and any(request.samples for request in case.run.requests):
@@ -151,24 +151,24 @@ class Provenance:
 
 def _is_pruned(case: Case) -> bool:
     """Whether anything of the lineage at hand was pruned."""
-    return any(isinstance(run, Tombstone) or run.pruned for run in (case.run, *case.ancestors))
+    return any(isinstance(run, Tombstone) or run.pruned for run in (case.run, *case.evidence.ancestors))
 
 
 def _of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
     """What a reader has to know of the findings given with --before."""
-    if case.earlier is None:
+    if case.known.before is None:
         return []
-    if not passed(case.earlier, "provenance"):
+    if not passed(case.known.before.findings, "provenance"):
         return ["The findings given with --before do not pass the audit plan: nothing here rests on them."]
     if not any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
         return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
-    digest = f" (SHA-256 {case.earlier_sha256})" if case.earlier_sha256 else ""
+    digest = f" (SHA-256 {case.known.before.sha256})"
     return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
 
 
 def _on_the_partition(case: Case) -> list[str]:
     """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
-    root = (case.run, *case.ancestors)[-1]
+    root = (case.run, *case.evidence.ancestors)[-1]
     told = "The partition was not dealt again, but taken from the commitment"
     if isinstance(root, Tombstone) or root.keys.partition is None:
         return [f"{told}: a prune destroyed its key."]
@@ -182,7 +182,7 @@ def _on_names(case: Case) -> list[str]:
     run = case.run
     if run.opening.names is None:
         return []
-    lines, root = list[str](), (case.run, *case.ancestors)[-1]
+    lines, root = list[str](), (case.run, *case.evidence.ancestors)[-1]
     dealt = case.dataset is not None and not case.dataset.absent and isinstance(root, Run) and not root.is_child
     if not dealt or root.keys.partition is None:  # type: ignore[union-attr]
         compared = set() if case.dataset is None else _owners_at_hand(run, case.dataset).keys()
@@ -207,7 +207,7 @@ def _of_beacon(case: Case) -> str:
             "No beacon was mixed into the draws: secrets could be tried until their draws were liked, before the "
             "commitment was published."
         )
-    known = "it is the one given by --beacon" if case.beacon else "no --beacon was given to compare with"
+    known = "it is the one given by --beacon" if case.known.beacon else "no --beacon was given to compare with"
     return (
         f"The beacon {case.run.beacon[:16]} was mixed into the draws, and {known}. It shows that draws were not chosen "
         "only if it was published after the commitment."
@@ -217,7 +217,7 @@ def _of_beacon(case: Case) -> str:
 def _chosen_later(case: Case) -> list[str]:
     """Where a method of the lineage is not the one that the committed config names."""
     named, lines = case.run.config.unlearner, []
-    for run in (case.run, *case.ancestors):
+    for run in (case.run, *case.evidence.ancestors):
         if not run.is_child:
             continue
         used = run.info["unlearner"]
@@ -230,7 +230,7 @@ def _chosen_later(case: Case) -> list[str]:
 
 def _all_well(case: Case, answers: Sequence[CheckResult]) -> str:
     """What a PASS shows."""
-    if case.is_editor:
+    if case.evidence.is_editor:
         return "The model is what the named method makes of the parent's, with draws that follow from the commitment."
     if any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
         return (
@@ -238,13 +238,13 @@ def _all_well(case: Case, answers: Sequence[CheckResult]) -> str:
             f"was shown {BEFORE}. Nothing in it was to be forgotten."
         )
     (first,) = case.run.plan.streams[Stream.INITIAL]
-    if first.source and any(isinstance(run, Tombstone) for run in case.ancestors):
+    if first.source and any(isinstance(run, Tombstone) for run in case.evidence.ancestors):
         later = "" if first.source == len(case.run.requests) else " What later ones kept is before what they name."
         return (
             f"The plan follows from what was committed to: an ancestor was pruned, and request {first.source} kept "
             f"nothing of what was drawn before it.{later} Nothing in it was to be forgotten."
         )
-    if any(isinstance(run, Tombstone) for run in case.ancestors):
+    if any(isinstance(run, Tombstone) for run in case.evidence.ancestors):
         return (
             "The plan follows from what was committed to: an ancestor was pruned, and what was kept of its draws is "
             "what comes before each first involvement. Nothing in it was to be forgotten."
@@ -278,19 +278,19 @@ def own_commitment(case: Case, run: Run) -> CheckResult:
 
 def anchor(case: Case) -> CheckResult:
     """What the auditor received before training is the commitment of the lineage."""
-    if case.commitment is None:
+    if case.known.commitment is None:
         return CheckResult(Verdict.PASS, "No commitment from outside was given.")
-    if case.commitment == case.run.commitment:
+    if case.known.commitment == case.run.commitment:
         return CheckResult(Verdict.PASS, "The lineage committed to what was received from outside.")
     return CheckResult(Verdict.FAIL, "The lineage has another commitment than --commitment says.")
 
 
 def beacon(case: Case) -> CheckResult:
     """All runs of the lineage mix the same into their draws: what the auditor knows, where something was given."""
-    runs = [run for run in (case.run, *case.ancestors) if isinstance(run, Run)]
+    runs = [run for run in (case.run, *case.evidence.ancestors) if isinstance(run, Run)]
     if other := [run for run in runs if run.beacon != case.run.beacon]:
         return CheckResult(Verdict.FAIL, f"{_name(other[0])} has another beacon than {_name(case.run)}.")
-    if case.beacon is not None and case.beacon != case.run.beacon:
+    if case.known.beacon is not None and case.known.beacon != case.run.beacon:
         told = "has none" if case.run.beacon is None else "has another"
         return CheckResult(Verdict.FAIL, f"The run should have mixed in the beacon of --beacon; it {told}.")
     if case.run.beacon is None:
@@ -300,7 +300,7 @@ def beacon(case: Case) -> CheckResult:
 
 def training(case: Case) -> CheckResult:
     """The oldest run is a training run, drawn as a whole, with the partition that its key deals."""
-    root = (case.run, *case.ancestors)[-1]
+    root = (case.run, *case.evidence.ancestors)[-1]
     if root.is_child:
         return CheckResult(Verdict.INCONCLUSIVE, f"The parent of {_name(root)} is not at hand.")
     if isinstance(root, Tombstone):
@@ -324,7 +324,7 @@ def training(case: Case) -> CheckResult:
 
 def named(case: Case) -> CheckResult:
     """Clients have the names of those who own their rows, as far as the data at hand says who does."""
-    for run in (case.run, *case.ancestors):
+    for run in (case.run, *case.evidence.ancestors):
         if case.dataset is None or not isinstance(run, Run):
             continue
         for client, owners in _owners_at_hand(run, case.dataset).items():
@@ -405,7 +405,7 @@ def recomputed(child: Run, parent: Run) -> CheckResult:
 
 def doubted(case: Case) -> Iterator[CheckResult]:
     """Every run and tombstone of the lineage names just the doubts that its method, request and parent give it."""
-    chain = (case.run, *case.ancestors)
+    chain = (case.run, *case.evidence.ancestors)
     # a run whose parent is missing is left out: what it inherits cannot be known, and no PASS is given for the lineage
     for child, parent, request in zip(chain, chain[1:], reversed(case.run.requests), strict=False):
         if made_by_another(child):
@@ -512,8 +512,8 @@ def _starts_over(run: Run | Tombstone) -> bool:
 def _shown_before(case: Case, child: Run, missing: str) -> CheckResult:
     """What a prune has made impossible to show: PASS where the auditor has findings that showed it before."""
     reason = "no findings from before the prune were given (--before)"
-    if case.earlier is not None:
-        reason = _no_proof(case, case.earlier, child)
+    if case.known.before is not None:
+        reason = _no_proof(case, case.known.before.findings, child)
     if reason:
         return CheckResult(Verdict.INCONCLUSIVE, f"{missing} It was not shown before the prune: {reason}.")
     return CheckResult(Verdict.PASS, f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS)
@@ -538,9 +538,9 @@ def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
     context = findings.get("context")
     words = context.get("arguments") if isinstance(context, dict) else None
     words = words if isinstance(words, list) else []
-    if case.commitment is not None and ("--commitment", case.commitment) not in pairwise(words):
+    if case.known.commitment is not None and ("--commitment", case.known.commitment) not in pairwise(words):
         return "the findings given did not compare this --commitment"
-    if case.expected is not None and not {"--client", "--sample"}.intersection(map(str, words)):
+    if case.known.request is not None and not {"--client", "--sample"}.intersection(map(str, words)):
         return "the findings given did not compare the request with one that was in hand"
     return ""
 
@@ -579,14 +579,13 @@ def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRe
             Verdict.FAIL, f"The plan of {_name(child)} is not its parent's, which an editor leaves alone."
         )
     try:
-        model, _ = edited(
-            case.ready, plan, plan.erase(child.request, fresh, END), child.unlearner, name, parent.model, parent.models
-        )
+        after, models = plan.erase(child.request, fresh, END), parent.models
+        model, _ = edited(case.rerun.ready, plan, after, child.unlearner, name, parent.model, models)
     except FuauditError as error:
         return CheckResult(Verdict.INCONCLUSIVE, f"The edit of {_name(child)} cannot be repeated: {error}")
     if torch.equal(model, child.model):
         return CheckResult(Verdict.PASS, f"The model of {_name(child)} is what {name!r} makes of its parent's model.")
-    if elsewhere := case.elsewhere(child):
+    if elsewhere := case.rerun.elsewhere(child):
         text = f"The edit of {_name(child)} gives other bits on this platform: {elsewhere[0]}."
         return CheckResult(Verdict.INCONCLUSIVE, text)
     return CheckResult(Verdict.FAIL, f"The model of {_name(child)} is not what {name!r} makes of its parent's model.")
@@ -599,8 +598,8 @@ def asked(case: Case) -> CheckResult:
     logged = [(tuple(e.get("clients", ())), tuple(e.get("samples", ()))) for e in events]
     if logged != [(request.clients, request.samples)]:
         return CheckResult(Verdict.FAIL, "The request in the ledger is not the one in the plan.")
-    if case.expected is not None and case.expected != request:
-        return CheckResult(Verdict.FAIL, f"The run forgets {request}; asked for was {case.expected}.")
+    if case.known.request is not None and case.known.request != request:
+        return CheckResult(Verdict.FAIL, f"The run forgets {request}; asked for was {case.known.request}.")
     whom = "; ".join(map(in_words, to_forget(case.run)))
     return CheckResult(Verdict.PASS, f"The run carries out the request to forget {request}: {whom}.")
 
@@ -610,7 +609,7 @@ def absence(case: Case) -> CheckResult:
     plan = case.run.plan
     if case.run.rounds_executed != plan.law.rounds:
         return CheckResult(Verdict.FAIL, "The run was stopped: not all of its draws were executed.")
-    if case.is_editor:
+    if case.evidence.is_editor:
         return CheckResult(Verdict.PASS, "An edited model has no plan of its own; absence is not a question of draws.")
     clients = {c for request in case.run.requests for c in request.clients}
     samples = {s for request in case.run.requests for s in request.samples}

@@ -60,7 +60,7 @@ class Stress:
 
     def examine(self, case: Case) -> Finding:
         """FAIL when kept rounds differ between full and retained data; PASS when none does."""
-        if case.request is None or case.is_editor:
+        if case.request is None or case.evidence.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor keeps no rounds of a plan."
             return Finding("stress", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         if case.dataset is None:
@@ -73,14 +73,15 @@ class Stress:
                 details=("Give --data ROOT.",),
             )
         chosen = self._choose(case, case.request)
-        problems = case.ready.client_problem(case.before), case.ready.client_problem(case.run.plan.retained)
+        ready = case.rerun.ready
+        problems = ready.client_problem(case.run.before), ready.client_problem(case.run.plan.retained)
         details, faults, kept_total = [], 0, 0
         for number, (plan, after) in enumerate(chosen, 1):
             kept = kept_rounds_of(plan, after)
             kept_total += kept
             round_number, gap = self._gap(case, plan, kept, problems) if kept else (0, 0.0)
             faults += round_number != 0
-            case.progress("stress plans", number, len(chosen))
+            case.effort.progress("stress plans", number, len(chosen))
             details.append(
                 f"plan {number}: {kept} rounds kept of {plan.law.rounds}, "
                 f"{_participations(plan, case.request, kept)} participations of the target in them; "
@@ -103,7 +104,7 @@ class Stress:
                 *_figures(len(chosen), kept_total),
                 Figure("faults", "Plans with a difference", faults, COMPARED),
             ),
-            assumptions=case.unopened,
+            assumptions=case.evidence.unopened,
             details=tuple(details),
         )
 
@@ -126,13 +127,13 @@ class Stress:
 
     def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
         """The candidate plans that keep the most rounds with the target in them, then the most rounds."""
-        law, before = case.run.plan.law, case.before
+        law, before = case.run.plan.law, case.run.before
         scored = []
         for number in range(self.candidates):
             source = Keyed(derive(case.key.secret, "stress", str(number)))
             plan = Plan.fresh(law, before, source)
             fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
-            after = rewritten(case.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
+            after = rewritten(case.evidence.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
             kept = kept_rounds_of(plan, after)
             scored.append((_participations(plan, request, kept), kept, -number, plan, after))
         scored.sort(key=lambda row: row[:3], reverse=True)
@@ -145,7 +146,7 @@ class Stress:
 
         Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
         """
-        ready = case.ready
+        ready = case.rerun.ready
         schedule = LazySchedule([plan], kept)
         sides = [
             execute(
@@ -156,10 +157,10 @@ class Stress:
                 initial_state(ready.procedure, [plan], population, ready.device),
                 ready.engine,
             )
-            for problem, population in zip(problems, (case.before, case.run.plan.retained), strict=True)
+            for problem, population in zip(problems, (case.run.before, case.run.plan.retained), strict=True)
         ]
         for (round_number, everything), (_, retained) in zip(*sides, strict=True):
-            full = everything.without(ready.procedure, case.before, case.run.plan.retained)
+            full = everything.without(ready.procedure, case.run.before, case.run.plan.retained)
             pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
             if not all(torch.equal(a, b) for a, b in pairs):
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]

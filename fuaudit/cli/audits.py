@@ -102,35 +102,35 @@ def verify(
     from fuaudit.verification.verify import verify as work
 
     policy = read_spec(spec) if spec else None
-    expected = None
+    request = None
     if clients or samples:
         from fuaudit.runs.names import requested
         from fuaudit.runs.run import load_run
 
         with trusting(policy.trusts if policy else None):
-            expected = requested(load_run(run), clients, places)
+            request = requested(load_run(run), clients, places)
     silent = quiet or as_json
     with bars(silent) as progress:
         result = work(
             run,
             policy,
-            root,
-            erased,
-            parent,
-            promised,
-            expected,
-            budget=budget,
-            key=chosen,
-            workers=workers,
-            cache=cache,
-            until_decided=stopping == "decided",
+            chosen,
             progress=progress,
-            spot_check=spot_check,
-            model=model,
+            estimate=None if silent else lambda text: say(text, err=True),
+            data=root,
+            erased=erased,
+            parent=parent,
+            commitment=promised,
+            request=request,
             receipts=receipts,
+            model=model,
             before=before,
             beacon=beacon,
-            estimate=None if silent else lambda text: say(text, err=True),
+            budget=budget,
+            spot_check=spot_check,
+            stopping="decided" if stopping == "decided" else "fixed",
+            cache=cache,
+            workers=workers,
         )
     lines = [f"{result.verdict}: {result.reason} {result.standing}", *_who(result), ""]
     for check, finding in zip(result.spec.checks, result.findings, strict=True):

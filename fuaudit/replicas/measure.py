@@ -60,7 +60,7 @@ class Measure:
     @classmethod
     def of(cls, case: Case, test_rows: int) -> Measure:
         """The statistics of a case; inputs are scaled by the constants of the retained data."""
-        ready, data, population = case.ready, case.ready.dataset, case.run.plan.retained
+        ready, data, population = case.rerun.ready, case.rerun.ready.dataset, case.run.plan.retained
         shift, divisor = scaling_constants(data, population, ready.procedure.scaling)
         key = Keyed(derive(case.key.secret, "parameters", "statistics"))
 
@@ -78,7 +78,7 @@ class Measure:
         classes = key.sequence(Address(Purpose.AUDIT, 4), range(data.classes), 2)
         return cls(
             ready,
-            read(data.inputs, data.targets, sorted(case.erased_rows)),
+            read(data.inputs, data.targets, sorted(case.evidence.erased_rows)),
             read(data.inputs, data.targets, some(5, sorted(population.owner))),
             read(data.test_inputs, data.test_targets, chosen),
             directions / directions.norm(dim=1, keepdim=True),

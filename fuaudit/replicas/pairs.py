@@ -38,6 +38,7 @@ from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workers import Arrays, Shard, digest_of_code
 
 Floats = NDArray[np.float64]
@@ -82,7 +83,7 @@ class Pairs:
     @classmethod
     def of(cls, case: Case, test_rows: int) -> Pairs:
         """The pairs of a case whose data is at hand."""
-        data = case.ready.dataset
+        data = case.rerun.ready.dataset
         rows = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(data).items()}
         return cls(case.run.path, case.run.digest, rows, case.key.secret, test_rows)
 
@@ -95,7 +96,7 @@ class Pairs:
         rows: dict[str, Any] = {
             k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in self.rows.items()
         }
-        return Case(run, None, Dataset(**rows), Keyed(self.secret))
+        return Case(Evidence(run, None, Dataset(**rows)), Keyed(self.secret))
 
     @cached_property
     def digest(self) -> str:
@@ -106,10 +107,10 @@ class Pairs:
             content = value.tobytes() if isinstance(value, np.ndarray) else canonical_json(plain)
             shape = list(value.shape) if isinstance(value, np.ndarray) else []
             hasher.update(canonical_json([name, shape, len(content)]) + content)
-        case, ready = self.case, self.case.ready
+        case, ready = self.case, self.case.rerun.ready
         name = case.run.info["unlearner"]["use"]
         model = registry.find("models", ready.config.model["use"]).load()
-        plugins = (ready.learner, ready.procedure.solver, *ready.procedure.chain.stages, case.unlearner)
+        plugins = (ready.learner, ready.procedure.solver, *ready.procedure.chain.stages, case.evidence.unlearner)
         facts = {
             "work": "pairs",
             "run": self.run_digest,
@@ -118,7 +119,7 @@ class Pairs:
             "key": sha256(self.secret),
             "test rows": self.test_rows,
             "versions": versions(ready.device.type),
-            "unlearner": provenance(registry.find("unlearners", name), case.unlearner),
+            "unlearner": provenance(registry.find("unlearners", name), case.evidence.unlearner),
             "code": digest_of_code([model.__module__, *(type(plugin).__module__ for plugin in plugins)]),
         }
         return sha256(canonical_json(facts))
@@ -131,9 +132,10 @@ class Pairs:
     def shards(self, pairs: int) -> list[Shard]:
         """The parts that hold the first so many pairs."""
         law = self.case.run.plan.law
-        models = self.case.ready.procedure.layout.dimension * (law.rounds + 1)
+        models = self.case.rerun.ready.procedure.layout.dimension * (law.rounds + 1)
+        before = self.case.run.before
         # rounds are drawn some at a time, at least one for all pairs of a part
-        size = max(1, min(PAIRS_A_SHARD, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, self.case.before)))
+        size = max(1, min(PAIRS_A_SHARD, _NUMBERS_AT_HAND // models, IDS_AT_ONCE // most_ids(law, before)))
         return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
 
     def compute(self, shard: Shard, threads: int) -> Arrays:
@@ -141,10 +143,10 @@ class Pairs:
         single_threaded()
         first, count = shard
         case, numbers = self.case, range(first, first + count)
-        ready, plan = case.ready, case.run.plan
+        ready, plan = case.rerun.ready, case.run.plan
         # where few of those who may take part do, lanes for all of them would be computed in vain
         maker = _engine(ready, getattr(plan.law, "cohort_size", 1), threads)
-        originals = [Plan.fresh(plan.law, case.before, _source(case, "original", i)) for i in numbers]
+        originals = [Plan.fresh(plan.law, case.run.before, _source(case, "original", i)) for i in numbers]
         history = _rounds(ready, originals, maker)
         result = {
             "untouched": self.measure(history[-1].vectors),
@@ -153,7 +155,7 @@ class Pairs:
         for arm in ("retrained", "second"):
             fresh = [Plan.fresh(plan.law, plan.retained, _source(case, arm, i)) for i in numbers]
             result[arm] = self.measure(_rounds(ready, fresh, maker, keep=False)[-1].vectors)
-        if case.is_editor:
+        if case.evidence.is_editor:
             without = [Plan.fresh(plan.law, plan.retained, _source(case, WITHOUT, i)) for i in numbers]
             try:
                 models = _edits(case, without, _rounds(ready, without, maker), numbers, threads, "request without")
@@ -189,16 +191,18 @@ def _subjects(
 ) -> Tensor:
     """The unlearned models ``(n, d)`` of some originals, made as `unlearn` makes them."""
     assert case.request is not None
-    if case.is_editor:
+    if case.evidence.is_editor:
         return _edits(case, originals, history, numbers, threads, "request")
     name = case.run.info["unlearner"]["use"]
     fresh = [_source(case, "request", i) for i in numbers]
-    plans = [rewritten(case.unlearner, name, p, case.request, s, END) for p, s in zip(originals, fresh, strict=True)]
+    method = case.evidence.unlearner
+    plans = [rewritten(method, name, p, case.request, s, END) for p, s in zip(originals, fresh, strict=True)]
     # runs of one history of populations are stacked by making the populations the same object
     shared = plans[0].populations
     plans = [replace(plan, populations=shared) for plan in plans]
-    inherited = [round_state.without(case.ready.procedure, case.before, plans[0].retained) for round_state in history]
-    return _resume(case.ready, plans, originals, inherited, maker)
+    ready, before = case.rerun.ready, case.run.before
+    inherited = [state.without(ready.procedure, before, plans[0].retained) for state in history]
+    return _resume(ready, plans, originals, inherited, maker)
 
 
 def _edits(
@@ -207,14 +211,14 @@ def _edits(
     """The models ``(n, d)`` that an editor makes of some runs; the runs may never have had the target."""
     assert case.request is not None
     name, retained = case.run.info["unlearner"]["use"], case.run.plan.retained
-    ready = replace(case.ready, engine=engine(case.ready.engine.name, threads))
-    target = case.request, case.before
+    ready = replace(case.rerun.ready, engine=engine(case.rerun.ready.engine.name, threads))
+    target = case.request, case.run.before
     models = []
     for place, (plan, i) in enumerate(zip(plans, numbers, strict=True)):
         fresh = _source(case, own_draws, i)
         stored = {round_number: round_state.vectors[place].cpu() for round_number, round_state in enumerate(history)}
         after = replace(plan, populations=(plan.retained, retained), sources=(*plan.sources, fresh))
-        models.append(edited(ready, plan, after, case.unlearner, name, stored[max(stored)], stored, target)[0])
+        models.append(edited(ready, plan, after, case.evidence.unlearner, name, stored[max(stored)], stored, target)[0])
     return torch.stack(models).to(ready.device)
 
 

@@ -24,6 +24,8 @@ from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification.audit import declared, wrong_in
 from fuaudit.verification.case import Case
+from fuaudit.verification.effort import Effort
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -110,9 +112,9 @@ def _check_run(audit: Any, name: str, run: Path, expected: str | None, alpha: fl
 def _case(run: Path, dataset: Dataset | None, alone: bool = False) -> Case:
     """A case without anything cached by an earlier one."""
     opened = load_run(run)
-    case = Case(opened, None if alone else parent_of(opened), dataset, key_of(7), budget=BUDGET)
+    case = Case(Evidence(opened, None if alone else parent_of(opened), dataset), key_of(7), Effort(budget=BUDGET))
     if dataset is not None:
-        _ = case.ready  # building a module is no work of the audit
+        _ = case.rerun.ready  # building a module is no work of the audit
     return case
 
 

@@ -33,7 +33,7 @@ ARGUMENTS = {
     "model": "--model",
     "before": "--before",
     "beacon": "--beacon",
-    "receipt": "--receipt",
+    "receipts": "--receipt",
 }
 """What an auditor can give beside run and spec, by the word in ``uses``, and its option. One that no audit of a spec
 uses is an error: whoever gave it believes that something was compared with it."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fuaudit import registry
-from fuaudit.verification.case import Case
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import NON_ADAPTIVE, Finding, Verdict, combine
 from fuaudit.verification.outside import SHORT, Outside
 from fuaudit.verification.spec import Check, Spec
@@ -27,7 +27,7 @@ class Conclusion:
     rests_on: tuple[str, ...] = ()
 
 
-def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tuple[Outside, ...]) -> Conclusion:
+def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outside: tuple[Outside, ...]) -> Conclusion:
     """The combined verdict; see :func:`fuaudit.verification.finding.combine`.
 
     A PASS needs every required check, and that those which passed give the evidence that the claim needs. An editor
@@ -35,7 +35,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tup
     """
     claim = spec.claim
     # where a claim can be shown of an editor, checks of plans do not arise
-    moot = claim.editors and case.is_editor
+    moot = claim.editors and evidence.is_editor
     pairs = [
         (check, finding)
         for check, finding in zip(spec.checks, findings, strict=True)
@@ -45,10 +45,10 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tup
     verdict = combine([f.verdict for _, f in required], [f.verdict for c, f in pairs if c.role == "supporting"])
     if verdict in (Verdict.FAIL, Verdict.ERROR):
         return Conclusion(verdict, next(f.shows for _, f in pairs if f.verdict is verdict))
-    if not case.run.is_child:
+    if not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
-    if not claim.editors and case.is_editor:
-        name = case.run.info["unlearner"]["use"]
+    if not claim.editors and evidence.is_editor:
+        name = evidence.run.info["unlearner"]["use"]
         return Conclusion(
             Verdict.INCONCLUSIVE,
             f"The spec asks for {claim.title}; {name!r} edits models, which no audit can show to be exact. What can be "
@@ -57,24 +57,24 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], case: Case, outside: tup
     if verdict is not Verdict.PASS:
         undecided = (f.shows for _, f in required if f.verdict is not Verdict.PASS)
         reason = next(undecided, "The spec has no required check that applies to this run.")
-        return Conclusion(verdict, f"{reason} {NO_ROWS}" if case.dataset is None else reason)
+        return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
     given = {word for check, _ in required for word in check.declared().evidence}
     if missing := lacking(claim.needs, given):
         return Conclusion(
             Verdict.INCONCLUSIVE,
             f"The checks that passed do not suffice for {claim.title}: no evidence of {'; '.join(missing)}.",
         )
-    return Conclusion(verdict, _reason(spec, required, pairs, case, outside), _rests_on(spec, pairs, outside))
+    return Conclusion(verdict, _reason(spec, required, pairs, evidence, outside), _rests_on(spec, pairs, outside))
 
 
 Pairs = list[tuple[Check, Finding]]
 
 
-def _reason(spec: Spec, required: Pairs, pairs: Pairs, case: Case, outside: tuple[Outside, ...]) -> str:
+def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outside: tuple[Outside, ...]) -> str:
     """The sentences of a PASS."""
     sentences = [
-        f"Every required check passed for the request to forget {case.request}: evidence for {spec.claim.title} within "
-        "the stated scope.",
+        f"Every required check passed for the request to forget {evidence.request}: evidence for {spec.claim.title} "
+        "within the stated scope.",
         *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
         f"Asked by the spec {_named(spec)}.",
     ]

@@ -20,8 +20,8 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
 from fuaudit.runs.run import Run
-from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
+from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec
 
 SHORT = 16
@@ -57,7 +57,7 @@ class Outside:
         return f"Outside code does what it says: {self.name} {self.version} ({', '.join(self.plugins)}); {code}."
 
 
-def outside_code(case: Case, spec: Spec) -> tuple[Outside, ...]:
+def outside_code(evidence: Evidence, spec: Spec) -> tuple[Outside, ...]:
     """The distributions beside fuaudit that config, lineage or spec name, by name.
 
     What these import from elsewhere is theirs to name; it is not looked for.
@@ -65,7 +65,7 @@ def outside_code(case: Case, spec: Spec) -> tuple[Outside, ...]:
     used = {("audits", check.audit["use"]) for check in spec.checks}
     used |= {("claims", spec.asks)} - {("claims", asks) for asks in CLAIMS}
     used |= {("evidence", word) for word in (spec.claim.needs | spec.evidence) - EVIDENCE.keys()}
-    for run in (case.run, *case.ancestors):
+    for run in (evidence.run, *evidence.ancestors):
         used |= set(_plugins_of(run)) if isinstance(run, Run) else set()
     found: dict[str, list[Entry]] = {}
     for kind, name in sorted(used):

@@ -5,6 +5,7 @@ A verdict is about a run folder. Only this comparison ties it to a model that an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from fuaudit.runs.run import Run
 from fuaudit.verification.finding import Verdict
 
 if TYPE_CHECKING:
-    from fuaudit.verification.case import Case
+    from fuaudit.models.layout import Layout
 
 SLACK = 16 * 2**20
 """Bytes of a file of a model beyond its numbers: names, and metadata of whoever wrote it."""
@@ -61,28 +62,30 @@ def read_served(path: Path, run: Run) -> Served:
     return Served(sha256(content), tensors)
 
 
-def difference(case: Case, served: Served) -> str:
+def difference(served: Served, run: Run, layout: Callable[[], Layout]) -> str:
     """How the model in use differs from the last one of the run; empty where it does not.
+
+    ``layout`` names the parameters of the model, and raises UsageError where the data is not at hand.
 
     Numbers are compared as numbers: a wider type that holds the same ones is no other model.
 
     Raises:
         EvidenceError: parameters are named, and without the data nothing says which of them is which.
     """
-    model = case.run.model
+    model = run.model
     tensors = dict(served.tensors)
     if len(tensors) == 1 and next(iter(tensors.values())).ndim == 1:
         return _numbers("it", next(iter(tensors.values())), model)
     if "vector" in tensors:  # a stored round, with the server's memory
-        _, state = case.run.checkpoint(case.run.checkpoints[-1])
+        _, state = run.checkpoint(run.checkpoints[-1])
         return _named(tensors, {"vector": model, **{f"state.{name}": tensor for name, tensor in state.items()}})
     try:
-        layout = case.ready.procedure.layout
+        found = layout()
     except UsageError:
         raise EvidenceError("the names of its parameters need the data", "Give --data ROOT.") from None
-    if model.numel() != sum(tensor.numel() for tensor in layout.split(model)):
+    if model.numel() != sum(tensor.numel() for tensor in found.split(model)):
         return "the run's own model has not the size of its config"
-    return _named(tensors, dict(zip(layout.names, layout.split(model), strict=True)))
+    return _named(tensors, dict(zip(found.names, found.split(model), strict=True)))
 
 
 def _named(found: dict[str, Tensor], expected: dict[str, Tensor]) -> str:
@@ -108,14 +111,14 @@ def _numbers(name: str, found: Tensor, expected: Tensor) -> str:
     return f"{share:.3%} of the numbers of {name} differ, by up to {float((ours - theirs).abs().max()):.3g}"
 
 
-def in_use(case: Case) -> tuple[Verdict, str] | None:
+def in_use(served: Served | None, run: Run, layout: Callable[[], Layout]) -> tuple[Verdict, str] | None:
     """Whether the model in use is the last one of the run, and what to say of it; None where none was given."""
-    if case.served is None:
+    if served is None:
         return None
     try:
-        wrong = difference(case, case.served)
+        wrong = difference(served, run, layout)
     except EvidenceError as error:
         return Verdict.INCONCLUSIVE, f"The model in use cannot be compared: {error}"
     if wrong:
         return Verdict.FAIL, f"The model in use is not that of the run: {wrong}."
-    return Verdict.PASS, f"The model in use (SHA-256 of its file {case.served.sha256}) is that of the run."
+    return Verdict.PASS, f"The model in use (SHA-256 of its file {served.sha256}) is that of the run."

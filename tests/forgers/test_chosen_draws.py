@@ -27,7 +27,7 @@ def of_plan(result):
 
 
 def asked(run, quick, **options):
-    expected = {"commitment": run.commitment, "expected": run.request}
+    expected = {"commitment": run.commitment, "request": run.request}
     return verify(run, quick, key=AUDIT_KEY, save=False, **{**expected, **options})
 
 
@@ -81,12 +81,12 @@ def test_a_method_that_was_chosen_later_is_named(named, tmp_path, quick):
 def test_audits_are_counted_as_far_as_the_log_was_left(tmp_path, quick):
     run = train(config(), tmp_path / "parent", secret=secret(3))
     child = unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child")
-    wrong = verify(child, quick, expected=Request.of([DISLIKED]))
-    right = verify(child, quick, expected=Request.of([TARGET]))
+    wrong = verify(child, quick, request=Request.of([DISLIKED]))
+    right = verify(child, quick, request=Request.of([TARGET]))
     assert [wrong.verdict, right.verdict] == ["FAIL", "PASS"]
     assert right.standing == "This is verification 2 of 2 by the log beside the run; the others: 1 FAIL."
     shutil.rmtree(audit_folder(child.path))
-    again = verify(child, quick, expected=Request.of([TARGET]))
+    again = verify(child, quick, request=Request.of([TARGET]))
     assert again.standing == "This is verification 1 of 1 by the log beside the run."
     page = write_report(child.path, "md").read_text(encoding="utf-8")
     assert "by the log beside the run" in page

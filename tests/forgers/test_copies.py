@@ -60,8 +60,8 @@ def forger(tmp_path):
 @pytest.fixture
 def asked(quick):
     def work(run, data, receipts=(), spec=quick):
-        expected = {"commitment": run.commitment, "expected": Request.of([BEN])}
-        return verify(run, spec, dataset=data, receipts=receipts, key=AUDIT_KEY, save=False, **expected)
+        expected = {"commitment": run.commitment, "request": Request.of([BEN])}
+        return verify(run, spec, data=data, receipts=receipts, key=AUDIT_KEY, save=False, **expected)
 
     return work
 

@@ -22,7 +22,7 @@ def parent(tmp_path):
 @pytest.fixture
 def asked(parent, quick):
     def work(run):
-        expected = {"commitment": parent.commitment, "expected": Request.of([TARGET])}
+        expected = {"commitment": parent.commitment, "request": Request.of([TARGET])}
         result = verify(run, quick, key=AUDIT_KEY, save=False, **expected)
         return result, {finding.audit: finding for finding in result.findings}
 

@@ -106,7 +106,7 @@ def honest(request, tmp_path_factory):
 @pytest.fixture
 def noticed(honest, quick, tmp_path):
     """Whether a change of a copy is refused, or is no PASS."""
-    given = {"commitment": honest.commitment, "expected": honest.request, "key": AUDIT_KEY, "save": False}
+    given = {"commitment": honest.commitment, "request": honest.request, "key": AUDIT_KEY, "save": False}
 
     def work(change):
         root = tmp_path / "copy"

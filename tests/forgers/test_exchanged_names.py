@@ -54,7 +54,7 @@ def test_names_that_were_exchanged(run, wrong, quick):
         names[str(BEN)], names[str(CAY)] = names[str(CAY)], names[str(BEN)]
         (path / "clients.json").write_bytes(pretty_json(table))
     with pytest.raises(EvidenceError, match="is not the name that client 1 was committed to under"):
-        verify(reseal(wrong.path), quick, dataset=data(), key=AUDIT_KEY, save=False)
+        verify(reseal(wrong.path), quick, data=data(), key=AUDIT_KEY, save=False)
 
 
 def test_salts_that_were_made_up(wrong, quick):
@@ -65,12 +65,12 @@ def test_salts_that_were_made_up(wrong, quick):
     table["salts"] = Seeds.of(bytes(32), size).as_rows()
     (wrong.path / "clients.json").write_bytes(pretty_json(table))
     with pytest.raises(EvidenceError):
-        verify(reseal(wrong.path), quick, dataset=data(), key=AUDIT_KEY, save=False)
+        verify(reseal(wrong.path), quick, data=data(), key=AUDIT_KEY, save=False)
 
 
 def test_the_request_by_its_right_name(run, wrong, quick):
     ben = request_of(run, ["ben"])
-    result = verify(wrong, quick, dataset=data(), expected=ben, key=AUDIT_KEY, save=False)
+    result = verify(wrong, quick, data=data(), request=ben, key=AUDIT_KEY, save=False)
     assert result.verdict == "FAIL"
 
 
@@ -79,7 +79,7 @@ def test_names_exchanged_before_the_commitment_are_for_receipts(tmp_path, quick)
     swapped = data(("ann", "cay", "ben", "dan", "eve"))
     run = train(TABLES, tmp_path / "run", dataset=swapped, secret=bytes(range(32)))
     child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=swapped)
-    result = verify(child, quick, dataset=swapped, expected=request_of(run, ["ben"]), key=AUDIT_KEY, save=False)
+    result = verify(child, quick, data=swapped, request=request_of(run, ["ben"]), key=AUDIT_KEY, save=False)
     assert result.verdict == "PASS"
     from fuaudit.runs.receipts import check
 

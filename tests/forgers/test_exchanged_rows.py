@@ -58,7 +58,7 @@ def asked(parent, quick):
 
     def work(child, dataset, commitment=parent.commitment):
         request = Request.of([TARGET])
-        result = verify(child, quick, dataset=dataset, commitment=commitment, expected=request, save=False)
+        result = verify(child, quick, data=dataset, commitment=commitment, request=request, save=False)
         return result, {finding.audit: finding for finding in result.findings}
 
     return work

@@ -29,7 +29,7 @@ def judged(tiny, quick):
     """The verdict on a run, and what the audit of plans says of it."""
 
     def work(run):
-        result = verify(run, quick, dataset=tiny.dataset, key=AUDIT_KEY, save=False, commitment=run.commitment)
+        result = verify(run, quick, data=tiny.dataset, key=AUDIT_KEY, save=False, commitment=run.commitment)
         return result.verdict, next(f for f in result.findings if f.audit == "provenance")
 
     return work

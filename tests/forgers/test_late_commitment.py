@@ -24,7 +24,7 @@ def child(tmp_path):
 @pytest.fixture
 def asked(quick):
     def work(run, commitment):
-        result = verify(run, quick, commitment=commitment, expected=Request.of([TARGET]), key=AUDIT_KEY, save=False)
+        result = verify(run, quick, commitment=commitment, request=Request.of([TARGET]), key=AUDIT_KEY, save=False)
         return result, {finding.audit: finding for finding in result.findings}
 
     return work

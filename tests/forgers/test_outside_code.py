@@ -93,7 +93,7 @@ def forger(package, tmp_path):
 def named(run, quick, plugin):
     """What the auditor reads who has commitment and request."""
     expected = Request.of([TARGET])
-    result = verify(run, quick, commitment=run.commitment, expected=expected, key=AUDIT_KEY, save=False)
+    result = verify(run, quick, commitment=run.commitment, request=expected, key=AUDIT_KEY, save=False)
     assert result.verdict == "PASS", [(finding.audit, finding.shows) for finding in result.findings]
     (code,) = result.context["outside"]
     assert (code["name"], code["version"], len(code["digest"])) == ("strangers-package", "1.5", 64)

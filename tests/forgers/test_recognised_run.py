@@ -36,7 +36,7 @@ def asked(quick):
         law = Check("the law", {"use": "plan-law", "plans": plans, "effect": effect, "alpha": 0.001}, "required", ())
         spec = replace(quick, checks=(*quick.checks, law))
         expected = Request.of([TARGET])
-        result = verify(run, spec, commitment=run.commitment, expected=expected, key=AUDIT_KEY, save=False)
+        result = verify(run, spec, commitment=run.commitment, request=expected, key=AUDIT_KEY, save=False)
         return result, {finding.audit: finding for finding in result.findings}
 
     return work

@@ -41,7 +41,7 @@ def searched(parent, tmp_path):
 @pytest.fixture
 def asked(parent, quick):
     def work(run, commitment=parent.commitment):
-        result = verify(run, quick, commitment=commitment, expected=Request.of([TARGET]), key=AUDIT_KEY, save=False)
+        result = verify(run, quick, commitment=commitment, request=Request.of([TARGET]), key=AUDIT_KEY, save=False)
         return result, {finding.audit: finding for finding in result.findings}
 
     return work

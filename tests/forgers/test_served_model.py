@@ -27,7 +27,7 @@ def child(tmp_path):
 @pytest.fixture
 def asked(child, quick):
     def work(model=None):
-        expected = {"commitment": child.commitment, "expected": Request.of([TARGET])}
+        expected = {"commitment": child.commitment, "request": Request.of([TARGET])}
         return verify(child, quick, model=model, key=AUDIT_KEY, save=False, **expected)
 
     return work

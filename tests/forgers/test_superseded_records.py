@@ -34,7 +34,7 @@ def forged(tmp_path):
 def test_nobody_reads_them_and_nobody_can_compare_them(forged, quick):
     run, numbers = forged
     assert numbers == run.tensors("recorded.safetensors")["ids"].tolist()
-    given = {"commitment": run.commitment, "expected": run.request, "key": AUDIT_KEY, "save": False}
+    given = {"commitment": run.commitment, "request": run.request, "key": AUDIT_KEY, "save": False}
     result = verify(run, quick, **given)
     assert result.verdict != "PASS"
     lineage = {finding.audit: finding for finding in result.findings}["lineage"]

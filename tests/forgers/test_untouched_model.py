@@ -44,7 +44,7 @@ def asked(parent, quick):
     commitment = parent.commitment
 
     def work(run, data=None):
-        options = {"dataset": data, "commitment": commitment, "expected": Request.of([TARGET])}
+        options = {"data": data, "commitment": commitment, "request": Request.of([TARGET])}
         result = verify(run, quick, key=AUDIT_KEY, save=False, **options)
         return result.verdict, {finding.audit: finding for finding in result.findings}
 

@@ -31,7 +31,7 @@ def child(tmp_path):
 @pytest.fixture
 def asked(quick):
     def work(run, before=None):
-        expected = {"commitment": run.commitment, "expected": run.request}
+        expected = {"commitment": run.commitment, "request": run.request}
         result = verify(run, quick, before=before, key=AUDIT_KEY, save=False, **expected)
         return result, {finding.audit: finding for finding in result.findings}
 

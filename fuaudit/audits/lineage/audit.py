@@ -40,9 +40,10 @@ from fuaudit.runs.prune import Tombstone, other_holders
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.training.stages import Chain
-from fuaudit.verification.case import EQUAL_BITS, Case, drawn_plan
+from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, ResidualCopy, Verdict
+from fuaudit.verification.rerun import EQUAL_BITS
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
 
@@ -70,7 +71,7 @@ class Lineage:
     """
 
     evidence: ClassVar[frozenset[str]] = frozenset({"regeneration"})
-    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check", "receipt"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check", "receipts"})
     recomputes: ClassVar[str] = "every file of the run that holds models or figures"
 
     tolerance: int = 256
@@ -97,13 +98,13 @@ class Lineage:
         """The judgement, and what is known of retained rows that equal erased ones."""
         if not case.run.is_child:
             return judged
-        if wrong := [receipt for receipt in case.receipts if receipt.commitment != case.run.commitment]:
+        if wrong := [receipt for receipt in case.known.receipts if receipt.commitment != case.run.commitment]:
             shows = f"The receipt of {wrong[0].whose!r} is under another commitment than the run."
             both = (f"receipt: {wrong[0].commitment}", f"run: {case.run.commitment}")
             return replace(judged, verdict=Verdict.FAIL, shows=shows, details=(*both, *judged.details))
         if case.dataset is None:
             return replace(judged, details=(*judged.details, "Retained rows were not compared with erased ones."))
-        found = equal_rows(case.run, case.dataset, case.at_hand, case.receipts)
+        found = equal_rows(case.run, case.dataset, case.evidence.at_hand, case.known.receipts)
         looked = (
             f"Retained rows were compared with {found.compared} erased rows at hand and {found.opened} by receipts. "
             + NEAR
@@ -136,21 +137,21 @@ class Lineage:
 
     def _judge(self, case: Case) -> Judgement:
         at_hand = _at_hand(case)
-        if case.is_editor:
+        if case.evidence.is_editor:
             return self._figures_of_an_edited_model(case, at_hand)
         if not at_hand:
             reason = "The data of the run, retained rows and test rows, is not at hand."
             return Judgement(Verdict.INCONCLUSIVE, reason, details=("Give --data ROOT.",))
-        followed = _of_models(case) if case.spot_check else case.regenerated
+        followed = _of_models(case) if case.effort.spot_check else case.rerun.regenerated
         if strays := _strays(case, followed):
             reason = f"{len(strays)} files of the run do not follow from its plan."
             return Judgement(Verdict.FAIL, reason, details=tuple(strays))
         other = _others(case, followed)
-        if other and not case.same_platform:
-            judged = self._elsewhere(case, followed if case.spot_check else _of_models(case))
-            judged = replace(judged, details=(*judged.details, *case.elsewhere(case.run)))
+        if other and not case.rerun.same_platform:
+            judged = self._elsewhere(case, followed if case.effort.spot_check else _of_models(case))
+            judged = replace(judged, details=(*judged.details, *case.rerun.elsewhere(case.run)))
         else:
-            judged = _judged(other, len(followed), spot_check=bool(case.spot_check))
+            judged = _judged(other, len(followed), spot_check=bool(case.effort.spot_check))
             judged = replace(judged, assumptions=(EQUAL_BITS,) if other else ())
         regenerated = Figure(
             "regenerated",
@@ -165,7 +166,7 @@ class Lineage:
         judged = Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.")
         if at_hand:
             followed = _of_models(case)
-            other = _others(case, followed) if case.same_platform else _exact(case, followed)
+            other = _others(case, followed) if case.rerun.same_platform else _exact(case, followed)
             if not other and not self._same_figures(case, followed):
                 return replace(judged, details=("the figures differ from those of the stored models",))
         else:
@@ -182,9 +183,9 @@ class Lineage:
         """
         if exact := _exact(case, followed):
             return _judged(exact, len(followed))
-        if case.spot_check:
+        if case.effort.spot_check:
             return _judged([], len(followed), spot_check=True)
-        stored = {round_number: case.run.checkpoint(round_number) for round_number in case.replayed}
+        stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.replayed}
         judged = within_tolerance(case, stored, self.tolerance)
         if judged.verdict is Verdict.PASS and not self._same_figures(case, followed):
             shows = "The figures of the run differ from those of its stored models by more than the tolerance."
@@ -193,7 +194,7 @@ class Lineage:
 
     def _same_figures(self, case: Case, followed: dict[str, bytes]) -> bool:
         """Whether the figures are those of the stored models: losses within the tolerance, accuracies exactly."""
-        limit = self.tolerance * torch.finfo(case.ready.procedure.dtype).eps
+        limit = self.tolerance * torch.finfo(case.rerun.ready.procedure.dtype).eps
         same = _agree(case.run.metrics, json.loads(followed[METRICS]), limit)
         return same and case.run.participation == json.loads(followed[PARTICIPATION])
 
@@ -236,7 +237,7 @@ def _equal_in_words(case: Case, kept: int, erased: int) -> str:
 
 def _at_hand(case: Case) -> bool:
     """Whether the data of the run, retained rows and test rows, is at hand."""
-    return case.dataset is not None and not case.differences
+    return case.dataset is not None and not case.evidence.differences
 
 
 def _of_plan(table: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +249,7 @@ def _follows_from_plan(case: Case) -> bool:
     """Whether the run tells of who took part what its plan shows, as far as no model is needed. Needs no data."""
     run, config = case.run, case.run.config
     solver, chain = registry.build("solvers", config.solver), Chain(tuple(map(build_stage, config.server)))
-    expected = participation(run.learner, solver, chain, run.plan.retained, case.schedule)
+    expected = participation(run.learner, solver, chain, run.plan.retained, case.rerun.schedule)
     return bool(_of_plan(case.run.participation) == _of_plan(json.loads(json.dumps(expected))))
 
 
@@ -270,7 +271,8 @@ def _found(case: Case) -> dict[str, str]:
 
 def _strays(case: Case, followed: dict[str, bytes]) -> list[str]:
     """Files that nothing regenerates, and files that are missing; the same on every platform."""
-    expected = {*map(checkpoint_name, case.stored_rounds), *(n for n in followed if file_of(n) is not CHECKPOINTS)}
+    stored = map(checkpoint_name, case.rerun.stored_rounds)
+    expected = {*stored, *(name for name in followed if file_of(name) is not CHECKPOINTS)}
     found = _found(case)
     unused = unused_draws(case.run)
     return [
@@ -297,7 +299,7 @@ def _with_records_of_before(case: Case, judged: Judgement) -> Judgement:
 
     Elsewhere they are compared with the parent's. Nothing can be compared with a tombstone.
     """
-    if judged.verdict is not Verdict.PASS or not any(isinstance(above, Tombstone) for above in case.ancestors):
+    if judged.verdict is not Verdict.PASS or not any(isinstance(above, Tombstone) for above in case.evidence.ancestors):
         return judged
     if not (unused := unused_draws(case.run, all_of_them=True)):
         return judged
@@ -340,9 +342,8 @@ def _others(case: Case, expected: dict[str, bytes]) -> list[str]:
 def _of_models(case: Case) -> dict[str, bytes]:
     """Every file but the checkpoints, as it follows from the stored models and the plan."""
     run, population = case.run, case.run.plan.retained
-    return derived(
-        case.ready, population, case.schedule, run.checkpoints, lambda round_number: run.checkpoint(round_number)[0]
-    )
+    rerun = case.rerun
+    return derived(rerun.ready, population, rerun.schedule, run.checkpoints, lambda at: run.checkpoint(at)[0])
 
 
 def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement:
@@ -375,13 +376,13 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
     if not run.is_child:
         return ()
     found = []
-    for ancestor in case.ancestors:
+    for ancestor in case.evidence.ancestors:
         if isinstance(ancestor, Tombstone):
             found.append(_buried(ancestor))
         else:
             later = run.requests[len(ancestor.requests) :]
             found += [ResidualCopy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
-    oldest = case.ancestors[-1] if case.ancestors else run
+    oldest = case.evidence.ancestors[-1] if case.evidence.ancestors else run
     if oldest.is_child:
         missing = oldest.info["parent"]["digest"][:16]
         where = f"the parent {missing} of {oldest.path.name}"
@@ -423,7 +424,7 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
 
 def _beside(case: Case) -> list[ResidualCopy]:
     """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations."""
-    lineage = {ancestor.path.resolve() for ancestor in case.ancestors}
+    lineage = {ancestor.path.resolve() for ancestor in case.evidence.ancestors}
     try:
         holding, unread = other_holders(case.run, lineage)
     except EvidenceError as error:  # beside it lies another run under the name of an ancestor

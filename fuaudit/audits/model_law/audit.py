@@ -91,52 +91,53 @@ class ModelLaw:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
         if case.request is None:
             return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
-        missing = case.dataset is None or bool(case.dataset.absent & case.erased_rows) or not case.erased_rows
-        if missing or not case.run.stand_ins.isdisjoint(case.before.owner):
+        erased = case.evidence.erased_rows
+        missing = case.dataset is None or bool(case.dataset.absent & erased) or not erased
+        if missing or not case.run.stand_ins.isdisjoint(case.run.before.owner):
             return _unsampled(
-                Verdict.INCONCLUSIVE if case.is_editor else Verdict.NOT_APPLICABLE,
+                Verdict.INCONCLUSIVE if case.evidence.is_editor else Verdict.NOT_APPLICABLE,
                 "The erased data is not at hand, so originals cannot be trained.",
                 "Give --data ROOT, and --erased ROOT where the erased rows lie apart.",
             )
-        if other := case.erased_rows.intersection(case.at_hand.other):
+        if other := case.evidence.erased_rows.intersection(case.evidence.at_hand.other):
             return _unsampled(
                 Verdict.INCONCLUSIVE,
                 f"{len(other)} erased rows at hand are not those that were committed to: originals had other rows.",
                 "Give --erased ROOT with the rows that the run was trained on.",
             )
-        limit, cost = self.limit(case), runs_a_pair(case.is_editor)
+        limit, cost = self.limit(case), runs_a_pair(case.evidence.is_editor)
         if limit < 2:
             return _unsampled(
                 Verdict.INCONCLUSIVE,
-                f"A budget of {case.budget} runs allows no test: {cost} runs a pair, {self.pairs} pairs planned.",
+                f"A budget of {case.effort.budget} runs allows no test: {cost} a pair, {self.pairs} pairs planned.",
             )
         return self._finding(case, self._sampled(case, limit))
 
     def cost(self, case: Case) -> str:
         """The work of repeated sampling."""
-        pairs, runs = self.limit(case), runs_a_pair(case.is_editor)
+        pairs, runs = self.limit(case), runs_a_pair(case.evidence.is_editor)
         law = case.run.plan.law
         steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
         return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
 
     def limit(self, case: Case) -> int:
         """The most pairs that are run: the spec's, or what the budget allows; beyond the spec's until decided."""
-        if case.budget is None:
+        if case.effort.budget is None:
             return self.pairs
-        allowed = case.budget // runs_a_pair(case.is_editor)
-        return allowed if case.until_decided else min(self.pairs, allowed)
+        allowed = case.effort.budget // runs_a_pair(case.evidence.is_editor)
+        return allowed if case.effort.stopping == "decided" else min(self.pairs, allowed)
 
     def _sampled(self, case: Case, limit: int) -> Sampled:
         """Pairs, part by part in a fixed order, up to the limit; when a decision stops them, after a whole part."""
         pairs = Pairs.of(case, self.test_rows)
-        job: Job = CachedJob(pairs, case.cache) if case.cache else pairs
+        job: Job = CachedJob(pairs, case.effort.cache) if case.effort.cache else pairs
         shards, found = pairs.shards(limit), list[Arrays]()
-        with closing(case.executor.map(job, shards)) as results:
+        with closing(case.effort.executor.map(job, shards)) as results:
             for (first, count), result in zip(shards, results, strict=True):
                 found.append(result)
-                case.progress("pairs of runs", first + count, limit)
+                case.effort.progress("pairs of runs", first + count, limit)
                 looked = (first + count) // PAIRS_A_SHARD > first // PAIRS_A_SHARD  # as often, however small parts are
-                if case.until_decided and looked and self._decided(case, found):
+                if case.effort.stopping == "decided" and looked and self._decided(case, found):
                     break
         return self._judged(case, found)
 
@@ -154,7 +155,7 @@ class ModelLaw:
         arms = _stacked(found)
         count = len(arms["subject"])
         # where a decision may stop the pairs, what holds for a fixed number is of the spec's pairs or not at all
-        fixed = 0 if case.until_decided and count < self.pairs else min(self.pairs, count)
+        fixed = 0 if case.effort.stopping == "decided" and count < self.pairs else min(self.pairs, count)
         level = (1 - BETTING) * self.alpha
         return Sampled(
             arms,
@@ -184,7 +185,7 @@ class ModelLaw:
         )
         bets = sampled.bets["subject"]
         needed = None if verdict is not Verdict.INCONCLUSIVE else sampled.pairs_needed(self.effect)
-        cost = runs_a_pair(case.is_editor)
+        cost = runs_a_pair(case.evidence.is_editor)
         details = [f"statistic {i}: {text}" for i, text in enumerate(STATISTICS, 1)]
         if rejected["second"]:
             shows = "The test rejects retraining itself: a false alarm, or the test is wrong."
@@ -206,7 +207,7 @@ class ModelLaw:
                 f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
                 "runs) would be needed: an extrapolation, by which log wealth grows with the square of the rate"
             )
-        if case.is_editor:
+        if case.evidence.is_editor:
             sentence = _beside(sampled, rejected["subject"])
             details.append(sentence)
             shows += f" {sentence}" if rejected["subject"] else ""
@@ -216,7 +217,7 @@ class ModelLaw:
             verdict,
             shows,
             SHOWS_NOT,
-            (*figures.sizes(count, count * cost, case.until_decided, needed), *self._figures(sampled)),
+            (*figures.sizes(count, count * cost, case.effort.stopping == "decided", needed), *self._figures(sampled)),
             detectable=detectable,
             controls=tuple(
                 Control(f"{name} against retrained", expected, "rejected" if rejected[arm] else "not rejected")
@@ -226,11 +227,11 @@ class ModelLaw:
                 )
             ),
             assumptions=(
-                *((SERVER_DATA,) if case.is_editor and "server data" in case.unlearner.needs else ()),
+                *((SERVER_DATA,) if case.evidence.is_editor and "server data" in case.evidence.unlearner.needs else ()),
                 NON_ADAPTIVE,
                 RESAMPLED,
-                *(STOPPED if case.until_decided else ()),
-                *case.unopened,
+                *(STOPPED if case.effort.stopping == "decided" else ()),
+                *case.evidence.unopened,
             ),
             details=(*details, *_batch_details(sampled)),
             series={

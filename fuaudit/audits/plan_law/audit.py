@@ -116,7 +116,7 @@ class PlanLaw:
 
     def cost(self, case: Case) -> str:
         """How many plans the methods will rewrite, at most; each takes what their own code takes."""
-        if case.request is None or case.is_editor:
+        if case.request is None or case.evidence.is_editor:
             return ""
         more = (
             f", up to {self.most:,} more where it draws otherwise" if isinstance(case.run.plan.law, UniformLaw) else ""
@@ -125,11 +125,11 @@ class PlanLaw:
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a plan that draws the target, on rejection, or where the run alone is told from other plans."""
-        if case.request is None or case.is_editor:
+        if case.request is None or case.evidence.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be tested."
             return Finding(NAME, Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         trial = trial_of(case)
-        return self.judged(trial, case.key.secret, lambda beside: own_plan(case, trial, beside), case.progress)
+        return self.judged(trial, case.key.secret, lambda beside: own_plan(case, trial, beside), case.effort.progress)
 
     def judged(
         self,
@@ -314,7 +314,7 @@ class Seen:
 def trial_of(case: Case) -> Trial:
     """The requests of the lineage at hand as they were made; only the last one where the lineage is cut short."""
     links: Sequence[tuple[Run, Run | Tombstone | None]] = _whole(case) or [(case.run, case.parent)]
-    unlearners = [unlearner for unlearner, _ in case.steps][-len(links) :]
+    unlearners = [unlearner for unlearner, _ in case.evidence.steps][-len(links) :]
     law = case.run.plan.law
     steps = [
         Step(unlearner, run.info["unlearner"]["use"], run.request, moment(parent, law.rounds) if parent else END)
@@ -325,16 +325,17 @@ def trial_of(case: Case) -> Trial:
 
 def _whole(case: Case) -> Sequence[tuple[Run, Run]]:
     """Every child of the lineage with its parent, oldest first; none where it is not whole, or holds an editor."""
-    chain = [case.run, *case.ancestors][::-1]
+    chain = [case.run, *case.evidence.ancestors][::-1]
     runs = [run for run in chain if isinstance(run, Run) and not run.pruned]
-    if not case.complete_lineage or len(runs) < len(chain) or any(is_editor(method) for method, _ in case.steps):
+    edited = any(is_editor(method) for method, _ in case.evidence.steps)
+    if edited or not case.evidence.complete_lineage or len(runs) < len(chain):
         return []
     return list(zip(runs[1:], runs, strict=False))
 
 
 def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
     """The run's plan beside what the references make of the training plan, with the keys of the lineage."""
-    if strangers := [words for run in (case.run, *case.ancestors) if (words := made_by_another(run))]:
+    if strangers := [words for run in (case.run, *case.evidence.ancestors) if (words := made_by_another(run))]:
         return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
     links = _whole(case)
     if not links:
@@ -357,10 +358,10 @@ def _followed(case: Case, beside: Sequence[str]) -> Own:
         what = f"the lineage is pruned, or not whole at hand: of its {requests} methods only the last was looked at"
         return Own(False, why=what)
     not_whole = "the lineage is pruned, not whole at hand, or holds an edited model"
-    if any(is_editor(method) for method, _ in case.steps) or not is_closed(case.run.plan.law):
+    if any(is_editor(method) for method, _ in case.evidence.steps) or not is_closed(case.run.plan.law):
         return Own(False, why=not_whole)
     try:
-        same = repeated(case.run, (case.run, *case.ancestors)).streams == case.run.plan.streams
+        same = repeated(case.run, (case.run, *case.evidence.ancestors)).streams == case.run.plan.streams
     except EvidenceError:
         same = False
     (first,) = case.run.plan.streams[Stream.INITIAL]

@@ -23,9 +23,10 @@ from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import initial_state
 from fuaudit.training.rounds import State
-from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.rerun import EQUAL_BITS
 
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
 BITWISE = "bitwise comparison of stored and recomputed models"
@@ -66,16 +67,16 @@ class Replay:
     def examine(self, case: Case) -> Finding:
         """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
         run = case.run
-        if case.dataset is not None and case.differences.contradict:
+        if case.dataset is not None and case.evidence.differences.contradict:
             return _other_rows(case)
-        if case.is_editor:
+        if case.evidence.is_editor:
             reason = f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed."
             return Finding("replay", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         if case.dataset is None:
             reason = "The retained data is not at hand: nothing was replayed."
             details = ("Give --data ROOT.",)
             return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
-        if missing := case.differences.absent:
+        if missing := case.evidence.differences.absent:
             count = sum(map(len, missing.values()))
             reason = f"{count} retained rows of {len(missing)} clients are not at hand: nothing was replayed."
             named = tuple(_rows_in_words(case, missing))
@@ -83,14 +84,14 @@ class Replay:
         if wrong_records := contradictions(case):
             reason = "The run contradicts itself about the models that it stores."
             return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, details=wrong_records)
-        stretches = self.stretches if case.spot_check is None else case.spot_check
+        stretches = self.stretches if case.effort.spot_check is None else case.effort.spot_check
         return spot_check(case, stretches, self.detection) if stretches else self._whole(case)
 
     def _whole(self, case: Case) -> Finding:
-        stored = {round_number: case.run.checkpoint(round_number) for round_number in case.stored_rounds}
+        stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
         differences = [
             (round_number, _largest(vector, stored[round_number][0]))
-            for round_number, (vector, state) in sorted(case.replayed.items())
+            for round_number, (vector, state) in sorted(case.rerun.replayed.items())
             if checkpoint_bytes(vector, state) != checkpoint_bytes(*stored[round_number])
         ]
         if not differences:
@@ -120,7 +121,7 @@ class Replay:
             Figure("differences", "Stored models that differ", len(differences), BITWISE),
         )
         details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
-        elsewhere = case.elsewhere(case.run, until=differences[0][0])
+        elsewhere = case.rerun.elsewhere(case.run, until=differences[0][0])
         if not elsewhere:
             reason = "Stored models are not what the plan makes of the retained data."
             bits = (EQUAL_BITS,)
@@ -134,7 +135,7 @@ class Replay:
 
 def _other_rows(case: Case) -> Finding:
     """Rows at hand are not those committed to: a FAIL where they are read as they were for the run."""
-    found = case.differences
+    found = case.evidence.differences
     count = sum(map(len, found.rows.values()))
     parts = [f"{count} retained rows of {len(found.rows)} clients"] if count else []
     parts += [f"{len(found.tests)} test rows"] if found.tests else []
@@ -143,7 +144,7 @@ def _other_rows(case: Case) -> Finding:
     details += [f"test rows: {_some(found.tests)}"] if found.tests else []
     details.append("Either the data was changed after the commitment, or other data is at hand.")
     verdict = Verdict.FAIL
-    if not case.same_reader:
+    if not case.evidence.same_reader:
         verdict = Verdict.INCONCLUSIVE
         details.append("Rows are read here by another reader, or on another platform, than for the run.")
     how = "the digest of each row at hand was compared with the contents that were committed to"
@@ -174,10 +175,10 @@ SOME = 10
 def contradictions(case: Case) -> tuple[str, ...]:
     """What is wrong with the stored models on any platform: their rounds, their form, or what the ledger says."""
     run = case.run
-    if run.checkpoints != case.stored_rounds:
-        return (f"rounds stored: {list(run.checkpoints)}; rounds expected: {list(case.stored_rounds)}",)
+    if run.checkpoints != case.rerun.stored_rounds:
+        return (f"rounds stored: {list(run.checkpoints)}; rounds expected: {list(case.rerun.stored_rounds)}",)
     stored = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
-    start = initial_state(case.ready.procedure, [run.plan], run.plan.retained, case.ready.device)
+    start = initial_state(case.rerun.ready.procedure, [run.plan], run.plan.retained, case.rerun.ready.device)
     form = _form(*start.of(0))
     logged = models_told(run.ledger)
     return (

@@ -18,9 +18,10 @@ from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.execute import RoundState, execute, initial_state
-from fuaudit.verification.case import EQUAL_BITS, Case
+from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.rerun import EQUAL_BITS
 
 SHOWS_NOT = (
     "It starts from stored models, so it does not show that a start was made without the erased data: only all "
@@ -41,7 +42,7 @@ def detection(stretches: int, replayed: int, forged: int) -> Fraction:
 
 def drawn_stretches(case: Case, count: int) -> tuple[list[Stretch], list[Stretch]]:
     """All stretches of the run, and ``count`` of them (at most all) drawn without replacement by the audit's key."""
-    rounds = case.stored_rounds
+    rounds = case.rerun.stored_rounds
     whole = list(pairwise(rounds))
     source = Keyed(derive(case.key.secret, "spot check"))
     chosen = source.subset(Address(Purpose.AUDIT), range(len(whole)), min(count, len(whole)))
@@ -65,7 +66,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
     wrong = [line for lines in found.values() for line in lines]
     # a stretch is judged by who made it alone: it starts from what is stored
-    elsewhere = [case.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
+    elsewhere = [case.rerun.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
     if not wrong:
         shows = (
             f"{len(chosen)} of {len(whole)} stretches, drawn by the audit's key, and the initial model are what the "
@@ -114,7 +115,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             Figure(
                 "chosen_by",
                 "Who asked for a spot check",
-                "the spec" if case.spot_check is None else "the auditor",
+                "the spec" if case.effort.spot_check is None else "the auditor",
                 "the spec, or the auditor with --spot-check",
             ),
             Figure(
@@ -139,7 +140,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
 
 def _wrong_start(case: Case) -> Iterator[str]:
     """Whether the stored initial model is not the one that its key makes."""
-    ready, plan = case.ready, case.run.plan
+    ready, plan = case.rerun.ready, case.run.plan
     start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
     if checkpoint_bytes(*start.of(0)) != checkpoint_bytes(*case.run.checkpoint(0)):
         yield "the stored initial model is not the one that its key makes"
@@ -147,7 +148,7 @@ def _wrong_start(case: Case) -> Iterator[str]:
 
 def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     """What differs when a stretch is executed on the retained data from the model stored before it."""
-    ready, run = case.ready, case.run
+    ready, run = case.rerun.ready, case.run
     before, after = stretch
     retained = run.plan.retained
     start = RoundState.of_run(*run.checkpoint(before), ready.device)

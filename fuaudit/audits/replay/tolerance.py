@@ -114,25 +114,25 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     one ten tolerances away. INCONCLUSIVE: everything else.
 
     Args:
-        stored: the models of the run, at the rounds of ``case.replayed``.
+        stored: the models of the run, at the rounds of ``case.rerun.replayed``.
         tolerance: in units of the machine epsilon of the run's dtype, relative to the largest entry of a tensor;
             0 allows none, so that other bits are INCONCLUSIVE.
 
     Raises:
         UsageError: no data is at hand.
     """
-    limit = tolerance * torch.finfo(case.ready.procedure.dtype).eps
-    replayed = case.replayed
+    limit = tolerance * torch.finfo(case.rerun.ready.procedure.dtype).eps
+    replayed = case.rerun.replayed
     gap = max(gaps(stored, replayed, replayed).values(), default=0.0)
     alike = bit_equal(stored, replayed)
     figures = _figures(len(replayed), gap, limit, alike)
-    if RestrictedSchedule(case.schedule, case.run.plan.retained).takes_something:
+    if RestrictedSchedule(case.rerun.schedule, case.run.plan.retained).takes_something:
         shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
         return Judgement(Verdict.FAIL, shows, figures)
     if not tolerance:
         shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
         return Judgement(Verdict.INCONCLUSIVE, shows, figures)
-    left = case.counterfactuals
+    left = case.rerun.counterfactuals
     if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
@@ -284,9 +284,9 @@ def _controls(case: Case, link: Counterfactual, limit: float) -> list[Control]:
         vector, state = parent.checkpoint(round_number)
         held[round_number] = (
             vector,
-            state_without(case.ready.procedure, state, before, after),
+            state_without(case.rerun.ready.procedure, state, before, after),
         )  # as in what is executed here
-    far = max(gaps(held, link.untouched, case.replayed).values(), default=0.0)
+    far = max(gaps(held, link.untouched, case.rerun.replayed).values(), default=0.0)
     expected = "within the tolerance"
     return [
         Control(

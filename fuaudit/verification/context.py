@@ -1,0 +1,106 @@
+"""Context: what findings say of the run beside what audits found, and of how to repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fuaudit import registry
+from fuaudit.data.dataset import Dataset
+from fuaudit.runs.names import place_of, to_forget
+from fuaudit.runs.platforms import makers, told
+from fuaudit.runs.run import Run
+from fuaudit.runs.writer import digest_of_vector, versions
+from fuaudit.unlearning.apply import provenance
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.finding import Verdict
+
+FOLDERS = {"data": "DATA", "erased": "ROWS", "parent": "PARENT", "model": "MODEL", "before": "FINDINGS"}
+"""Options that take a path of the auditor's own machine, and what stands for it in findings."""
+
+
+def lineage_of(evidence: Evidence) -> tuple[dict[str, Any], ...]:
+    """The run and its ancestors at hand, youngest first."""
+    rows: list[dict[str, Any]] = []
+    for run in (evidence.run, *evidence.ancestors):
+        row: dict[str, Any] = {"digest": run.digest, "name": run.path.name, "kind": "pruned"}
+        if isinstance(run, Run):
+            row["kind"] = run.info["kind"]
+            if run.is_child:
+                row |= {"unlearner": run.info["unlearner"]["use"], "request": str(run.request)}
+        rows.append(row)
+    return tuple(rows)
+
+
+def context_of(case: Case) -> dict[str, Any]:
+    """Who computed what: engine, versions, the unlearner and its claims, the metrics of the run."""
+    run, info = case.run, case.run.info
+    table: dict[str, Any] = {
+        "engine": info["engine"],
+        "device": info["device"],
+        "run_versions": _versions_of(run),
+        "audit_versions": versions(),
+        "model": digest_of_vector(run.model),
+        "served": _served(case),
+        "metrics": run.metrics,
+        "participation": {name: run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
+    }
+    if "edited_by" in info:
+        # uploads are those of the plan; what the edit itself sent is no part of them
+        table["edited_by"] = info["edited_by"]
+        del table["participation"]["uploads"]
+    if isinstance(case.parent, Run):
+        table["parent_metrics"] = case.parent.metrics
+    if run.is_child:
+        table |= {
+            # what the installed plugin says of itself, not what the run says of it
+            "unlearner": provenance(registry.find("unlearners", info["unlearner"]["use"]), case.evidence.unlearner),
+            "request": str(run.request),
+            "to_forget": to_forget(run),
+            "first_change": info.get("first_change"),
+        }
+    return table
+
+
+def _versions_of(run: Run) -> dict[str, str]:
+    """The versions and canaries of all platforms that made models of a run; several of one name, in their order."""
+    tables = [{**platform.versions, "canary": platform.canary[:16]} for platform in makers(told(run.ledger))]
+    return {name: " and ".join(dict.fromkeys(t[name] for t in tables if name in t)) for name in tables[-1]}
+
+
+def _served(case: Case) -> dict[str, Any] | None:
+    """The model in use: SHA-256 of its file, and whether it is the run's; None where none was given."""
+    if case.known.model is None or case.in_use is None:
+        return None
+    return {"sha256": case.known.model.sha256, "same": {Verdict.PASS: True, Verdict.FAIL: False}.get(case.in_use[0])}
+
+
+def arguments_of(case: Case, given: Mapping[str, Any]) -> list[str]:
+    """What a command line needs besides run, spec and key to come to these findings; folders are named, not given.
+
+    Workers and kept results are left out: they change no finding.
+    """
+    known, effort = case.known, case.effort
+    options: list[tuple[str, object]] = [
+        (f"--{word}", stands)
+        for word, stands in FOLDERS.items()
+        if given.get(word) is not None and not isinstance(given[word], Dataset)
+    ]
+    options += [("--commitment", known.commitment), ("--beacon", known.beacon)]
+    options += [("--receipt", f"RECEIPT-{receipt.client}") for receipt in known.receipts]
+    if known.request is not None:
+        options += [("--client", case.run.name(client) or client) for client in known.request.clients]
+        options += [("--sample", _place(case.run, sample)) for sample in known.request.samples]
+    options += [
+        ("--budget", effort.budget),
+        ("--spot-check", effort.spot_check),
+        ("--stopping", "decided" if effort.stopping == "decided" else None),
+    ]
+    return [word for name, value in options if value is not None for word in (name, str(value))]
+
+
+def _place(run: Run, sample: int) -> str:
+    """NAME:INDEX of a sample, by the numbers of before training; its id where no client had it."""
+    client, index = place_of(run, sample)
+    return str(sample) if client is None else f"{run.name(client) or client}:{index}"

@@ -1,0 +1,166 @@
+"""Evidence: the run under audit, its ancestors, the rows at hand, and what the auditor knows from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fuaudit.commitments.contents import Differences
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.receipts import Receipt
+from fuaudit.runs.run import Run
+from fuaudit.runs.writer import plugins_of, versions
+from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.athand import AtHand, at_hand
+from fuaudit.verification.served import Served
+
+NO_DATA = UsageError("the data is not at hand", "Give --data ROOT.")
+
+
+@dataclass(frozen=True)
+class Before:
+    """Findings from before a prune, and the SHA-256 of the file that holds them."""
+
+    findings: Mapping[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What an auditor knows from elsewhere than the run. Everything may be missing.
+
+    Attributes:
+        commitment: received before training, in hexadecimal.
+        request: the one that should have been carried out.
+        beacon: what was published after the commitment, in hexadecimal.
+        receipts: those of clients.
+        model: the model in use.
+        before: the findings of a verification from before a prune.
+    """
+
+    commitment: str | None = None
+    request: Request | None = None
+    beacon: str | None = None
+    receipts: tuple[Receipt, ...] = ()
+    model: Served | None = None
+    before: Before | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an audit may look at.
+
+    Attributes:
+        run: the run under audit; its integrity is already checked.
+        parent: the run that it was made from, or what a prune left of it; None when it is not at hand.
+        dataset: the rows at hand, None when the data cannot be read.
+    """
+
+    run: Run
+    parent: Run | Tombstone | None
+    dataset: Dataset | None
+    known: Known = Known()
+
+    @property
+    def request(self) -> Request | None:
+        """What the run had to forget last; None for a training run."""
+        return self.run.request if self.run.is_child else None
+
+    @property
+    def rows(self) -> Dataset:
+        """The rows at hand. UsageError where there are none."""
+        if self.dataset is None:
+            raise NO_DATA
+        return self.dataset
+
+    @cached_property
+    def unlearner(self) -> Any:
+        """The installed unlearner that the run names, with its recorded options."""
+        return self.run.unlearner
+
+    @property
+    def is_editor(self) -> bool:
+        """Whether the last unlearner edits models, so that no plan makes this one.
+
+        The installed plugin decides. A rewriter that went on from an edited model makes models that its plan does not
+        make, which replay shows.
+        """
+        return self.run.is_child and is_editor(self.unlearner)
+
+    @cached_property
+    def ancestors(self) -> tuple[Run | Tombstone, ...]:
+        """The parent, its parent, and so on, as far as they are at hand."""
+        found: list[Run | Tombstone] = []
+        above = self.parent
+        while above is not None:
+            found.append(above)
+            above = parent_of(above)
+        return tuple(found)
+
+    @property
+    def complete_lineage(self) -> bool:
+        """Whether every ancestor up to the training run is at hand, pruned or not."""
+        oldest = self.ancestors[-1] if self.ancestors else self.run
+        return not oldest.is_child
+
+    @property
+    def children(self) -> list[Run]:
+        """The runs of the lineage at hand that unlearning wrote, oldest first."""
+        return [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Any, str], ...]:
+        """The unlearners of the lineage at hand with the kinds of their requests, oldest first."""
+        return tuple((run.unlearner, run.request.kind) for run in self.children)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the request came during training, as far as the parent tells."""
+        return self.parent is not None and self.parent.rounds_executed < self.run.plan.law.rounds
+
+    @property
+    def erased_rows(self) -> frozenset[int]:
+        """The sample ids that the last request took away, as far as they are known."""
+        if self.request is None:
+            return frozenset()
+        owned = {s for c in self.request.clients for s in self.run.before.samples[c]}
+        return frozenset(owned.union(self.request.samples) - self.run.stand_ins)
+
+    @cached_property
+    def at_hand(self) -> AtHand:
+        """What lies under the ids of erased rows. UsageError without data."""
+        return at_hand(self.run, self.ancestors, self.known.receipts, self.rows)
+
+    @property
+    def unopened(self) -> tuple[str, ...]:
+        """What it assumes to compute with the rows that the last request took away; empty where all open leaves."""
+        here = self.at_hand
+        rows = self.erased_rows.intersection((*here.other, *here.unknown))
+        if not rows:
+            return ()
+        return (f"{len(rows)} erased rows at hand are the ones that were trained on: the commitment does not show it.",)
+
+    @cached_property
+    def differences(self) -> Differences:
+        """Where the rows at hand are not those that the run committed to. UsageError without data."""
+        return self.run.differences(self.rows)
+
+    @property
+    def same_reader(self) -> bool:
+        """Whether the rows are read as they were for the run and its ancestors: same reader, libraries and system.
+
+        Training committed to the rows, and another machine may have gone on with it. The path that arithmetic takes
+        does not change what is read.
+        """
+        ours, config = versions(), self.run.config
+        readers = [row for row in plugins_of(config) if row["kind"] == "datasets"]
+        return all(
+            readers == [row for row in run.info["plugins"] if row["kind"] == "datasets"]
+            and all(ours[name] == run.info["versions"].get(name) for name in ("torch", "numpy", "platform"))
+            for run in (self.run, *self.ancestors)
+        )

@@ -1,0 +1,47 @@
+"""Examine: one audit on one case, checked for the form of its finding."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from fuaudit import registry
+from fuaudit.errors import EvidenceError, FuauditError, PluginError
+from fuaudit.verification.audit import wrong_in
+from fuaudit.verification.case import Case
+from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.spec import Check
+
+NOTHING = "It shows nothing about the run."
+
+
+def examine(check: Check, case: Case) -> tuple[Finding, int]:
+    """One audit, and the exit code where it broke (else 0): what breaks becomes an ERROR finding, never a pass.
+
+    Raises:
+        EvidenceError: the evidence is rejected, and no finding of it would count.
+    """
+    name = check.audit["use"]
+    entry, audit = registry.find("audits", name), registry.build("audits", check.audit)
+    try:
+        finding = audit.examine(case)
+    except EvidenceError:
+        raise
+    except PluginError as error:
+        return _broken(name, f"A plugin failed: {error}"), PluginError.exit_code
+    except FuauditError as error:
+        shows = f"The audit could not be carried out: {error}"
+        return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, shows, NOTHING), 0
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
+        whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
+        return _broken(name, f"The audit{whose} broke: {error!r}", place), 70 if entry.own else PluginError.exit_code
+    if wrong := wrong_in(finding, name, check.declared().alpha(audit)):
+        shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
+        return _broken(name, shows, *wrong), PluginError.exit_code
+    return finding, 0
+
+
+def _broken(name: str, shows: str, *details: str) -> Finding:
+    return Finding(name, Subject.RUN, Verdict.ERROR, shows, NOTHING, details=details)

@@ -1,0 +1,152 @@
+"""Gather: from what an auditor gives to the evidence. Files are read here, and nowhere in an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from fuaudit.commitments.keys import beacon_of
+from fuaudit.config import Config
+from fuaudit.data.dataset import Dataset, padded, require_sound
+from fuaudit.errors import UsageError
+from fuaudit.formats.files import read_bytes, read_json, sha256
+from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.receipts import Receipt, read_receipt
+from fuaudit.runs.run import Run
+from fuaudit.training.setup import load_dataset
+from fuaudit.verification.athand import require_ids_of
+from fuaudit.verification.evidence import Before, Evidence, Known
+from fuaudit.verification.finding import require_findings
+from fuaudit.verification.given import Given
+from fuaudit.verification.served import read_served
+
+T = TypeVar("T")
+Above = Run | Tombstone | None
+
+
+def gather(run: Run, given: Given) -> Evidence:
+    """The evidence: the lineage, the rows and what the auditor knows.
+
+    Raises:
+        EvidenceError: the parent, a receipt, a model or findings from before cannot be what they are said to be.
+        UsageError: data that cannot be read, or something that has nothing to do with the run.
+    """
+    parent = parent_of(run, as_path(given.get("parent")))
+    dataset = rows_at_hand(run.config, given, rows_of(run, parent))
+    model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
+    known = Known(
+        given.get("commitment"),
+        given.get("request"),
+        None if beacon is None else beacon_of(beacon),
+        receipts_in(run, [Path(path) for path in given.get("receipts", ())]),
+        None if model is None else read_served(Path(model), run),
+        None if before is None else findings_before(Path(before), run, parent),
+    )
+    return Evidence(run, parent, dataset, known)
+
+
+def as_path(given: Path | str | None) -> Path | None:
+    """A path that may be missing."""
+    return None if given is None else Path(given)
+
+
+def rows_of(run: Run, above: Above) -> int:
+    """How many training rows a lineage knows of."""
+    rows = run.rows
+    while above is not None:
+        rows, above = max(rows, above.rows if isinstance(above, Run) else 0), parent_of(above)
+    return rows
+
+
+def rows_at_hand(config: Config, given: Given, rows: int) -> Dataset | None:
+    """The rows at hand, of so many at least; None when the dataset needs a folder and none was given."""
+    data, erased = given.get("data"), as_path(given.get("erased"))
+    if isinstance(data, Dataset):
+        require_sound(data)
+        return padded(data, rows)
+    try:
+        found = load_dataset(config, as_path(data))
+    except UsageError:
+        if data is not None:
+            raise
+        return None
+    found = padded(found, rows)
+    return found if erased is None else with_erased(found, load_dataset(config, erased))
+
+
+def with_erased(data: Dataset, other: Dataset) -> Dataset:
+    """The dataset with the rows that it lacks taken from another. UsageError where both are not of one kind."""
+    other = padded(other, data.size)
+    data = padded(data, other.size)
+    if (other.shape, other.inputs.dtype) != (data.shape, data.inputs.dtype):
+        raise UsageError("--erased holds another dataset than --data: their inputs differ in shape or type")
+    found = sorted(data.absent - other.absent)
+    data.inputs[found], data.targets[found] = other.inputs[found], other.targets[found]
+    return replace(_owned(data, other, found), absent=data.absent & other.absent)
+
+
+def _owned(data: Dataset, other: Dataset, found: list[int]) -> Dataset:
+    """The dataset with the owners that another tells of some rows; numbers are those of the one that names more."""
+    if not found:
+        return data
+    if data.owners is None or other.owners is None:
+        return replace(data, owners=None, owner_names=())
+    most, rest = sorted((data.owner_names, other.owner_names), key=len, reverse=True)
+    names = (*most, *(name for name in rest if name not in most))
+    owners = _renumbered(data, names)
+    owners[found] = _renumbered(other, names)[found]
+    return replace(data, owners=owners, owner_names=names)
+
+
+def _renumbered(data: Dataset, names: tuple[str, ...]) -> torch.Tensor:
+    """The owners ``(N,)`` of a dataset by their places among names; as they are where it names none."""
+    assert data.owners is not None
+    if not data.owner_names:
+        return data.owners.clone()
+    places = {name: place for place, name in enumerate(names)}
+    known = dict(enumerate(places[name] for name in data.owner_names))
+    return torch.tensor([known.get(owner, -1) for owner in data.owners.tolist()], dtype=torch.int64)
+
+
+def receipts_in(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:
+    """The receipts in some files.
+
+    Raises:
+        UsageError: one is of somebody of whom nothing was to be forgotten.
+        EvidenceError: one gives other ids than the partition.
+    """
+    found = tuple(map(read_receipt, paths))
+    clients = {client for request in run.requests for client in request.clients}
+    samples = {sample for request in run.requests for sample in request.samples}
+    for path, receipt in zip(paths, found, strict=True):
+        if receipt.client not in clients and not samples.intersection(row.id for row in receipt.rows):
+            raise UsageError(
+                f"{path} is the receipt of {receipt.whose!r}, client {receipt.client}, whom no request names",
+                "Give receipts of those whom the requests of this run name.",
+            )
+        if receipt.commitment == run.commitment:
+            require_ids_of(run, receipt)
+    return found
+
+
+def findings_before(path: Path, run: Run, above: Above) -> Before:
+    """Findings from before a prune of a run of the lineage; EvidenceError when the file holds none.
+
+    Raises:
+        UsageError: no run at hand was pruned.
+    """
+    document = require_findings(read_json(path), path)
+    if not any(isinstance(one, Run) and one.pruned for one in _lineage(run, above)):
+        raise UsageError(f"{run.path} was never pruned, nor was an ancestor at hand", "Leave --before out.")
+    return Before(document, sha256(read_bytes(path)))
+
+
+def _lineage(run: Run, above: Above) -> Iterator[Run | Tombstone]:
+    yield run
+    while above is not None:
+        yield above
+        above = parent_of(above)

@@ -1,0 +1,111 @@
+"""Given: what an auditor gives beside run and spec, by the words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from fuaudit.data.dataset import Dataset
+from fuaudit.errors import UsageError, nearest
+from fuaudit.plans import Request
+from fuaudit.runs.run import Run
+from fuaudit.verification.audit import ARGUMENTS
+from fuaudit.verification.effort import Stopping
+from fuaudit.verification.spec import Spec
+
+
+class Given(TypedDict, total=False):
+    """Keywords of :func:`fuaudit.verification.verify.verify`. Each is an option of the command line, None without.
+
+    Attributes:
+        data: the folder of the data, for datasets that need one, or the rows themselves.
+        erased: a folder of the same dataset that holds the erased rows, where ``data`` no longer does.
+        parent: the parent's folder, by default beside the run.
+        commitment: the commitment that was received before training, in hexadecimal.
+        request: the request that should have been carried out; another one is a FAIL.
+        receipts: files of receipts of clients whose data was to be forgotten; retained rows are compared with them.
+        model: the file of the model in use; another one than the run's last is a FAIL.
+        before: a file of findings from before the run was pruned. What a prune has made impossible to show rests on
+            them, where they are of the very run that was pruned, passed `provenance` and `plan-law`, and compared the
+            commitment and a request if these are given now.
+        beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
+        budget: the most training runs to execute for repeated sampling.
+        spot_check: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a
+            spec asks for exactness and some stretch was left out. The spec decides by default.
+        stopping: "decided" stops repeated sampling when its test by betting rejects, and goes on beyond the pairs of
+            the spec, up to ``budget``, until it has power.
+        cache: a folder that keeps what repeated sampling has finished, so that the same call goes on from there
+            after a kill. It needs ``key``: results belong to one.
+        workers: how many processes share repeated sampling; 1 is this one. It changes no finding.
+    """
+
+    data: Path | str | Dataset | None
+    erased: Path | str | None
+    parent: Path | str | None
+    commitment: str | None
+    request: Request | None
+    receipts: Sequence[Path | str]
+    model: Path | str | None
+    before: Path | str | None
+    beacon: str | None
+    budget: int | None
+    spot_check: int | None
+    stopping: Stopping
+    cache: Path | str | None
+    workers: int
+
+
+SILENT = {"stopping": "fixed", "workers": 1, "budget": 0, "receipts": ()}
+"""Values that ask for nothing: a limit of no run at all is kept by whoever runs none."""
+
+
+def require_fitting(given: Mapping[str, Any], key: bytes | None) -> None:
+    """Raises UsageError for arguments that are unknown, of the wrong kind, or contradict each other."""
+    for word in given.keys() - Given.__annotations__.keys():
+        raise UsageError(f"verify takes no {word!r}", nearest(word, Given.__annotations__))
+    require_kinds(given)
+    if (stretches := given.get("spot_check")) is not None and stretches < 1:
+        raise UsageError(f"a spot check replays at least 1 stretch, not {stretches}")
+    if given.get("cache") is not None and key is None:
+        raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
+    if isinstance(given.get("data"), Dataset) and given.get("erased") is not None:
+        raise UsageError(
+            "rows were given (data) beside a folder of rows (erased), which would be ignored",
+            "Give one of them; absent rows can be marked in the dataset.",
+        )
+
+
+def require_kinds(given: Mapping[str, Any]) -> None:
+    """Raises UsageError where data or request are not what they must be, with the way to make one."""
+    data, request = given.get("data"), given.get("request")
+    if data is not None and not isinstance(data, Path | str | Dataset):
+        raise UsageError(
+            f"data is of type {type(data).__name__}, neither a folder nor rows",
+            "Make rows: fuaudit.data.dataset.Dataset(inputs, targets, test_inputs, test_targets, classes=...).",
+        )
+    if request is not None and not isinstance(request, Request):
+        raise UsageError(
+            f"request is of type {type(request).__name__}, not a Request",
+            "Make one: fuaudit.request_of(run, clients=[...]), or fuaudit.plans.Request.of(clients, samples).",
+        )
+
+
+def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:
+    """Raises UsageError where something was given that nothing will be compared with."""
+    told = [word for word in ARGUMENTS if _asks(word, given.get(word))]
+    if unused := [ARGUMENTS[word] for word in told if word not in spec.uses]:
+        raise UsageError(
+            f"no check of {spec.id} looks at {', '.join(unused)}: nothing would be compared with what was given",
+            "Leave it out, or choose a spec whose checks use it.",
+        )
+    if not run.is_child and (ours := [ARGUMENTS[word] for word in ("request", "parent") if word in told]):
+        raise UsageError(
+            f"{run.path} is a training run: it carries out no request and has no parent",
+            f"Leave {' and '.join(ours)} out, or verify the run that unlearning wrote.",
+        )
+
+
+def _asks(word: str, value: Any) -> bool:
+    """Whether something was given that a check should look at; rows in the place of a folder are for all."""
+    return value is not None and not isinstance(value, Dataset) and value != SILENT.get(word)

@@ -1,0 +1,108 @@
+"""Rerun: the run's config executed again on this machine, from its plan and the rows at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from fuaudit.plans import Plan, Population
+from fuaudit.plans.schedule import LazySchedule, Rounds
+from fuaudit.progress import Progress, silent
+from fuaudit.runs.derived_files import Checkpoints, derived_files
+from fuaudit.runs.layout import stored_rounds
+from fuaudit.runs.platforms import Platform, made
+from fuaudit.runs.run import Run
+from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.setup import Setup, setup
+from fuaudit.verification.counterfactual import Counterfactuals, counterfactuals
+from fuaudit.verification.evidence import Evidence
+
+EQUAL_BITS = (
+    "Where versions, processor, plugins and the canary of two platforms are equal, both make equal bits of this run."
+)
+"""What a FAIL assumes that rests on bits of models."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What executing the plans of a lineage gives. Everything is made when it is asked for, and once."""
+
+    evidence: Evidence
+    progress: Progress = silent
+
+    @property
+    def _run(self) -> Run:
+        return self.evidence.run
+
+    @cached_property
+    def ready(self) -> Setup:
+        """The run's config on this machine, with the engine that the run used. UsageError without data."""
+        return setup(self._run.config, None, self.evidence.rows)
+
+    @cached_property
+    def schedule(self) -> Rounds:
+        """The run's plan, up to its last executed round."""
+        return LazySchedule([self._run.plan], self._run.rounds_executed)
+
+    @property
+    def stored_rounds(self) -> tuple[int, ...]:
+        """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
+        return stored_rounds(self._run.config.run.checkpoint_every, self._run.rounds_executed)
+
+    @cached_property
+    def replayed(self) -> Checkpoints:
+        """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
+        return self.models(self._run.plan, self._run.plan.retained, self.schedule)
+
+    @cached_property
+    def counterfactuals(self) -> Counterfactuals:
+        """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
+        given = self.evidence
+        return counterfactuals(given.run, given.ancestors, given.complete_lineage, self.ready.dataset, self.models)
+
+    @cached_property
+    def regenerated(self) -> dict[str, bytes]:
+        """Every file that follows from the retained data and the plan, computed from scratch."""
+        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed)
+
+    def models(self, plan: Plan, population: Population, schedule: Rounds) -> Checkpoints:
+        """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
+
+        The initial model comes from the key of the initial draw, never from a model that a run holds.
+        """
+        ready = self.ready
+        start = initial_state(ready.procedure, [plan], population, ready.device)
+        retained = self._run.plan.retained
+        stored = {0: start.without(ready.procedure, population, retained).of(0)}
+        for round_number, round_state in execute(
+            ready.procedure, ready.client_problem(population), population, schedule, start, ready.engine
+        ):
+            if round_number in self.stored_rounds:
+                stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
+            self.progress("replaying rounds", round_number, self._run.rounds_executed)
+        return stored
+
+    @cached_property
+    def _here(self) -> Platform:
+        """What audits here. UsageError without data, which says what the run's arithmetic looks like."""
+        return Platform.here(self.ready, 0)
+
+    def elsewhere(self, run: Run, until: int | None = None, after: int = 0) -> tuple[str, ...]:
+        """What says that models of a run of this lineage were made on another platform; empty where bits must agree.
+
+        By default of all that it stores and measures, else of the rounds ``after`` + 1 to ``until``. All platforms
+        that made them, those of ancestors whose rounds the run keeps included, must have the versions, plugins and
+        canary of this machine. UsageError without data.
+        """
+        found = made(run.ledger, run.rounds_executed + 1 if until is None else until, after)
+        unlike = [(platform.since, platform.unlike(self._here)) for platform in found]
+        return tuple(
+            f"what {run.path.name} stores from round {since} on was made on another platform: other {names}"
+            for since, names in unlike
+            if names
+        )
+
+    @property
+    def same_platform(self) -> bool:
+        """Whether this machine computes as all those that made models of the run, so that bits must agree."""
+        return not self.elsewhere(self._run)
