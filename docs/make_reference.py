@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fuaudit import registry
 from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
+from fuaudit.declared import WORDS
 from fuaudit.describe import Description, Option, description, options_of, sentences
 from fuaudit.verification.spec import Check, Keys
 
@@ -18,6 +19,13 @@ INTRODUCTION = """\
 `python docs/make_reference.py` makes this page from the code, and a test compares the two: do not edit it. \
 `fuaudit plugins NAME` shows the same of any installed plugin. What a spec's claims mean is in [specs.md](specs.md), \
 data sets and models are explained in [data-and-models.md](data-and-models.md).
+"""
+
+DECLARED = """\
+Class variables and methods of a plugin, beside its options. A word that is left out has the default. A former word, a \
+public class variable that is no word (data sets and models may have some), and an option or a method whose name is \
+nearly that of a word are refused when the plugin is loaded; helpers begin with an underscore. A law is no plugin: \
+a learner brings its own.
 """
 
 TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | {"server": STAGE_KINDS, "unlearner": ("unlearners",)}
@@ -67,13 +75,24 @@ def plugin_lines(plugin: Description) -> list[str]:
         facts["Exact for"] = "; ".join(laws) or "nothing"
     if plugin.mutant:
         facts["Mutant"] = "wrong on purpose, so that audits can be seen to catch it"
+    facts["Declares"] = "; ".join(f"`{word}` {text}" for word, text in plugin.declares.items())
     lines = [line for word, text in facts.items() if text for line in (f"{word}: {text}", "")]
     return [f"### {plugin.name}", "", plugin.doc, "", *lines, *option_lines(plugin.options), ""]
 
 
+def word_lines() -> list[str]:
+    """What plugins of each kind declare."""
+    lines = [*("## What plugins declare", "", DECLARED)]
+    head = ["| word | type | left out | what it says |", "|---|---|---|---|"]
+    for kind, words in sorted(WORDS.items()):
+        rows = [f"| `{each.name}` | {each.type} | {each.default_text} | {cell(each.meaning)} |" for each in words]
+        lines += [f"### Words of {kind}", "", *(head + rows if rows else ["None."]), ""]
+    return lines
+
+
 def page() -> str:
     """The whole page."""
-    lines = [INTRODUCTION, *config_lines(), *spec_lines()]
+    lines = [INTRODUCTION, *config_lines(), *spec_lines(), *word_lines()]
     for kind in registry.KINDS:
         own = [entry for _, entry in sorted(registry.entries(kind).items()) if entry.own]
         lines += [f"## {kind}", "", *(line for entry in own for line in plugin_lines(description(entry)))]

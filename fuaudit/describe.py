@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from fuaudit import registry
+from fuaudit import declared, registry
 from fuaudit.errors import UsageError, nearest
 from fuaudit.registry import Entry
 
@@ -45,7 +45,12 @@ class Option:
 
 @dataclass(frozen=True)
 class Description:
-    """One registered plugin. ``exact_for`` maps laws to the kinds of request for which it claims to be exact."""
+    """One registered plugin.
+
+    Attributes:
+        exact_for: law -> the kinds of request for which it claims to be exact; None for what claims nothing of laws.
+        declares: what else it declares that is no default, by the words of :mod:`fuaudit.declared`.
+    """
 
     kind: str
     name: str
@@ -55,6 +60,7 @@ class Description:
     cite: str
     mutant: bool
     exact_for: Mapping[str, tuple[str, ...]] | None
+    declares: Mapping[str, str]
     distribution: str
     version: str
 
@@ -79,24 +85,31 @@ def named(name: str) -> tuple[Entry, ...]:
 def description(entry: Entry) -> Description:
     """What a registered plugin says of itself. Imports it; raises as :meth:`~fuaudit.registry.Entry.load`."""
     plugin = entry.load()
-    claimed = getattr(plugin, "exact_for", None)
+    said = declared.said(plugin, entry.kind)
+    claimed = said.get("exact_for")
     return Description(
         entry.kind[:-1],
         entry.name,
         summary(plugin),
         options_of(plugin),
-        _text(plugin, "guarantee"),
-        _text(plugin, "cite"),
-        getattr(plugin, "mutant", False) is True,
+        said.get("guarantee", ""),
+        said.get("cite", ""),
+        said.get("mutant", False),
         _by_law(claimed) if isinstance(claimed, frozenset) else None,
+        _declares(said, entry.kind),
         entry.distribution,
         entry.version,
     )
 
 
-def _text(plugin: type[Any], word: str) -> str:
-    value = getattr(plugin, word, "")
-    return value if isinstance(value, str) else ""
+TOLD_APART = {"guarantee", "cite", "exact_for", "mutant", "law", "step_size", "decay"}
+"""Words that have a place of their own here, or are mostly options."""
+
+
+def _declares(said: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """What is worth telling of the rest: whatever must be said, or is no default."""
+    defaults = {word.name: word.default for word in declared.WORDS[kind] if word.name not in TOLD_APART}
+    return {name: declared.in_words(said[name]) for name in defaults if name in said and said[name] != defaults[name]}
 
 
 def _by_law(claimed: frozenset[Any]) -> dict[str, tuple[str, ...]]:

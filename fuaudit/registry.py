@@ -22,7 +22,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from fuaudit import renamed
+from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
 
 KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
@@ -108,7 +108,8 @@ class Entry:
 
         Raises:
             EvidenceError: as :meth:`value`.
-            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``.
+            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``, or declares what
+                there is not (:mod:`fuaudit.declared`).
         """
         loaded = self.value()
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
@@ -118,7 +119,7 @@ class Entry:
                 f"{self.words} of {self.distribution} has an option called use",
                 "Rename it: use is the name of the plugin itself.",
             )
-        return loaded
+        return declared.completed(loaded, self.kind, str(self))
 
 
 def entries(kind: str) -> dict[str, Entry]:
@@ -264,8 +265,11 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     plugin = entry.load()
     values = options(plugin, f"{_singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
     try:
-        return plugin(**values)
-    except UsageError:
+        built = plugin(**values)
+        if kind == "learners":
+            declared.completed(type(built.law), "laws")
+        return built
+    except (UsageError, PluginError):
         raise
     except Exception as error:
         raise PluginError(

@@ -13,6 +13,14 @@ SINCE = "0.2.0"
 PLUGINS = {"audits": {"parameters": "model-law", "plan": "provenance"}}
 """Kind of plugin -> former name -> name."""
 
+WORDS = {
+    "client_rows": "per_client_state",
+    "one_row": "after_aggregation",
+    "stackable": "vectorised",
+    "tells_of": "depends_on",
+}
+"""What plugins declare: former word -> word."""
+
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
 

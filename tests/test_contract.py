@@ -208,8 +208,8 @@ def old_numbers(self, plan, request, fresh, not_before):
 
 
 def without_memory(self, plan, request, fresh, not_before):
-    self.calls.append(1)
-    return plan.restart(request, fresh) if len(self.calls) % 2 else plan.erase(request, fresh, END)
+    self._calls.append(1)
+    return plan.restart(request, fresh) if len(self._calls) % 2 else plan.erase(request, fresh, END)
 
 
 def in_place(self, plan, request, fresh, not_before):
@@ -259,7 +259,7 @@ def reads_the_key(self, plan, request, fresh, not_before):
     ],
 )
 def test_broken_rewriters(rewrite, reason):
-    broken(check_unlearner, rewriter(rewrite, calls=[]), reason)
+    broken(check_unlearner, rewriter(rewrite, _calls=[]), reason)
 
 
 def test_laws_of_a_stranger_are_proved_too():
@@ -483,7 +483,7 @@ def test_broken_audits(examine, reason):
         ({"uses": frozenset({"key"})}, "'key' is no argument"),
         ({"recomputes": None}, "recomputes must be text"),
         ({"alpha_option": "alpha"}, "names no option"),
-        ({"alpha_option": "level", "level": 5}, "names no option"),
+        ({"alpha_option": "level", "level": 5, "__annotations__": {"level": int}}, "names no option"),
     ],
 )
 def test_audits_that_declare_wrongly(members, reason):

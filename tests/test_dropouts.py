@@ -185,7 +185,7 @@ class RollsDice(Broken):
 
 BROKEN = {
     NoRows: "names what its state does not have: momenta",
-    NoUploads: "must declare uploads",
+    NoUploads: "uploads must be a whole number",
     NoDownloads: "downloads must be a whole number",
     NotARow: "'control' does not have one row a client",
     InPlace: "changes the old state in place",

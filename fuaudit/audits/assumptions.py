@@ -97,7 +97,7 @@ LAW = "draws of a law it is exact for"
 
 def assumed(unlearner: Any) -> tuple[str, ...]:
     """What a method assumes: what it declares, and what it claims to be exact for."""
-    declared: tuple[str, ...] = getattr(unlearner, "assumes", ())
+    declared: tuple[str, ...] = unlearner.assumes
     claims = not is_editor(unlearner) and bool(unlearner.exact_for)
     return tuple(dict.fromkeys(((LAW,) if claims else ()) + declared))
 

@@ -501,7 +501,7 @@ def _by_the_reference(run: Run | Tombstone) -> bool:
     if made_by_another(run):
         return False
     entry = registry.find("unlearners", run.info["unlearner"]["use"])
-    return entry.own and getattr(entry.load(), "follows_reference", False) is True
+    return entry.own and entry.load().follows_reference is True
 
 
 def _starts_over(run: Run | Tombstone) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fuaudit.cli.options import Folder, emit, given, hexadecimal, output_options
+from fuaudit.declared import said
 from fuaudit.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
         except PluginError as error:
             broken.append(str(error))
             continue
-        own = {word: getattr(plugin, word, "") for word in ("guarantee", "cite")}
-        rows.append(_named(entry) | own | {"mutant": getattr(plugin, "mutant", False) is True})
+        words = said(plugin, entry.kind)
+        own = {word: words.get(word, "") for word in ("guarantee", "cite")}
+        rows.append(_named(entry) | own | {"mutant": words.get("mutant", False)})
     lines = []
     for row in rows:
         lines.append(_plugin_line(row) + ("  mutant: wrong on purpose" if row["mutant"] else ""))
@@ -92,6 +94,8 @@ def described(plugin: Description, quiet: bool) -> list[str]:
     if plugin.exact_for is not None:
         laws = [f"{law} ({', '.join(kinds)})" for law, kinds in plugin.exact_for.items()]
         lines += [f"  {'exact for' if not at else '':<10} {law}" for at, law in enumerate(laws or ["nothing"])]
+    for at, (word, text) in enumerate(plugin.declares.items()):
+        lines.append(f"  {'' if at else 'declares':<10} {word}: {text}")
     for at, option in enumerate(plugin.options):
         default = "required" if option.required else f"default {option.default_text}"
         lines.append(f"  {'' if at else 'options':<10} {option.name}: {option.type}, {default}")

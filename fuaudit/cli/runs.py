@@ -340,5 +340,5 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
 
 def _stability(run: Any) -> list[str]:
     """How often one more request would make an exact rewriter compute again, where the learner can say it."""
-    describe = getattr(run.learner, "stability", None)
+    describe = run.learner.stability
     return describe(run.plan.retained) if describe else []

@@ -39,6 +39,8 @@ class Partition(Protocol):
     it then deals every client the rows of one owner, clients have the numbers and the names of their owners.
     """
 
+    reads: ClassVar[str]
+
     def deal(self, labels: Labels, draws: Generator) -> Sequence[Sequence[int]]:
         """The rows of every client; ``labels (N,)`` are the targets. UsageError if they cannot be dealt so."""
         ...
@@ -79,7 +81,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
 
 
 def _by_owners(plugin: Partition) -> bool:
-    return getattr(plugin, "reads", "targets") == "owners"
+    return plugin.reads == "owners"
 
 
 def _owners_of(hands: Sequence[Sequence[int]], owners: Tensor) -> list[int] | None:

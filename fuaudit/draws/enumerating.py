@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from fuaudit.draws.address import Address, Purpose
 from fuaudit.draws.keyed import Keyed
+from fuaudit.draws.protocol import Draws
 from fuaudit.errors import BudgetError, KeyReuseError
 
 Result = TypeVar("Result")
@@ -100,7 +101,7 @@ class Enumeration:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Source(Draws):
     """The draws of one key within an enumeration."""
 
     enumeration: Enumeration

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuaudit.draws.address import Address
+from fuaudit.draws.protocol import Draws
 from fuaudit.errors import EvidenceError
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(Draws):
     """Answers by address; the population version is left out of the look-up, for a record belongs to one plan.
 
     Raises:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fuaudit.draws.address import NOBODY, Address, Position, Purpose
 from fuaudit.draws.keyed import Keyed, derive, philox_key
 from fuaudit.draws.philox import Words
+from fuaudit.draws.protocol import Draws
 from fuaudit.draws.seeds import MOST_LEAVES, Seeds
 from fuaudit.errors import EvidenceError, UsageError
 
@@ -106,7 +107,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Seeded:
+class Seeded(Draws):
     """The draws of one generation: those of ``Keyed(derive(leaf, "draws", context))``.
 
     ``context`` is what the draws depend on besides the tree (:func:`fuaudit.commitments.keys.contexts`). What lies

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
@@ -335,6 +335,8 @@ class AvailabilityLaw:
     availability: Availability
     batches: Batches
     first_all: bool = True
+    replacement: ClassVar[bool] = False
+    cohort_size: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         _require_whole(self.rounds, "rounds", 1)
@@ -404,7 +406,7 @@ def require_room(law: Law, population: Population) -> None:
     if isinstance(law, AvailabilityLaw) and isinstance(law.batches, PermutedEpochs):
         samples, client = max((len(samples), client) for client, samples in population.samples.items())
         law.batches.require_room(client, samples)
-    wanted = getattr(law, "cohort_size", 0)
+    wanted = law.cohort_size
     if wanted > len(population.clients):
         raise UsageError(
             f"the learner draws {wanted} clients a round, and the federation has {len(population.clients)}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from fuaudit.draws import Address, Draws, Purpose
 from fuaudit.errors import PluginError, UsageError
@@ -39,12 +39,8 @@ class Law(Protocol):
     several rounds depend on has an address of its own, at the position where it is first needed, so that it is
     kept or drawn anew as one.
 
-    A law with draws that last all rounds, one of every client by itself at addresses in round 0, has ``lasting``, which
-    is then true: nobody else's draws depend on who is left out.
-
-    A law that can draw a client twice in one round has the attribute ``replacement``, which is then true. One whose
-    first round involves every client or every sample, whatever is drawn, has ``first_round_involves``, which then
-    names "clients", "samples" or both: going back to the first involvement of one of them keeps no round.
+    What else a law declares, ``replacement``, ``lasting``, ``first_round_involves`` and ``cohort_size``, is in
+    :data:`fuaudit.declared.WORDS`; the law of a learner may leave it out.
     """
 
     @property
@@ -55,6 +51,14 @@ class Law(Protocol):
     def slots(self) -> int: ...
     @property
     def name(self) -> str: ...
+    @property
+    def replacement(self) -> bool: ...
+    @property
+    def lasting(self) -> bool: ...
+    @property
+    def first_round_involves(self) -> frozenset[str]: ...
+    @property
+    def cohort_size(self) -> int: ...
 
     def places(self, population: Population) -> int:
         """The most participations that a round can have."""
@@ -109,6 +113,8 @@ class _BatchesOfFixedSize:
     cohort_size: int
     steps: int
     batch_size: int
+    lasting: ClassVar[bool] = False
+    first_round_involves: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         _require_positive(self, "rounds", "cohort_size", "steps", "batch_size")
@@ -117,6 +123,11 @@ class _BatchesOfFixedSize:
     def slots(self) -> int:
         """See :class:`Law`."""
         return self.batch_size
+
+    @property
+    def replacement(self) -> bool:
+        """See :class:`Law`."""
+        return False
 
     def places(self, population: Population) -> int:
         """See :class:`Law`: min(K, M) distinct clients of M."""

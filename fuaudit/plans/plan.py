@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
-from fuaudit.plans.law import Law, UniformLaw, WeightedLaw, owned_samples
+from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
 
 
@@ -216,9 +216,7 @@ class Plan:
             asked = [(place := places[row])._replace(version=origins[place.position][1]) for row in rows]
             owned = [owned_samples(self.populations[at.version], at.client) for at in asked]
             counts = [min(law.batch_size, len(samples)) for samples in owned]
-            many = getattr(source, "many_subsets", None)
-            one_by_one = (source.subset(*one) for one in zip(asked, owned, counts, strict=True))
-            for row, batch in zip(rows, many(asked, owned, counts) if many else one_by_one, strict=True):
+            for row, batch in zip(rows, source.many_subsets(asked, owned, counts), strict=True):
                 drawn[row] = batch
         return drawn
 
@@ -255,7 +253,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Routed:
+class Routed(PlanDraws):
     """The draws of a plan as one source: an address is answered by the source in force at it.
 
     Implements :class:`fuaudit.plans.law.PlanDraws`. Versions in addresses are filled in here.

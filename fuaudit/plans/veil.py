@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fuaudit.draws import START, Address, Draws, Keyed, Position, Recorded, Stream
+from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import FuauditError, PluginError
 from fuaudit.plans.plan import Plan, Segment, Segments
@@ -48,9 +48,7 @@ class Veiled:
         ) -> list[tuple[int, ...]]:
             for at in places:
                 _require_open(at)
-            if type(source) is Keyed:
-                return source.many_subsets(places, populations, counts)
-            return [source.subset(*asked) for asked in zip(places, populations, counts, strict=True)]
+            return source.many_subsets(places, populations, counts)
 
         def weighted(at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
             _require_open(at)

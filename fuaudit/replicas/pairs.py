@@ -145,7 +145,7 @@ class Pairs:
         case, numbers = self.case, range(first, first + count)
         ready, plan = case.rerun.ready, case.run.plan
         # where few of those who may take part do, lanes for all of them would be computed in vain
-        maker = _engine(ready, getattr(plan.law, "cohort_size", 1), threads)
+        maker = _engine(ready, plan.law.cohort_size or 1, threads)
         originals = [Plan.fresh(plan.law, case.run.before, _source(case, "original", i)) for i in numbers]
         history = _rounds(ready, originals, maker)
         result = {

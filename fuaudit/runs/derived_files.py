@@ -106,7 +106,7 @@ def participation(
     """What of ``participation.json`` follows from the plan alone; with what the learner concludes from it."""
     seen = Participations.of(schedule)
     gaps = seen.longest_gaps(population.clients)
-    a_participation = getattr(solver, "uploads", 1)
+    a_participation = solver.uploads
     return {
         **_concluded(learner, seen, population.clients, solver, chain.stages),
         "gaps": {str(client): gap for client, gap in gaps.items()},
@@ -120,7 +120,7 @@ def _concluded(
     learner: Learner, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
 ) -> dict[str, Any]:
     """What the learner concludes; PluginError where that is no JSON, or names what every run tells."""
-    conclusions = getattr(learner, "conclusions", None)
+    conclusions = learner.conclusions
     if conclusions is None:
         return {}
     name = type(learner).__name__

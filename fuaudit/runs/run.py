@@ -455,7 +455,7 @@ def _drawn_over(run: Run) -> tuple[Population, ...]:
     Under a law with draws that last all rounds those of erased clients are gone after a prune. Such a client is in no
     round that was kept, and nobody else's draws depend on it, so all populations are taken without it.
     """
-    if not getattr(run.learner.law, "lasting", False):
+    if not run.learner.law.lasting:
         return run.populations
     seeds, leaves = run.keys.seeds, run.leaves
     gone = {
@@ -575,7 +575,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     if len(told["cohorts"]) != run.rounds_executed or len(told["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
     surplus = told.keys() - TOLD.keys()
-    if surplus and not hasattr(run.learner, "conclusions"):
+    if surplus and run.learner.conclusions is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
     editor = run.is_child and info["unlearner"]["kind"] == "editor"
     if run.has(EDIT) != editor:

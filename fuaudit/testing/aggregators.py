@@ -43,11 +43,8 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(stage)
-    rows = rows or ((1,) if getattr(stage, "after_aggregation", False) is True else (1, 4))
-    problems.require(
-        isinstance(getattr(stage, "vectorised", None), bool), "it must declare vectorised as True or False"
-    )
+    problems = Problems(stage, "stages")
+    rows = rows or ((1,) if stage.after_aggregation else (1, 4))
     if not isinstance(getattr(stage, "per_client_state", None), frozenset):
         problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
         problems.conclude()
@@ -55,7 +52,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
                 _check_rounds(stage, count, dtype, problems)
-            if getattr(stage, "vectorised", False) is True:
+            if stage.vectorised:
                 with problems.during("a stack of runs"):
                     _check_stack(stage, count, dtype, problems)
         if max(rows) > 1:
@@ -79,7 +76,7 @@ def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> 
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     state = stage.init(shape_of(dtype))
     shape = described(state)
-    told: frozenset[str] = getattr(stage, "depends_on", frozenset())
+    told: frozenset[str] = stage.depends_on
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
     for round_number in range(ROUNDS + len(extremes)):
         updates = updates_of(round_number, count, dtype)

@@ -53,7 +53,7 @@ def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects:
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(audit)
+    problems = Problems(audit, "audits")
     alpha = 1.0
     with problems.during("its declarations"):
         alpha = declared(audit, "it").alpha(audit)

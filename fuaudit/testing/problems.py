@@ -11,12 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from fuaudit.declared import completed, wrong
+
 
 class Problems:
     """What a check found wrong with one subject."""
 
-    def __init__(self, subject: Any) -> None:
-        """Starts with what holds for every plugin: a frozen dataclass, so that its options can be recorded."""
+    def __init__(self, subject: Any, kind: str = "") -> None:
+        """Starts with what holds for every plugin: a frozen dataclass, so that its options can be recorded.
+
+        One of a kind declares only what there is (:mod:`fuaudit.declared`).
+
+        Raises:
+            AssertionError: it declares something else.
+        """
         self.name = type(subject).__name__
         self.found: list[str] = []
         frozen = is_dataclass(subject) and getattr(type(subject), "__dataclass_params__").frozen  # noqa: B009
@@ -24,6 +32,11 @@ class Problems:
         if frozen:
             hidden = sorted(vars(subject).keys() - {f.name for f in fields(subject)})
             self.require(not hidden, f"it keeps hidden attributes: {', '.join(hidden)}")
+        if kind and (problems := wrong(type(subject), kind)):
+            self.found += [f"it declares {text}" for text in problems]
+            self.conclude()
+        if kind:
+            completed(type(subject), kind)
 
     def require(self, holds: object, text: str) -> None:
         """Note ``text``, once, unless it holds."""

@@ -44,11 +44,10 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(solver)
-    uploads = getattr(solver, "uploads", None)
-    problems.require(isinstance(uploads, int) and uploads >= 1, "it must declare uploads, a whole number from 1")
-    downloads = getattr(solver, "downloads", 1)
-    problems.require(isinstance(downloads, int) and downloads >= 1, "downloads must be a whole number from 1")
+    problems = Problems(solver, "solvers")
+    for word in ("uploads", "downloads"):
+        count = getattr(solver, word)
+        problems.require(isinstance(count, int) and count >= 1, f"{word} must be a whole number from 1")
     if not isinstance(getattr(solver, "per_client_state", None), frozenset):
         problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
         problems.conclude()
@@ -116,7 +115,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         again, repeated, twice = _round(solver, updates, context, state)
         equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
         problems.require(equal, "it gives other bits when repeated with the same state")
-        for kind in sorted({"clients", "samples"} - getattr(solver, "depends_on", frozenset())):
+        for kind in sorted({"clients", "samples"} - solver.depends_on):
             other, uploads, kept_by = _round(solver, updates, elsewhere(context, kind), state)
             alike = torch.equal(uploads, sent) and same(_terms(other), _terms(steps)) and same(kept_by, new)
             problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")

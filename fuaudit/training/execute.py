@@ -227,7 +227,7 @@ def require_finite(round_state: RoundState, round_number: int) -> None:
 
 def require_one_row_each(procedure: Procedure, law: Law) -> None:
     """Raises UsageError when a law may draw a client twice in one round, and a memory keeps one row a client."""
-    if procedure.per_client_state and getattr(law, "replacement", False):
+    if procedure.per_client_state and law.replacement:
         raise UsageError(
             f"the law {law.name!r} can draw a client twice in one round, but "
             f"{', '.join(sorted(procedure.per_client_state))} "

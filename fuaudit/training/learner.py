@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar, Protocol
 
@@ -20,7 +21,8 @@ class Learner(Protocol):
         guarantee: one line: what the method claims, and where it is proved.
         cite: the paper.
 
-    A learner may have a method ``conclusions(seen, clients, solver, stages)``: from the participations of the
+    What else it may declare is in :data:`fuaudit.declared.WORDS`. Its method ``conclusions(seen, clients, solver,
+    stages)`` leads from the participations of the
     executed rounds (:class:`~fuaudit.plans.schedule.Participations`), the ids of the retained clients, the clients'
     solver and the server's stages to JSON entries that a run records in ``participation.json`` beside who took part.
     It must be a function of these, because audits call it again, and must not raise: training is over by then.
@@ -30,6 +32,7 @@ class Learner(Protocol):
     server: ClassVar[tuple[dict[str, Any], ...]]
     guarantee: ClassVar[str]
     cite: ClassVar[str]
+    conclusions: ClassVar[Callable[..., dict[str, Any]] | None]
 
     @property
     def law(self) -> Law: ...

@@ -125,7 +125,7 @@ def depends_on(config: Config) -> frozenset[str]:
     """
     told = frozenset[str]() if config.scaling == "none" else TOLD
     for plugin in (registry.build("solvers", config.solver), *map(build_stage, config.server)):
-        declared: object = getattr(plugin, "depends_on", frozenset())
+        declared: object = plugin.depends_on
         if not isinstance(declared, frozenset) or not declared <= TOLD:
             raise PluginError(
                 f"{type(plugin).__name__} declares depends_on as {declared!r}",

@@ -64,14 +64,17 @@ class Outcome:
 class Solver(Protocol):
     """A registered solver (group ``solvers``): a frozen dataclass that treats leading axes of runs elementwise.
 
-    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``; ``uploads`` is how
-    many vectors of the model's size a participation sends to the server, ``downloads``, 1 where it is not said, how
-    many the server sends to it. A solver that is right with one aggregator only, because it knows what becomes of its
-    uploads, says which as ``aggregator``: the first stage of the server.
+    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``. A solver that is
+    right with one aggregator only, because it knows what becomes of its uploads, says which. What else it declares is
+    in :data:`fuaudit.declared.WORDS`.
     """
 
     per_client_state: ClassVar[frozenset[str]]
-    uploads: ClassVar[int]
+
+    @property
+    def uploads(self) -> int: ...
+    @property
+    def downloads(self) -> int: ...
 
     def init(self, shape: StateShape) -> State:
         """The state before the first round, of one run; every tensor has the shape it keeps."""
@@ -97,6 +100,7 @@ class Sgd:
     momentum: float = 0.0
     per_client_state: ClassVar[frozenset[str]] = frozenset()
     uploads: ClassVar[int] = 1
+    downloads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:

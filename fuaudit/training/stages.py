@@ -24,10 +24,8 @@ class Stage(Protocol):
     ``vectorised`` says that ``apply`` accepts leading axes of independent runs, ``(*s, n, d)``, and treats
     them with elementwise arithmetic only, so that a run's bits do not depend on its neighbours.
     ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``.
-    ``depends_on``, where there is one, is what a round depends on beyond the batches of its participants: "clients"
-    (how many there are) or "samples" (how many they have). Rounds that an unlearner keeps then tell of what is gone.
-    ``after_aggregation``, where there is one, says that ``apply`` takes the one row that an aggregator leaves, ``(1,
-    d)``, and is refused before it; a stage that does not say it takes any number of rows.
+    ``after_aggregation`` says that ``apply`` takes the one row that an aggregator leaves, ``(1, d)``; a stage that does
+    not say it takes any number of rows. What else it declares is in :data:`fuaudit.declared.WORDS`.
     """
 
     vectorised: ClassVar[bool]
@@ -147,7 +145,7 @@ class Chain:
     @property
     def vectorised(self) -> bool:
         """Whether all stages are."""
-        return all(getattr(stage, "vectorised", False) for stage in self.stages)
+        return all(stage.vectorised for stage in self.stages)
 
     @property
     def per_client_state(self) -> frozenset[str]:

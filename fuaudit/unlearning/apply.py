@@ -60,7 +60,7 @@ def edited(
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
     solver = ready.procedure.solver
-    down, up = getattr(solver, "downloads", 1), getattr(solver, "uploads", 1)
+    down, up = solver.downloads, solver.uploads
 
     trained: list[int] = []
     messages: list[Message] = []

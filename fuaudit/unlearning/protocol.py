@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from fuaudit.declared import completed
 from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
@@ -50,12 +51,8 @@ class Unlearner(Protocol):
         cite: the paper.
 
     An unlearner may also declare ``assumes``, the conditions of its guarantee as a tuple of texts. Those that
-    :data:`fuaudit.audits.assumptions.CHECKS` knows are checked on every run. One that exists so that audits can
-    be seen to catch it says ``mutant = True``: lists mark it, and it is not suggested.
-
-    fuaudit's own may say three things more. ``follows_reference = True``: its plans are those of a rewriter of
-    :mod:`fuaudit.plans.reference`, so after a prune any other plan is held against it. ``known_faults``: what audits of
-    plans suspect. ``selftest_faults``: what the self-test plants. See :mod:`fuaudit.unlearning.faults`.
+    :data:`fuaudit.audits.assumptions.CHECKS` knows are checked on every run. What else it may declare is in
+    :data:`fuaudit.declared.WORDS`; faults are in :mod:`fuaudit.unlearning.faults`.
     """
 
     needs: ClassVar[frozenset[str]]
@@ -98,6 +95,7 @@ def is_editor(unlearner: Any) -> bool:
     kinds = [hasattr(unlearner, "rewrite"), hasattr(unlearner, "edit")]
     if sum(kinds) != 1:
         raise PluginError(f"{name} must have exactly one of rewrite(...) and edit(...)")
+    completed(type(unlearner), "unlearners")
     for words, known in (("needs", NEEDS), ("participants", PARTICIPANTS)):
         declared = getattr(unlearner, words, None)
         if not isinstance(declared, frozenset):
@@ -107,7 +105,7 @@ def is_editor(unlearner: Any) -> bool:
     for text in ("guarantee", "cite"):
         if not isinstance(getattr(unlearner, text, None), str):
             raise PluginError(f"{name} must declare {text} as text")
-    if kinds[0] and not _are_claims(getattr(unlearner, "exact_for", None)):
+    if kinds[0] and not _are_claims(unlearner.exact_for):
         raise PluginError(
             f"{name} must declare exact_for, the pairs of a law and a kind of request that it is exact for",
             'Write exact_under("uniform with replacement"), of fuaudit.unlearning; with kinds=("client",) for clients '
@@ -125,7 +123,7 @@ def _are_claims(found: Any) -> bool:
 
 def is_mutant(unlearner: Any) -> bool:
     """Whether an unlearner, or its class, says that it is wrong on purpose."""
-    return getattr(unlearner, "mutant", False) is True
+    return unlearner.mutant is True
 
 
 def claims_exactness(unlearner: Any, law: str, kind: str) -> bool:
@@ -163,7 +161,7 @@ def doubt_of_rounds(name: str, law: Law, depended_on: str, request: Request, cha
         request: to be carried out.
         change: the first position that the rewriter changed.
     """
-    sure = request.kinds & getattr(law, "first_round_involves", frozenset()) and change.round <= 1
+    sure = request.kinds & law.first_round_involves and change.round <= 1
     if change == START or sure or not depended_on:
         return []
     return [

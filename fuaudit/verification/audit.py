@@ -102,10 +102,10 @@ def _declared(audit: Any, who: str) -> Declared:
     known = known_evidence()
     problems += [f"{word!r} is no kind of evidence: {', '.join(sorted(known))}" for word in _others(evidence, known)]
     problems += [f"{word!r} is no argument: {', '.join(ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
-    option = getattr(audit, "alpha_option", "")
+    option = audit.alpha_option
     if not isinstance(option, str) or (option and not _is_rate(getattr(audit, option, None))):
         problems.append(f"alpha_option = {option!r} names no option that is a rate in [0, 1]")
-    if not _is_text(recomputes := getattr(audit, "recomputes", "")):
+    if not _is_text(recomputes := audit.recomputes):
         problems.append("recomputes must be text")
     if problems:
         raise PluginError(

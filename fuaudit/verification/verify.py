@@ -141,5 +141,5 @@ def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
 def cost(case: Case, spec: Spec) -> str:
     """What the audits say of the work to come, such as runs and client steps of repeated sampling."""
     audits = [registry.build("audits", check.audit) for check in spec.checks]
-    told = [audit.cost(case) for audit in audits if callable(getattr(audit, "cost", None))]
+    told = [audit.cost(case) for audit in audits if audit.cost is not None]
     return "; ".join(filter(None, told)) or "no repeated sampling"

@@ -64,7 +64,7 @@ class Places(FatsUnlearning):
 
     guarantee = "exact, for uniform cohorts with replacement"
     exact_for = exact_under("uniform with replacement")
-    gives_to_first = False
+    _gives_to_first = False
 
     def rewrite(self, plan, request, fresh, not_before):
         first = min(plan.first_involvement(request) or END, not_before)
@@ -74,7 +74,7 @@ class Places(FatsUnlearning):
         for round_number in range(first.round, plan.law.rounds + 1):
             at = Address(Purpose.COHORT, round_number, version=len(plan.populations))
             spare = fresh.sequence(at, left, plan.law.cohort_size)
-            if self.gives_to_first:
+            if self._gives_to_first:
                 spare = left[:1] * len(spare)
             pairs = zip(plan.cohort(round_number), spare, strict=True)
             cohorts[round_number] = tuple(new if old in request.clients else old for old, new in pairs)
@@ -85,7 +85,7 @@ class Places(FatsUnlearning):
 class Favours(Places):
     """Wrong: all given places go to the first client."""
 
-    gives_to_first = True
+    _gives_to_first = True
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,285 @@
+"""What plugins declare beside their options: every word, with its type, its default and what it means.
+
+A word that is left out means its default, and that can be a claim: a stage that names nothing in ``depends_on`` says
+that rounds may be kept. So a misspelt word must not be silence. A class is judged when it is loaded, and words that it
+leaves out are set on it then: whoever reads one reads an attribute, and no default is written twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from inspect import getattr_static
+from types import FunctionType
+from typing import Any, cast
+
+from fuaudit.errors import PluginError, nearest
+from fuaudit.renamed import WORDS as FORMER
+from fuaudit.renamed import sentence
+
+REQUIRED = object()
+"""In the place of a default: whoever uses such a plugin asks for the word, and says what is missing."""
+
+NOTHING: frozenset[str] = frozenset()
+TYPES = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    frozenset: "set",
+    tuple: "list",
+    dict: "table",
+    object: "value",
+}
+ALIKE = 0.8
+"""A public name that is so like a word, from 0 to 1, is taken for a slip of the pen."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that plugins of a kind declare.
+
+    Attributes:
+        holds: the type of its value, or ``FunctionType`` for a method.
+        meaning: what it says.
+        default: what a class says that leaves it out; :data:`REQUIRED` where it must not.
+    """
+
+    name: str
+    holds: type[Any]
+    meaning: str
+    default: Any = REQUIRED
+
+    @property
+    def type(self) -> str:
+        """In words."""
+        return TYPES.get(self.holds, "method")
+
+    @property
+    def default_text(self) -> str:
+        """The default in words."""
+        if self.default is REQUIRED:
+            return "required"
+        return "none" if self.default in (None, "", NOTHING, ()) else str(self.default).lower()
+
+
+_DEPENDS_ON = Word(
+    "depends_on",
+    frozenset,
+    "what a round depends on beyond the batches of its participants: clients (how many there are), samples (how many "
+    "they have); rounds that an unlearner keeps then tell of what is gone",
+    NOTHING,
+)
+_STATE = Word("per_client_state", frozenset, "the tensors of its state that keep one row a client")
+_GUARANTEE = Word("guarantee", str, "one line: what the method claims, and where it is proved", "")
+_CITE = Word("cite", str, "the paper", "")
+_STAGE = (
+    _STATE,
+    Word(
+        "vectorised",
+        bool,
+        "whether apply takes leading axes of independent runs, and treats them with elementwise arithmetic only",
+        False,
+    ),
+    _DEPENDS_ON,
+    Word(
+        "after_aggregation",
+        bool,
+        "whether apply takes the one row that an aggregator leaves, and is refused before it",
+        False,
+    ),
+)
+
+_SELFTEST = Word("selftest_faults", tuple, "of fuaudit's own: what the self-test plants", ())
+
+WORDS: Mapping[str, tuple[Word, ...]] = {
+    "aggregators": (*_STAGE, _SELFTEST),
+    "audits": (
+        Word("evidence", frozenset, "the kinds of evidence of which a PASS gives the whole"),
+        Word("uses", frozenset, "the arguments that it looks at"),
+        Word(
+            "alpha_option",
+            str,
+            "the option that bounds the false alarms of its tests, and takes a share of the spec's alpha",
+            "",
+        ),
+        Word("recomputes", str, "what it works out itself where it comes to a decision, a part of a sentence", ""),
+        Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
+    ),
+    "datasets": (_CITE,),
+    "laws": (
+        Word("replacement", bool, "whether a client can be drawn twice in one round", False),
+        Word(
+            "lasting",
+            bool,
+            "whether it has draws that last all rounds, one of every client by itself at addresses in round 0; nobody "
+            "else's draws may depend on who is left out",
+            False,
+        ),
+        Word(
+            "first_round_involves",
+            frozenset,
+            "whom the first round involves, whatever is drawn: all clients, all samples, or both",
+            NOTHING,
+        ),
+        Word("cohort_size", int, "how many clients a round draws; 0 where that varies", 0),
+    ),
+    "learners": (
+        Word("law", object, "how cohorts and batches are drawn"),
+        Word("step_size", float, "the size of clients' steps in round 1"),
+        Word("decay", float, "what it is multiplied with from round to round"),
+        Word("solver", dict, "the table of its solver, where a config names none"),
+        Word("server", tuple, "the tables of its chain of stages, where a config names none"),
+        _GUARANTEE,
+        _CITE,
+        Word(
+            "conclusions",
+            FunctionType,
+            "conclusions(seen, clients, solver, stages): what a run records beside who took part",
+            None,
+        ),
+        Word(
+            "stability",
+            FunctionType,
+            "stability(population): lines on how often one more request makes an exact rewriter compute again",
+            None,
+        ),
+    ),
+    "models": (),
+    "partitions": (
+        Word("reads", str, "what it deals by: targets, or the natural owners of rows", "targets"),
+    ),
+    "solvers": (
+        _STATE,
+        Word("uploads", int, "how many vectors of the model's size a participation sends to the server", 1),
+        Word("downloads", int, "how many the server sends to it", 1),
+        _SELFTEST,
+        Word("aggregator", str, "the one aggregator with which it is right: the first stage of the server", None),
+        _DEPENDS_ON,
+    ),
+    "stages": _STAGE,
+    "unlearners": (
+        Word("needs", frozenset, "what it needs from a run; touching anything else raises"),
+        Word("participants", frozenset, "who has to take part; asking anybody else raises"),
+        dataclasses.replace(_GUARANTEE, default=REQUIRED),
+        dataclasses.replace(_CITE, default=REQUIRED),
+        Word(
+            "exact_for",
+            frozenset,
+            "pairs of a law and a kind of request for which a rewriter claims exactness; an editor has none",
+            None,
+        ),
+        Word("assumes", tuple, "the conditions of its guarantee, a text each", ()),
+        Word(
+            "follows_reference",
+            bool,
+            "of fuaudit's own: whether its plans are those of a rewriter of fuaudit.plans.reference, so that after a "
+            "prune any other plan is held against it",
+            False,
+        ),
+        Word("known_faults", tuple, "of fuaudit's own: what audits of plans suspect", ()),
+        _SELFTEST,
+        Word("mutant", bool, "whether it is wrong on purpose, so that audits can be seen to catch it", False),
+    ),
+}  # fmt: skip
+"""Kind of plugin -> its words. Laws are of no registered kind: a learner brings its own."""
+
+FREE = frozenset({"datasets", "models"})
+"""Kinds of which no word is a claim: they may have any public class variables."""
+
+
+def completed(plugin: type[Any], kind: str, who: str = "") -> type[Any]:
+    """The class, with the defaults of the words that it leaves out.
+
+    Args:
+        who: what it is called, for messages.
+
+    Raises:
+        PluginError: it declares a word that there is not, or one of another type; see :func:`wrong`.
+    """
+    if problems := wrong(plugin, kind):
+        raise PluginError(
+            f"{who or f'the {kind[:-1]} {plugin.__name__}'} declares wrongly:\n  " + "\n  ".join(problems),
+            "A helper of its own begins with an underscore. docs/reference.md tells what there is to declare.",
+        )
+    fields = _fields(plugin)
+    for word in WORDS[kind]:
+        if word.default is not REQUIRED and word.name not in fields and not hasattr(plugin, word.name):
+            setattr(plugin, word.name, word.default)
+    return plugin
+
+
+def wrong(plugin: type[Any], kind: str) -> tuple[str, ...]:
+    """What a class declares that no plugin of its kind has, or that has another type; empty for nothing.
+
+    Three kinds of names are refused: those of before; public class variables that are no word, for such a class has
+    options and methods else; and options and methods that are like a word which may be left out.
+    """
+    return _judged(cast("Any", plugin), kind)
+
+
+@cache
+def _judged(plugin: Any, kind: str) -> tuple[str, ...]:
+    return tuple(_wrong(plugin, kind))
+
+
+def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
+    words = {word.name: word for word in WORDS[kind]}
+    optional = [name for name, word in words.items() if word.default is not REQUIRED]
+    for name in sorted(_public(plugin)):
+        value, is_option = getattr_static(plugin, name, None), name in _fields(plugin)
+        is_plain = not (is_option or hasattr(value, "__get__") or isinstance(value, type))
+        if (now := FORMER.get(name)) in words:
+            yield f"{name!r}. {sentence(repr(name), repr(now))}"
+        elif name in words:
+            if (is_plain or isinstance(value, FunctionType)) and not _fits(value, words[name]):
+                yield f"{name} = {value!r} is no {words[name].type}"
+        elif is_plain and kind not in FREE:
+            yield f"{name!r} is no word of {kind}. {nearest(name, words)}"
+        elif close := get_close_matches(name, optional, 1, ALIKE):
+            yield f"{name!r} is too like the word {close[0]!r} of {kind}"
+
+
+def _fits(value: Any, word: Word) -> bool:
+    """Whether a value is of the type of its word. Whoever needs a required one asks that itself, and says more."""
+    if word.default is REQUIRED:
+        return True
+    return value is word.default or word.holds is type(value)
+
+
+def _fields(plugin: type[Any]) -> frozenset[str]:
+    """The names of its options."""
+    fields = dataclasses.fields(plugin) if dataclasses.is_dataclass(plugin) else ()
+    return frozenset(field.name for field in fields)
+
+
+def _public(plugin: type[Any]) -> set[str]:
+    """The public names in the body of a class, and of those of the same package that it is made from."""
+    package = plugin.__module__.partition(".")[0]
+    own = [part for part in plugin.__mro__ if part.__module__.partition(".")[0] == package]
+    return {
+        name
+        for part in own
+        if not vars(part).get("_is_protocol")
+        for name in (*vars(part), *vars(part).get("__annotations__", {}))
+        if not name.startswith("_")
+    }
+
+
+def said(plugin: type[Any], kind: str) -> dict[str, Any]:
+    """Word -> what a completed class says; of a word that its options decide, the property."""
+    return {word.name: getattr(plugin, word.name) for word in WORDS[kind] if hasattr(plugin, word.name)}
+
+
+def in_words(value: Any) -> str:
+    """What a word says, on one line."""
+    if isinstance(value, frozenset | tuple):
+        return "; ".join(sorted(map(in_words, value))) or "none"
+    if isinstance(value, property | cached_property):
+        return "by its options"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {inner}" for key, inner in value.items())
+    return "a method" if isinstance(value, FunctionType) else str(value).lower() if value is True else str(value)

@@ -1,0 +1,188 @@
+"""What plugins declare: words that are misspelt, of before or of another type are refused; one left out is known."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import pytest
+from fuaudit_plugins.fats import FatsUnlearning
+from fuaudit_plugins.scaffold import ControlVariates
+
+from fuaudit import registry
+from fuaudit.audits.integrity import Integrity
+from fuaudit.data.partition import Iid
+from fuaudit.declared import REQUIRED, WORDS, completed, said, wrong
+from fuaudit.errors import PluginError
+from fuaudit.plans import UniformLaw, WeightedLaw
+from fuaudit.plans.availability import AvailabilityLaw
+from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
+from fuaudit.training.dropouts import Dropouts
+from fuaudit.training.solvers import Sgd
+from fuaudit.training.stages import Mean, Momentum
+
+GOOD = {
+    "aggregators": Mean,
+    "audits": Integrity,
+    "laws": WeightedLaw,
+    "learners": Dropouts,
+    "partitions": Iid,
+    "solvers": Sgd,
+    "stages": Momentum,
+    "unlearners": FatsUnlearning,
+}
+MISSPELT = {
+    "aggregators": ("vectorized", True, "vectorised"),
+    "audits": ("alpha_options", "alpha", "alpha_option"),
+    "laws": ("first_round_involve", frozenset({"clients"}), "first_round_involves"),
+    "learners": ("conclusion", 3, "conclusions"),
+    "partitions": ("read", "owners", "reads"),
+    "solvers": ("depend_on", frozenset({"clients"}), "depends_on"),
+    "stages": ("after_agregation", True, "after_aggregation"),
+    "unlearners": ("asumes", ("nothing",), "assumes"),
+}
+
+
+def made(kind, **body):
+    """A class of a kind, frozen and all, with a body of its own."""
+    return dataclass(frozen=True)(type("Made", (GOOD[kind],), {"__doc__": "One.", "__module__": __name__, **body}))
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_good_one_is_completed_with_every_default(kind):
+    made_whole = completed(made(kind), kind)
+    optional = {word.name: word.default for word in WORDS[kind] if word.default is not REQUIRED}
+    assert optional.keys() <= said(made_whole, kind).keys() | {"cohort_size"}
+
+
+@pytest.mark.parametrize("kind", MISSPELT)
+@pytest.mark.parametrize("how", ["variable", "annotated", "option", "method", "property"])
+def test_a_misspelt_word_is_no_silence(kind, how):
+    """Whatever it is written as: the word that was meant would say more than its default."""
+    name, value, meant = MISSPELT[kind]
+    body = {
+        "variable": {name: value},
+        "annotated": {"__annotations__": {name: ClassVar[type(value)]}, name: value},
+        "option": {"__annotations__": {name: type(value)}, name: value},
+        "method": {name: lambda self: value},
+        "property": {name: property(lambda self: value)},
+    }[how]
+    with pytest.raises(PluginError, match=f"{name!r}.*{meant!r}") as caught:
+        completed(made(kind, **body), kind)
+    assert "begins with an underscore" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "former", "now"),
+    [
+        ("stages", "tells_of", "depends_on"),
+        ("solvers", "tells_of", "depends_on"),
+        ("aggregators", "client_rows", "per_client_state"),
+        ("stages", "one_row", "after_aggregation"),
+        ("aggregators", "stackable", "vectorised"),
+    ],
+)
+@pytest.mark.parametrize("value", [frozenset(), property(lambda self: frozenset()), True])
+def test_a_word_of_before_is_refused_with_the_present_one(kind, former, now, value):
+    with pytest.raises(PluginError, match=f"{former!r} is called {now!r}"):
+        completed(made(kind, **{former: value}), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("stages", "vectorised", "no"),
+        ("unlearners", "mutant", "yes"),
+        ("solvers", "uploads", True),
+        ("solvers", "depends_on", "clients"),
+        ("audits", "cost", "much"),
+        ("partitions", "reads", ("owners",)),
+    ],
+)
+def test_a_word_of_another_type_is_refused(kind, name, value):
+    with pytest.raises(PluginError, match=f"{name} = .* is no "):
+        completed(made(kind, **{name: value}), kind)
+
+
+def test_a_class_variable_that_is_no_word_is_refused():
+    """It may be a word that the author believes in."""
+    with pytest.raises(PluginError, match="'exact' is no word of unlearners"):
+        completed(made("unlearners", exact=True), "unlearners")
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_helpers_options_and_methods_of_other_names_are_the_authors_own(kind):
+    body = {
+        "__annotations__": {"strength": float},
+        "strength": 0.5,
+        "_limit": 3,
+        "_most": frozenset(),
+        "prepared": lambda self, number: number,
+        "halved": property(lambda self: self.strength / 2),
+        "doubled": cached_property(lambda self: self.strength * 2),
+        "shared": staticmethod(lambda: 1),
+        "Inner": type("Inner", (), {}),
+    }
+    assert wrong(made(kind, **body), kind) == ()
+
+
+def test_words_may_be_options_or_follow_from_them():
+    body = {"__annotations__": {"uploads": int}, "uploads": 2, "depends_on": property(lambda self: frozenset())}
+    plugin = completed(made("solvers", **body), "solvers")(uploads=3)
+    assert (plugin.uploads, plugin.downloads, plugin.depends_on) == (3, 1, frozenset())
+
+
+def test_what_another_package_made_it_from_is_not_judged():
+    foreign = type("Foreign", (), {"__module__": "elsewhere.base", "settings": 3, "training": True})
+    body = {"__module__": __name__, "__doc__": "One."}
+    assert wrong(dataclass(frozen=True)(type("Made", (Mean, foreign), body)), "stages") == ()
+
+
+def test_a_default_does_not_go_to_what_it_is_made_from():
+    base = made("solvers")
+    completed(type("Derived", (base,), {"__module__": __name__}), "solvers")
+    assert "aggregator" not in vars(base)
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_every_registered_plugin_declares_words_only(kind):
+    for entry in registry.entries(kind).values():
+        assert wrong(entry.load(), kind) == ()
+
+
+@pytest.mark.parametrize("law", [UniformLaw, WeightedLaw, AvailabilityLaw])
+def test_laws_declare_words_only(law):
+    assert wrong(law, "laws") == ()
+
+
+def test_a_misspelt_plugin_is_refused_where_it_is_loaded(monkeypatch):
+    monkeypatch.setattr(EntryPoint, "load", lambda self: made("stages", vectorized=True))
+    with pytest.raises(PluginError, match=r"stage 'momentum' of fuaudit .* declares wrongly"):
+        registry.build("stages", "momentum")
+
+
+def test_the_law_of_a_learner_is_judged_with_it(monkeypatch):
+    options = {"scenario": "static", "probability": 0.5, "rounds": 1, "batch": 1, "step_size": 0.1, "steps": 1}
+    law = made("laws", lasted=True)(1, 1, 1, 1)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: made("learners", law=law))
+    with pytest.raises(PluginError, match="'lasted' is no word of laws"):
+        registry.build("learners", {"use": "dropouts", **options})
+
+
+@dataclass(frozen=True)
+class Slip(ControlVariates):
+    depends_onn: ClassVar[frozenset[str]] = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("check", "subject"),
+    [
+        (check_solver, Slip()),
+        (check_aggregator, made("aggregators", stackable=True)()),
+        (check_audit, made("audits", costs=lambda self, case: "")()),
+        (check_unlearner, made("unlearners", assume=("x",))()),
+    ],
+)
+def test_contracts_ask_for_words_too(check, subject):
+    with pytest.raises(AssertionError, match="breaks its contract"):
+        check(subject)
