@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from fuaudit.declared import completed
 from fuaudit.errors import PluginError
 from fuaudit.verification.claims import known_evidence
 from fuaudit.verification.figure import Figure
@@ -92,6 +93,7 @@ def declared(audit: Any, who: str) -> Declared:
 
 
 def _declared(audit: Any, who: str) -> Declared:
+    completed(type(audit), "audits", who)
     problems = [
         f"{word} must be a frozenset of words, {what}"
         for word, what in (("evidence", "empty for none"), ("uses", "the arguments it looks at"))
