@@ -76,8 +76,10 @@ _DEPENDS_ON = Word(
 _STATE = Word("per_client_state", frozenset, "the tensors of its state that keep one row a client")
 _GUARANTEE = Word("guarantee", str, "one line: what the method claims, and where it is proved", "")
 _CITE = Word("cite", str, "the paper", "")
+_SELFTEST = Word("selftest_faults", tuple, "of fuaudit's own: what the self-test plants", ())
 _STAGE = (
     _STATE,
+    _SELFTEST,
     Word(
         "vectorised",
         bool,
@@ -93,10 +95,8 @@ _STAGE = (
     ),
 )
 
-_SELFTEST = Word("selftest_faults", tuple, "of fuaudit's own: what the self-test plants", ())
-
 WORDS: Mapping[str, tuple[Word, ...]] = {
-    "aggregators": (*_STAGE, _SELFTEST),
+    "aggregators": _STAGE,
     "audits": (
         Word("evidence", frozenset, "the kinds of evidence of which a PASS gives the whole"),
         Word("uses", frozenset, "the arguments that it looks at"),

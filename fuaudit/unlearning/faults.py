@@ -99,5 +99,5 @@ def _declared(word: str, *kinds: str, besides: str = "") -> list[Any]:
     for kind in kinds:
         for name, entry in sorted(registry.entries(kind).items()):
             if entry.own or (kind, name) == ("unlearners", besides):
-                found += [fault for fault in getattr(entry.load(), word, ()) if fault not in found]
+                found += [fault for fault in getattr(entry.load(), word) if fault not in found]
     return found
