@@ -108,8 +108,8 @@ class Entry:
 
         Raises:
             EvidenceError: as :meth:`value`.
-            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``, or declares what
-                there is not (:mod:`fuaudit.declared`).
+            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``, or it declares
+                what there is not (:mod:`fuaudit.declared`).
         """
         loaded = self.value()
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
