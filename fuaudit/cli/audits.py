@@ -69,30 +69,19 @@ from fuaudit.cli.options import (
 def verify(
     run: Path,
     spec: str | None,
-    root: Path | None,
-    erased: Path | None,
-    parent: Path | None,
+    key: str | None,
     clients: tuple[str, ...],
     samples: tuple[str, ...],
-    commitment: str | None,
-    receipts: tuple[Path, ...],
-    budget: int | None,
-    spot_check: int | None,
-    key: str | None,
-    workers: int,
-    cache: Path | None,
-    stopping: str,
-    model: Path | None,
-    before: Path | None,
-    beacon: str | None,
     as_json: bool,
     quiet: bool,
+    **given: Any,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
     from fuaudit.runs.run import require_run
 
     # arguments that cannot be meant are refused before anything heavy is imported
-    promised, chosen = commitment_of(commitment), hexadecimal(key, "--key")
+    given["commitment"], chosen = commitment_of(given["commitment"]), hexadecimal(key, "--key")
+    given["data"] = given.pop("root")
     places = list(map(place, samples))
     require_run(run)
 
@@ -102,36 +91,17 @@ def verify(
     from fuaudit.verification.verify import verify as work
 
     policy = read_spec(spec) if spec else None
-    request = None
     if clients or samples:
         from fuaudit.runs.names import requested
         from fuaudit.runs.run import load_run
 
         with trusting(policy.trusts if policy else None):
-            request = requested(load_run(run), clients, places)
+            given["request"] = requested(load_run(run), clients, places)
     silent = quiet or as_json
+    estimate = None if silent else lambda text: say(text, err=True)
     with bars(silent) as progress:
-        result = work(
-            run,
-            policy,
-            chosen,
-            progress=progress,
-            estimate=None if silent else lambda text: say(text, err=True),
-            data=root,
-            erased=erased,
-            parent=parent,
-            commitment=promised,
-            request=request,
-            receipts=receipts,
-            model=model,
-            before=before,
-            beacon=beacon,
-            budget=budget,
-            spot_check=spot_check,
-            stopping="decided" if stopping == "decided" else "fixed",
-            cache=cache,
-            workers=workers,
-        )
+        # what is left are options, in the words of verify
+        result = work(run, policy, chosen, progress=progress, estimate=estimate, **given)
     lines = [f"{result.verdict}: {result.reason} {result.standing}", *_who(result), ""]
     for check, finding in zip(result.spec.checks, result.findings, strict=True):
         role = "" if check.role == "required" else " (supporting)"
