@@ -109,7 +109,8 @@ class ModelLaw:
         if limit < 2:
             return _unsampled(
                 Verdict.INCONCLUSIVE,
-                f"A budget of {case.effort.budget} runs allows no test: {cost} a pair, {self.pairs} pairs planned.",
+                f"A budget of {case.effort.budget} runs allows no test: "
+                f"{cost} runs a pair, {self.pairs} pairs planned.",
             )
         return self._finding(case, self._sampled(case, limit))
 
