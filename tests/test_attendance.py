@@ -36,7 +36,7 @@ WHO = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_equal_to_drawing(data):
     population = data.draw(strategies.federations(5, 4))

@@ -104,7 +104,7 @@ def done(setting, *steps):
 
 
 def test_honest_runs_under_settings_of_the_matrix_library(tmp_path):
-    """Trained and begun under one setting, unlearned and resumed under another, audited under three: no FAIL."""
+    """Trained and begun under one setting, unlearned and resumed under another, audited there and under a third: no FAIL."""
     models = ("linear", "mlp", "cnn")
 
     def trained(where):
@@ -119,9 +119,8 @@ def test_honest_runs_under_settings_of_the_matrix_library(tmp_path):
     one = done(OTHERS[0], *trained("first"), *begun)
     two = done({}, *trained("second"), *goes_on, *straight, *looks)
     three = done(OTHERS[1], *trained("third"), *looks)
-    again = done(OTHERS[0], *looks)
-    found = [*two[9:], *three[3:], *again]
-    assert len(found) == 21
+    found = [*two[9:], *three[3:]]
+    assert len(found) == 15
     for verdicts in found:
         assert "FAIL" not in verdicts.values(), verdicts
         assert verdicts["integrity"] == verdicts["provenance"] == "PASS"

@@ -66,7 +66,7 @@ def test_exact_by_enumeration(number):
     assert proved == 14
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_position_by_position_is_one_after_another(data):
     population = data.draw(strategies.federations(4, 4))
