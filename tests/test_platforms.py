@@ -104,7 +104,7 @@ def done(setting, *steps):
 
 
 def test_honest_runs_under_settings_of_the_matrix_library(tmp_path):
-    """Trained and begun under one setting, unlearned and resumed under another, audited there and under a third: no FAIL."""
+    """Trained and begun under one setting, gone on with under another, audited there and under a third: no FAIL."""
     models = ("linear", "mlp", "cnn")
 
     def trained(where):
