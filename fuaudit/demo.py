@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
     "data": {"use": "digits"},
     "partition": {"use": "one-holder", "clients": 10, "label": NINES},
     "model": {"use": "linear"},
-    "learner": {"use": "fats", "rounds": 60, "cohort": 2, "steps": 5, "batch": 16, "step_size": 0.3, "decay": 0.96},
+    "learner": {"use": "fats", "rounds": 40, "cohort": 2, "steps": 5, "batch": 16, "step_size": 0.4, "decay": 0.94},
 }
 """Ten clients; client 0 alone holds the nines: the one clinic with this condition. Two take part in a round."""
 
@@ -78,7 +78,7 @@ def demo(
     result: dict[str, Any] = {"run": str(run.path), "models": {name: asdict(row) for name, row in rows.items()}}
     for name in EXPECTED:
         speak(f"verifying {name}")
-        found = verify(children[name], spec, progress=progress)
+        found = verify(children[name], spec, workers=2, progress=progress)
         report = write_report(children[name].path, "html")
         speak(f"  {found.verdict}: {found.reason}")
         result[name] = {"verdict": str(found.verdict), "reason": found.reason, "report": str(report)}
