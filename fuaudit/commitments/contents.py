@@ -77,12 +77,17 @@ def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes) -> 
     return hashlib.sha256(b"\4" + numbers + root + test_root).hexdigest()
 
 
+def _above(level: list[bytes]) -> list[bytes]:
+    """The nodes above a level of a tree: pairs are joined, a last one without a neighbour goes up as it is."""
+    pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+    return pairs + level[len(pairs) * 2 :]
+
+
 def tree_root(digests: Sequence[bytes]) -> bytes:
     """The root of a tree over digests: the left half has the largest power of two below all; of none 32 zeros."""
     level = list(digests)
     while len(level) > 1:
-        pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[len(pairs) * 2 :]
+        level = _above(level)
     return level[0] if level else bytes(DIGEST_BYTES)
 
 
@@ -92,8 +97,7 @@ def tree_path(digests: Sequence[bytes], place: int) -> list[bytes]:
     while len(level) > 1:
         if place ^ 1 < len(level):
             path.append(level[place ^ 1])
-        pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level, place = pairs + level[len(pairs) * 2 :], place // 2
+        level, place = _above(level), place // 2
     return path
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from fuaudit.testing.contexts import (
     DIMENSION,
     ROUNDS,
-    RUNS,
     clients_of,
     context_of,
     described,
@@ -19,6 +18,7 @@ from fuaudit.testing.contexts import (
     same,
     shape_of,
     stacked,
+    stacks_differ,
     updates_of,
 )
 from fuaudit.testing.problems import Problems
@@ -108,22 +108,13 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
 
 def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """The bits of a run do not depend on the runs beside it."""
-    state = stage.init(shape_of(dtype))
-    alone = [state] * RUNS
-    together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
-    for round_number in range(ROUNDS):
-        updates = torch.stack([updates_of(10 * run + round_number, count, dtype) for run in range(RUNS)])
-        contexts = [
-            context_of(clients_of(bool(stage.per_client_state), round_number + run, count), dtype, round_number + 1)
-            for run in range(RUNS)
-        ]
-        rows, together = _apply(stage, updates, stacked(contexts), together)
-        results = [_apply(stage, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
-        alone = [own for _, own in results]
-        equal = torch.equal(rows, torch.stack([row for row, _ in results])) and all(
-            same({name: tensor[run] for name, tensor in together.items()}, alone[run]) for run in range(RUNS)
-        )
-        problems.require(equal, "it claims vectorised, but a stack of runs gives other bits than the runs one by one")
+
+    def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
+        rows, new = _apply(stage, updates, context, state)
+        return {"rows": rows}, new
+
+    differ = stacks_differ(step, stage.init(shape_of(dtype)), bool(stage.per_client_state), count, dtype)
+    problems.require(not differ, "it claims vectorised, but a stack of runs gives other bits than the runs one by one")
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +18,8 @@ CPU = torch.device("cpu")
 ARRAYS = ("clients", "rows", "sizes", "steps", "present")
 SIZES = (3, 0, 7, 2, 5, 1)
 """Samples of clients 0 to 5; client 1 was emptied."""
+
+Step: TypeAlias = Callable[[Tensor, RoundContext, State], tuple[State, State]]
 
 
 def shape_of(dtype: torch.dtype) -> StateShape:
@@ -54,6 +58,33 @@ def stacked(contexts: list[RoundContext]) -> RoundContext:
     joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
     first = contexts[0]
     return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
+
+
+def stacks_differ(step: Step, state: State, keeps_rows: bool, count: int, dtype: torch.dtype) -> bool:
+    """Whether rounds of a stack of runs give other bits than the rounds of each run by itself.
+
+    Args:
+        step: a round: updates ``(*s, n, d)``, context and state in, tensors by name and the new state out.
+        keeps_rows: whether a client may be named only once in a cohort.
+    """
+    alone = [state] * RUNS
+    together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
+    for number in range(ROUNDS):
+        updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
+        cohorts = [clients_of(keeps_rows, number + run, count) for run in range(RUNS)]
+        contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
+        made, together = step(updates, stacked(contexts), together)
+        results = [step(updates[run], contexts[run], alone[run]) for run in range(RUNS)]
+        alone = [new for _, new in results]
+        for run, (own, new) in enumerate(results):
+            if not (same(_of(made, run), own) and same(_of(together, run), new)):
+                return True
+    return False
+
+
+def _of(tensors: State, run: int) -> State:
+    """What belongs to one run of a stack."""
+    return {name: tensor[run] for name, tensor in tensors.items()}
 
 
 def clients_of(keeps_rows: bool, round_number: int, count: int) -> list[int]:

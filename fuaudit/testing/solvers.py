@@ -11,7 +11,6 @@ from torch import Tensor
 from fuaudit.testing.contexts import (
     DIMENSION,
     ROUNDS,
-    RUNS,
     SIZES,
     clients_of,
     context_of,
@@ -19,7 +18,7 @@ from fuaudit.testing.contexts import (
     elsewhere,
     same,
     shape_of,
-    stacked,
+    stacks_differ,
     updates_of,
 )
 from fuaudit.testing.problems import Problems
@@ -136,22 +135,13 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
 
 def _check_stack(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """The bits of a run do not depend on the runs beside it."""
-    state = solver.init(shape_of(dtype))
-    alone = [state] * RUNS
-    together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
-    for number in range(ROUNDS):
-        updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
-        cohorts = [clients_of(bool(solver.per_client_state), number + run, count) for run in range(RUNS)]
-        contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
-        steps, sent, together = _round(solver, updates, stacked(contexts), together)
-        results = [_round(solver, updates[run], contexts[run], alone[run]) for run in range(RUNS)]
-        alone = [new for _, _, new in results]
-        equal = torch.equal(sent, torch.stack([rows for _, rows, _ in results])) and all(
-            same({name: tensor[run] for name, tensor in together.items()}, alone[run])
-            and same({name: tensor[run] for name, tensor in _terms(steps).items()}, _terms(results[run][0]))
-            for run in range(RUNS)
-        )
-        problems.require(equal, "a stack of runs gives other bits than the runs one by one")
+
+    def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
+        steps, sent, new = _round(solver, updates, context, state)
+        return {"sent": sent, **_terms(steps)}, new
+
+    differ = stacks_differ(step, solver.init(shape_of(dtype)), bool(solver.per_client_state), count, dtype)
+    problems.require(not differ, "a stack of runs gives other bits than the runs one by one")
 
 
 def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

@@ -8,7 +8,6 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.names import require_committed
@@ -17,9 +16,8 @@ from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import RoundState, initial_state
 from fuaudit.training.setup import setup
-from fuaudit.workflow.train import finish
+from fuaudit.workflow.train import finish, state_after
 from fuaudit.workflow.unlearn import carry_out
 
 
@@ -67,9 +65,5 @@ def resume(
             )
         plan = unfinished.plan
         stand(writer, Platform.here(ready, done))
-        if stored:
-            start = RoundState.of_run(*read_checkpoint(folder, done), ready.device)
-        else:
-            start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
-            writer.checkpoint(0, *start.of(0))
+        start = state_after(writer, ready, plan, stored)
         return finish(writer, ready, plan, start, done, rounds_executed, progress)

@@ -108,9 +108,7 @@ def train(
             first.opening,
         )
         stand(writer, Platform.here(ready, 0))
-        start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
-        writer.checkpoint(0, *start.of(0))
-        return finish(writer, ready, plan, start, 0, rounds_executed, progress)
+        return finish(writer, ready, plan, state_after(writer, ready, plan, []), 0, rounds_executed, progress)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
@@ -136,6 +134,15 @@ def size_of_run(ready: Setup, population: Population) -> int:
     return estimated_size(
         layout.dimension, element, ready.learner.law.rounds, run.checkpoint_every, numel, population.size
     )
+
+
+def state_after(writer: RunWriter, ready: Setup, plan: Plan, stored: Sequence[int]) -> RoundState:
+    """The state after the last stored round; the first one of the plan, which is stored now, where none is."""
+    if stored:
+        return RoundState.of_run(*read_checkpoint(writer.path, stored[-1]), ready.device)
+    start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
+    writer.checkpoint(0, *start.of(0))
+    return start
 
 
 def finish(

@@ -16,7 +16,6 @@ from fuaudit.plans import Plan, Request
 from fuaudit.plans.schedule import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
-from fuaudit.runs.encoding import read_checkpoint
 from fuaudit.runs.layout import EDIT, checkpoint_name
 from fuaudit.runs.names import request_of as request_of
 from fuaudit.runs.names import require_committed
@@ -31,7 +30,7 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.execute import RoundState, initial_state, state_without
+from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
@@ -193,13 +192,7 @@ def carry_out(
             vector, state = parent.checkpoint(round_number)
             writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
     have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
-    if have:
-        done = have[-1]
-        start = RoundState.of_run(*read_checkpoint(writer.path, done), ready.device)
-    else:
-        done = 0
-        start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
-        writer.checkpoint(0, *start.of(0))
+    done, start = have[-1] if have else 0, state_after(writer, ready, plan, have)
     told = writer.ledger.of_kind("unlearning")
     kept = told[0]["kept_rounds"] if told else done
     stand(writer, Platform.here(ready, done), inherited(parent.ledger, kept))
