@@ -34,7 +34,7 @@ from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
-from fuaudit.workflow.train import finish, seal, size_of_run
+from fuaudit.workflow.train import finish, seal, size_of_run, state_after
 
 
 @dataclass(frozen=True)
