@@ -481,7 +481,7 @@ def test_broken_audits(examine, reason):
         ({"evidence": frozenset({"everything"})}, "'everything' is no kind of evidence"),
         ({"uses": None}, "uses must be a frozenset"),
         ({"uses": frozenset({"key"})}, "'key' is no argument"),
-        ({"recomputes": None}, "recomputes must be text"),
+        ({"recomputes": None}, "recomputes = None is no text"),
         ({"alpha_option": "alpha"}, "names no option"),
         ({"alpha_option": "level", "level": 5, "__annotations__": {"level": int}}, "names no option"),
     ],
