@@ -277,6 +277,22 @@ def test_a_wrong_commitment_is_compared_where_a_check_uses_it(family):
             verify(family["parent"], spec, key=AUDIT_KEY, save=False, **given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dataset": None}, "'dataset' is called 'data'"),
+        ({"until_decided": True}, "'until_decided' is called 'stopping'"),
+        ({"comitment": "ab" * 32}, "Did you mean 'commitment'"),
+        ({"data": [1, 2]}, "data is of type list, neither a folder nor rows"),
+        ({"request": {"clients": [1]}}, "request is of type dict, not a Request"),
+    ],
+)
+def test_what_verify_does_not_take_is_refused_in_words(family, given, said):
+    with pytest.raises(UsageError) as refused:
+        verify(family["fats"], save=False, **given)
+    assert said in str(refused.value)
+
+
 def test_rows_beside_a_folder_of_rows_are_refused(family, tmp_path):
     dataset = registry.build("datasets", "digits").load(None)
     for folder in ("erased",):

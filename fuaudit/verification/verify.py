@@ -11,6 +11,7 @@ from typing import Unpack
 from fuaudit import registry
 from fuaudit.draws import Keyed
 from fuaudit.progress import Progress, silent
+from fuaudit.renamed import renamed
 from fuaudit.runs.run import Run, load_run
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification import store
@@ -29,6 +30,7 @@ from fuaudit.verification.verification import Verification
 from fuaudit.workers import executor
 
 
+@renamed(root="data", dataset="data", expected="request", kept="cache", until_decided="stopping", spot="spot_check")
 def verify(
     run: Run | Path | str,
     spec: Spec | Path | str | None = None,
