@@ -1,6 +1,8 @@
 """fuaudit: show, or refute, that a federated model has forgotten a client or a sample.
 
-``commit``, ``train``, ``unlearn``, ``verify`` and ``load_run`` are the command line's verbs from Python. They are
+The verbs of the command line are functions here: ``train``, ``unlearn``, ``verify``, ``report`` and
+``load_run``; ``request_of`` makes what ``unlearn`` is asked for, ``commit`` what ``train`` keeps a promise of. These
+names, and those of :mod:`fuaudit.plugins` for authors of plugins, are public; everything else may change. They are
 imported when first used, so that ``import fuaudit`` and ``fuaudit --help`` load neither torch nor any plugin.
 """
 
@@ -18,6 +20,7 @@ from importlib.metadata import version  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
+    from fuaudit.reporting import report
     from fuaudit.runs.names import request_of
     from fuaudit.runs.run import load_run
     from fuaudit.verification.verify import verify
@@ -26,11 +29,12 @@ if TYPE_CHECKING:
     from fuaudit.workflow.unlearn import unlearn
 
 __version__ = version("fuaudit")
-__all__ = ["commit", "load_run", "request_of", "train", "unlearn", "verify"]
+__all__ = ["commit", "load_run", "report", "request_of", "train", "unlearn", "verify"]
 
 _HOME = {
     "commit": "fuaudit.workflow.commit",
     "load_run": "fuaudit.runs.run",
+    "report": "fuaudit.reporting",
     "request_of": "fuaudit.runs.names",
     "train": "fuaudit.workflow.train",
     "unlearn": "fuaudit.workflow.unlearn",

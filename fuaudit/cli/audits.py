@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fuaudit.cli.completion import ARun, client_names, spec_names
 from fuaudit.cli.options import (
     Folder,
     commitment_of,
@@ -22,13 +23,17 @@ from fuaudit.cli.options import (
 
 
 @click.command()
-@click.argument("run", type=Folder)
-@click.option("--spec", help="A spec file, or the name of a built-in one.")
+@click.argument("run", type=ARun)
+@click.option("--spec", shell_complete=spec_names, help="A spec file, or the name of a built-in one.")
 @data_option
 @click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
-@click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")
 @click.option(
-    "--client", "clients", multiple=True, help="The request to expect: a client by its name; may be repeated."
+    "--client",
+    "clients",
+    multiple=True,
+    shell_complete=client_names,
+    help="The request to expect: a client by its name; may be repeated.",
 )
 @click.option("--sample", "samples", multiple=True, help="The request to expect: NAME:INDEX; may be repeated.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
@@ -122,20 +127,21 @@ def verify(
 
 
 @click.command()
-@click.argument("run", type=Folder)
+@click.argument("run", type=ARun)
 @click.option("--format", "form", type=click.Choice(["html", "json", "md", "junit"]), default="html", show_default=True)
 @click.option("--findings", type=Folder, help="A file of findings; default: those of the last verification.")
+@click.option("--out", type=Folder, help="File to write; default: beside the findings, under their name.")
 @output_options
-def report(run: Path, form: str, findings: Path | None, as_json: bool, quiet: bool) -> None:
-    """Write a report from the findings of RUN, beside them and under their name."""
+def report(run: Path, form: str, findings: Path | None, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Write a report from the findings of RUN."""
     from fuaudit.reporting import write_report
 
-    path = write_report(run, form, findings)
+    path = write_report(run, form, findings, out)
     emit(as_json, {"report": str(path)}, [str(path)])
 
 
 @click.command()
-@click.argument("run", type=Folder)
+@click.argument("run", type=ARun)
 @output_options
 def history(run: Path, as_json: bool, quiet: bool) -> None:
     """List all verifications of RUN, as the log beside it tells."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fuaudit.cli.completion import plugin_of
 from fuaudit.cli.options import Folder, emit, given, hexadecimal, output_options
 from fuaudit.declared import said
 from fuaudit.errors import PluginError, UsageError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=plugin_of())
 @click.option("--long", "long", is_flag=True, help="Import each, and list guarantee and paper; mutants are marked.")
 @output_options
 def plugins(name: str | None, long: bool, as_json: bool, quiet: bool) -> None:
@@ -127,7 +128,7 @@ def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> N
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=plugin_of("unlearners"))
 @click.option("--clients", type=click.IntRange(2), help="Default: 2; 3 where one is erased.")
 @click.option("--samples", type=click.IntRange(1), help="Samples of every client. Default: 2, or one a request more.")
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
@@ -280,7 +281,14 @@ def _history(history: Any) -> list[str]:
 
 
 @click.command()
-@click.option("--with", "name", default="fats", show_default=True, help="A rewriter, whose relatives are spoilt.")
+@click.option(
+    "--with",
+    "name",
+    default="fats",
+    show_default=True,
+    shell_complete=plugin_of("unlearners"),
+    help="A rewriter, whose relatives are spoilt.",
+)
 @click.option("--repetitions", type=click.IntRange(1), default=30, show_default=True, help="Of statistical levels.")
 @click.option("--pairs", type=click.IntRange(2), default=32, show_default=True, help="Of runs in each of those.")
 @click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from fuaudit.cli.completion import ARun, client_names
 from fuaudit.cli.options import Folder, commitment_of, data_option, emit, output_options
 from fuaudit.errors import UsageError
 
 
 @click.command()
-@click.argument("run", type=Folder, required=False)
-@click.option("--client", "client", help="Whose receipt to make, by name.")
+@click.argument("run", type=ARun, required=False)
+@click.option("--client", "client", shell_complete=client_names, help="Whose receipt to make, by name.")
 @click.option("--out", type=Folder, help="File to write; default receipt-<RUN>-<number>.json beside RUN.")
 @click.option("--check", "file", type=Folder, help="Check this receipt instead, against the rows in --data.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from fuaudit.cli.completion import ARun, client_names, plugin_of
 from fuaudit.cli.options import (
     Folder,
     data_option,
@@ -21,6 +22,7 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
+from fuaudit.errors import FuauditError
 from fuaudit.text import printable
 
 
@@ -94,9 +96,21 @@ def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_js
 
 
 @click.command()
-@click.argument("run", type=Folder)
-@click.option("--with", "name", required=True, help="The unlearner; `fuaudit plugins` lists them.")
-@click.option("--client", "clients", multiple=True, help="A client to forget, by its name; may be repeated.")
+@click.argument("run", type=ARun)
+@click.option(
+    "--with",
+    "name",
+    required=True,
+    shell_complete=plugin_of("unlearners"),
+    help="The unlearner; `fuaudit plugins` lists them.",
+)
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    shell_complete=client_names,
+    help="A client to forget, by its name; may be repeated.",
+)
 @click.option("--sample", "samples", multiple=True, help="A sample to forget, as NAME:INDEX; may be repeated.")
 @click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
 @click.option("--allow-inexact", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
@@ -158,9 +172,9 @@ def unlearn(
 
 
 @click.command()
-@click.argument("run", type=Folder)
+@click.argument("run", type=ARun)
 @data_option
-@click.option("--parent", type=Folder, help="The parent's folder; default: beside the run.")
+@click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")
 @output_options
 def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
     """Finish the interrupted training or unlearning in RUN."""
@@ -177,7 +191,7 @@ def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, qui
 
 
 @click.command()
-@click.argument("run", type=Folder)
+@click.argument("run", type=ARun)
 @output_options
 def show(run: Path, as_json: bool, quiet: bool) -> None:
     """Show what RUN records, after checking every byte of it."""
@@ -187,7 +201,46 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
 
 
 @click.command()
-@click.argument("run", type=Folder)
+@click.argument("folder", type=Folder, default=Path("runs"))
+@output_options
+def runs(folder: Path, as_json: bool, quiet: bool) -> None:
+    """List the runs in FOLDER (default: runs), as their files tell: no digest is compared.
+
+    Kind, parent, unlearner, request in ids, and the verdict of the last verification by the log beside each.
+    """
+    from dataclasses import asdict
+
+    from fuaudit.runs.listing import runs_in
+
+    rows = [asdict(row) | {"verdict": _last_verdict(folder / row.name, row.digest)} for row in runs_in(folder)]
+    emit(
+        as_json, {"folder": str(folder), "runs": rows}, [_listed(row, quiet) for row in rows] or [f"no run in {folder}"]
+    )
+
+
+def _last_verdict(run: Path, digest: str) -> str:
+    """The verdict of the last verification that ended, of the run as it is; empty for none."""
+    from fuaudit.verification.store import audit_folder, history
+
+    if not digest:
+        return ""
+    try:
+        ended = [entry for entry in history(audit_folder(run)) if entry.verdict]
+    except FuauditError:
+        return "log unreadable"
+    return "" if not ended else ended[-1].verdict if ended[-1].run == digest else f"{ended[-1].verdict} before a prune"
+
+
+def _listed(row: dict[str, str], quiet: bool) -> str:
+    if quiet:
+        return row["name"]
+    of = f"of {row['parent']} by {row['unlearner']}: {row['request'] or '?'}" if row["parent"] else ""
+    state = "" if row["state"] == "complete" else f"({row['state']})"
+    return "  ".join(filter(None, (f"{row['name']:<24} {row['kind']:<10}", of, row["verdict"], state)))
+
+
+@click.command()
+@click.argument("run", type=ARun)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:

@@ -71,6 +71,15 @@ def is_input_type(dtype: torch.dtype) -> bool:
     return str(dtype).removeprefix("torch.") in INPUT_TYPES
 
 
+def require_rows(dataset: object) -> None:
+    """Raises UsageError where something else than a :class:`Dataset` was given as rows, with the way to make one."""
+    if not isinstance(dataset, Dataset):
+        raise UsageError(
+            f"the rows given are of type {type(dataset).__name__}, not a fuaudit Dataset",
+            "Make one: fuaudit.data.dataset.Dataset(inputs, targets, test_inputs, test_targets, classes=...).",
+        )
+
+
 def require_sound(dataset: Dataset) -> None:
     """Check data before anything is computed or written with it.
 

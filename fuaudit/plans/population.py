@@ -40,6 +40,15 @@ class Request:
         return " and ".join(parts) or "nothing"
 
 
+def require_request(request: object) -> None:
+    """Raises UsageError where something else than a :class:`Request` was given as one, with the way to make one."""
+    if not isinstance(request, Request):
+        raise UsageError(
+            f"request is of type {type(request).__name__}, not a Request",
+            "Make one: fuaudit.request_of(run, clients=[...], samples=[(client, index)]), by names or ids.",
+        )
+
+
 @dataclass(frozen=True)
 class Population:
     """Client id -> ids of its samples, each sample with one owner.

@@ -1,7 +1,7 @@
 """Reports: findings for those who must read them. Pure functions of the stored document; nothing is judged here.
 
-``render`` makes the bytes of a report, ``write_report`` stores one beside its findings. The same document gives
-the same bytes. matplotlib is imported for HTML only.
+``render`` makes the bytes of a report, ``report`` and ``write_report`` store one. The same document gives the same
+bytes. matplotlib is imported for HTML only.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuaudit.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from fuaudit.runs.run import Run
+    from fuaudit.verification.verification import Verification
 
 EXTENSIONS = {"html": "html", "json": "json", "md": "md", "junit": "xml"}
 """Format -> file extension."""
 
 _HOME = {"html": "page", "md": "markdown", "junit": "junit"}
 
-__all__ = ["EXTENSIONS", "render", "write_report"]
+__all__ = ["EXTENSIONS", "render", "report", "write_report"]
 
 
 def render(document: dict[str, Any], form: str, standing: str = "") -> bytes:
@@ -43,13 +47,47 @@ def render(document: dict[str, Any], form: str, standing: str = "") -> bytes:
     return work(replace(contents, standing=standing)).encode()
 
 
-def write_report(run: Path | str, form: str = "html", findings: Path | None = None) -> Path:
+def report(of: Verification | Run | Path | str, format: str = "html", out: Path | str | None = None) -> Path:
+    """Write a report, and return its path.
+
+    Args:
+        of: what ``verify`` returned; or a run or its folder, for its last verification; or a file of findings.
+        format: one of :data:`EXTENSIONS`.
+        out: the file to write; by default beside the findings, under their name.
+
+    Raises:
+        UsageError: there is no such format, or findings that were not stored and no ``out``.
+        EvidenceError: there are no findings, or their file is not as it was stored.
+        StorageError: the file system refused.
+    """
+    from fuaudit.formats.files import write_bytes
+    from fuaudit.runs.run import Run
+    from fuaudit.verification.store import folder_of
+    from fuaudit.verification.verification import Verification
+
+    if isinstance(of, Verification) and of.path is None:
+        if out is None:
+            raise UsageError("these findings were not stored: nothing says where their report belongs", "Give out.")
+        write_bytes(Path(out), render(of.as_json(), format))
+        return Path(out)
+    if isinstance(of, Verification):
+        return write_report(of.run, format, of.path, out)
+    if isinstance(of, Run):
+        return write_report(of.path, format, None, out)
+    path = Path(of)
+    return write_report(folder_of(path), format, path, out) if path.is_file() else write_report(path, format, None, out)
+
+
+def write_report(
+    run: Path | str, form: str = "html", findings: Path | None = None, out: Path | str | None = None
+) -> Path:
     """Write a report beside the findings that it is made of, under their name, and return its path.
 
     ``findings-0003-<digest>.json`` gives ``report-0003-<digest>.html``: a report of other findings is another file.
 
     Args:
         findings: the file of findings; by default that of the last verification that ended.
+        out: another file to write.
 
     Raises:
         UsageError: there is no such format.
@@ -64,6 +102,7 @@ def write_report(run: Path | str, form: str = "html", findings: Path | None = No
     path = store.latest(folder) if findings is None else Path(findings)
     document = store.read_findings(path, load_run(folder).digest)
     content = render(document, form, store.standing(store.history(path.parent), store.number_of(path)))
-    report = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
-    write_bytes(report, content)
-    return report
+    beside = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
+    written = beside if out is None else Path(out)
+    write_bytes(written, content)
+    return written

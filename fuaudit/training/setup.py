@@ -12,7 +12,7 @@ from torch import nn
 
 from fuaudit import registry
 from fuaudit.config import Config, build_stage
-from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_sound, retained_rows
+from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_rows, require_sound, retained_rows
 from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
@@ -55,16 +55,18 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def load_dataset(config: Config, root: Path | None) -> Dataset:
+def load_dataset(config: Config, root: Path | str | None) -> Dataset:
     """The dataset of a config.
 
     Raises:
         UsageError: it cannot be read, or is not sound (:func:`fuaudit.data.dataset.require_sound`).
         PluginError: the plugin raised, or returned something that is no dataset.
     """
+    if not isinstance(root, Path | str | None):
+        raise UsageError(f"the folder of the data is a path, not {type(root).__name__}", "Rows go to dataset=...")
     plugin = registry.build("datasets", config.data)
     try:
-        dataset = plugin.load(root)
+        dataset = plugin.load(None if root is None else Path(root))
     except UsageError:
         raise
     except Exception as error:
@@ -144,13 +146,14 @@ def depended_on(config: Config, request: Request) -> str:
     return " and ".join(f"all {kind}" for kind in sorted(request.kinds & depends_on(config)))
 
 
-def setup(config: Config, root: Path | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
+def setup(config: Config, root: Path | str | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
     """Build everything a config names. Its ``config`` says which engine and device ``auto`` has become.
 
     A run records that config, so its audits compute on the same engine and kind of device. ``rows`` is how many
     training rows a run knows; those that the dataset lacks are absent.
     """
     if dataset is not None:
+        require_rows(dataset)
         require_sound(dataset)
     data = padded(dataset or load_dataset(config, root), rows)
     if config.scaling not in SCALINGS:

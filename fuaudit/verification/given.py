@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from fuaudit.data.dataset import Dataset
+from fuaudit.data.dataset import Dataset, require_rows
 from fuaudit.errors import UsageError, nearest
 from fuaudit.plans import Request
+from fuaudit.plans.population import require_request
 from fuaudit.runs.run import Run
 from fuaudit.verification.audit import ARGUMENTS
 from fuaudit.verification.effort import Stopping
@@ -79,16 +80,10 @@ def require_fitting(given: Mapping[str, Any], key: bytes | None) -> None:
 def require_kinds(given: Mapping[str, Any]) -> None:
     """Raises UsageError where data or request are not what they must be, with the way to make one."""
     data, request = given.get("data"), given.get("request")
-    if data is not None and not isinstance(data, Path | str | Dataset):
-        raise UsageError(
-            f"data is of type {type(data).__name__}, neither a folder nor rows",
-            "Make rows: fuaudit.data.dataset.Dataset(inputs, targets, test_inputs, test_targets, classes=...).",
-        )
-    if request is not None and not isinstance(request, Request):
-        raise UsageError(
-            f"request is of type {type(request).__name__}, not a Request",
-            "Make one: fuaudit.request_of(run, clients=[...]), or fuaudit.plans.Request.of(clients, samples).",
-        )
+    if data is not None and not isinstance(data, Path | str):
+        require_rows(data)
+    if request is not None:
+        require_request(request)
 
 
 def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:

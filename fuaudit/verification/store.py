@@ -22,6 +22,8 @@ from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
 from fuaudit.verification.finding import require_findings
 
 LOG = "log.jsonl"
+AUDIT = ".audit"
+"""What the name of a folder of findings adds to that of its run."""
 MOST = 10**9
 """Numbers of verifications are smaller: a log is no place for one that makes the name of a file too long."""
 
@@ -71,7 +73,15 @@ class Verified:
 def audit_folder(run: Path) -> Path:
     """Where the findings and reports of a run lie: beside it, for a run is never edited."""
     folder = named(run)
-    return folder.with_name(folder.name + ".audit")
+    return folder.with_name(folder.name + AUDIT)
+
+
+def folder_of(findings: Path) -> Path:
+    """The run that a file of findings lies beside; UsageError where it lies in no folder of findings."""
+    folder = named(findings).parent
+    if not folder.name.endswith(AUDIT):
+        raise UsageError(f"{findings} lies in no folder RUN{AUDIT}: it is not said which run it is of", "Give the run.")
+    return folder.with_name(folder.name.removesuffix(AUDIT))
 
 
 def findings_name(number: int, content: bytes) -> str:

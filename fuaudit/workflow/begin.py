@@ -47,7 +47,7 @@ class Beginning:
 
 
 def begun(
-    config: Config | Path | str | dict[str, Any], root: Path | None, dataset: Dataset | None, secret: bytes
+    config: Config | Path | str | dict[str, Any], root: Path | str | None, dataset: Dataset | None, secret: bytes
 ) -> Beginning:
     """Set a config up, deal its federation, and form its keys.
 

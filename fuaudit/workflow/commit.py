@@ -36,7 +36,7 @@ class Promise:
 def commit(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
-    root: Path | None = None,
+    root: Path | str | None = None,
     secret: bytes | None = None,
     dataset: Dataset | None = None,
 ) -> Promise:

@@ -24,7 +24,7 @@ from fuaudit.workflow.unlearn import carry_out
 @threads_restored()
 def resume(
     path: Path | str,
-    root: Path | None = None,
+    root: Path | str | None = None,
     parent: Path | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,

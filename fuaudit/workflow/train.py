@@ -45,7 +45,7 @@ from fuaudit.workflow.commit import Promise, read_promise
 def train(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
-    root: Path | None = None,
+    root: Path | str | None = None,
     secret: bytes | None = None,
     stop_after: int | None = None,
     dataset: Dataset | None = None,

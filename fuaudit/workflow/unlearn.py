@@ -13,6 +13,7 @@ from fuaudit.draws import END, START, Draws, Position
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
+from fuaudit.plans.population import require_request
 from fuaudit.plans.schedule import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
@@ -58,7 +59,7 @@ def unlearn(
     request: Request,
     out: Path | str,
     options: Mapping[str, object] | None = None,
-    root: Path | None = None,
+    root: Path | str | None = None,
     dataset: Dataset | None = None,
     progress: Progress = silent,
     allow_inexact: bool = False,
@@ -76,6 +77,7 @@ def unlearn(
         EvidenceError: the parent does not check out.
         PluginError: the unlearner raised or touched what it had not declared.
     """
+    require_request(request)
     run = parent if isinstance(parent, Run) else load_run(parent)
     out = Path(out)
     require_new(out)

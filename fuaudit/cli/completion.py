@@ -1,0 +1,74 @@
+"""What a shell offers for a word that was begun: runs, names of plugins and specs, clients. Nothing is imported for it
+but what metadata and a file of names tell, and whatever goes wrong offers nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+class RunType(click.Path):
+    """The folder of a run: runs are offered, and folders that may hold some."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Runs as they are, other folders with a slash, so that the shell goes on inside."""
+        from fuaudit.runs.listing import is_run
+
+        above, begun = os.path.split(incomplete)
+        found = []
+        with suppress(OSError):
+            for item in sorted(Path(above or ".").iterdir()):
+                fits = item.name.startswith(begun) and not item.name.endswith(".audit")
+                if fits and item.is_dir() and (begun or not item.name.startswith(".")):
+                    text = os.path.join(above, item.name)
+                    found.append(CompletionItem(text if is_run(item) else f"{text}/"))
+        return found
+
+
+ARun = RunType(path_type=Path)
+
+
+def _offered(names: Iterable[str], begun: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(begun)]
+
+
+def plugin_of(*kinds: str) -> Completer:
+    """Names of plugins of some kinds; of all without any."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+        from fuaudit import registry
+
+        return _offered({name for kind in kinds or registry.KINDS for name in registry.entries(kind)}, begun)
+
+    return complete
+
+
+def spec_names(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of built-in specs, and files."""
+    from importlib.resources import files
+
+    names = [
+        item.name.removesuffix(".toml") for item in files("fuaudit_specs").iterdir() if item.name.endswith(".toml")
+    ]
+    return _offered(names, begun) or [CompletionItem(begun, type="file")]
+
+
+def client_names(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of the clients of the run that was given before, where they have any."""
+    from fuaudit.errors import FuauditError
+    from fuaudit.formats.files import read_json
+    from fuaudit.runs.layout import CLIENTS
+
+    # an option without its value ends the reading of a line: what stood before it is left over
+    run = context.params["run"] or next(iter(context.args), "")
+    with suppress(FuauditError, KeyError, TypeError, AttributeError):
+        return _offered(map(str, read_json(Path(run) / CLIENTS)["names"].values()), begun)
+    return []

@@ -1,0 +1,82 @@
+"""What lies in a folder of runs: told by their first files, without a check of what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_bytes
+from fuaudit.plans import Request
+from fuaudit.runs.layout import MANIFEST, PLAN, RUN, TOMBSTONE, form_of
+from fuaudit.runs.manifest import limit_of
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run as its files tell, unchecked.
+
+    Attributes:
+        name: of its folder.
+        kind: "training" or "unlearning"; empty where it cannot be read.
+        state: "complete", "interrupted", "tombstone", or why it cannot be read.
+        parent, unlearner: of a child, by name.
+        request: of a child, in ids.
+        digest: by its manifest; empty without one.
+    """
+
+    name: str
+    kind: str = ""
+    state: str = "complete"
+    parent: str = ""
+    unlearner: str = ""
+    request: str = ""
+    digest: str = ""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run was begun in a folder, or left its tombstone there."""
+    return any((folder / name).is_file() for name in (MANIFEST, RUN, TOMBSTONE))
+
+
+def runs_in(folder: Path) -> Iterator[Listed]:
+    """The runs in a folder, by name.
+
+    Raises:
+        EvidenceError: the folder cannot be read.
+    """
+    try:
+        found = sorted(item for item in folder.iterdir() if not item.is_symlink() and is_run(item))
+    except OSError as error:
+        raise EvidenceError(f"cannot read {folder}: {error.strerror or error}") from error
+    yield from map(_listed, found)
+
+
+def _listed(folder: Path) -> Listed:
+    try:
+        if not (folder / MANIFEST).exists():
+            gone = (folder / TOMBSTONE).exists()
+            info = _read(folder, TOMBSTONE)["info"] if gone else _read(folder, RUN)
+            return _row(folder, info, "tombstone" if gone else "interrupted")
+        digest = _read(folder, MANIFEST)["digest"]
+        return _row(folder, _read(folder, RUN), "complete", digest)
+    except EvidenceError as error:
+        return Listed(folder.name, state=str(error).partition("\n")[0])
+
+
+def _row(folder: Path, info: dict[str, Any], state: str, digest: str = "") -> Listed:
+    if info["kind"] == "training":
+        return Listed(folder.name, info["kind"], state, digest=digest)
+    request = _request(folder) if state != "tombstone" else ""
+    return Listed(folder.name, info["kind"], state, info["parent"]["name"], info["unlearner"]["use"], request, digest)
+
+
+def _request(folder: Path) -> str:
+    rows = _read(folder, PLAN)["requests"]
+    return str(Request(tuple(rows[-1]["clients"]), tuple(rows[-1]["samples"]))) if rows else ""
+
+
+def _read(folder: Path, name: str) -> Any:
+    return form_of(name).parse(read_bytes(folder / name, limit_of(name)), folder / name)
