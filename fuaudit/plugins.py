@@ -45,11 +45,12 @@ if TYPE_CHECKING:
     from fuaudit.unlearning import EVERY_LAW, Context, Editor, Rewriter, Unlearner, exact_under
     from fuaudit.unlearning.faults import Facts, KnownFault, MemoryKept, WrongRelative
     from fuaudit.verification.case import Case
+    from fuaudit.verification.claims import Claim
     from fuaudit.verification.figure import Figure
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Cohort", "Context",
+    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Claim", "Cohort", "Context",
     "Control", "Dataset", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Facts", "Figure", "Finding",
     "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
     "PluginError", "Population", "Position", "Purpose", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
@@ -80,6 +81,7 @@ _HOMES = {
     "unlearning": "EVERY_LAW Context Editor Rewriter Unlearner exact_under",
     "unlearning.faults": "Facts KnownFault MemoryKept WrongRelative",
     "verification.case": "Case",
+    "verification.claims": "Claim",
     "verification.figure": "Figure",
     "verification.finding": "Control Finding ResidualCopy Subject Verdict",
 }

@@ -33,7 +33,7 @@ LEVELS = [
 
 SOURCES = sorted(ROOT.glob("fuaudit/**/*.py"))
 PLUGINS = sorted(ROOT.glob("plugins/**/*.py"))
-BY_STRANGERS = [*PLUGINS, *sorted(ROOT.glob("examples/outside/**/*.py")), *sorted(ROOT.glob("fuaudit/templates/*.py"))]
+BY_STRANGERS = [*PLUGINS, *sorted(ROOT.glob("examples/**/*.py")), *sorted(ROOT.glob("fuaudit/templates/*.py"))]
 """Plugins as anybody may write them."""
 
 

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from fuaudit.errors import UsageError
-from fuaudit.verification.claims import Claim
-from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
-
-if TYPE_CHECKING:
-    from fuaudit.verification.case import Case
+from fuaudit.plugins import Case, Claim, Figure, Finding, Subject, UsageError, Verdict
 
 SHOWS = "no client takes part in more rounds than the spec allows"
 
@@ -53,7 +47,7 @@ class Ration:
     def examine(self, case: Case) -> Finding:
         """FAIL where a client takes part more often; PASS where none does."""
         if case.request is None:
-            return Finding("ration", Subject.RUN, Verdict.NOT_APPLICABLE, NO_REQUEST, SHOWS_NOT)
+            return Finding("ration", Subject.RUN, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT)
         plan = case.run.plan
         counts = Counter(client for number in range(1, plan.law.rounds + 1) for client in set(plan.cohort(number)))
         client, rounds = max(counts.items(), key=lambda pair: (pair[1], -pair[0]), default=(0, 0))
