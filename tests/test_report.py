@@ -18,6 +18,7 @@ from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.figures import drawings
 from fuaudit.reporting.words import figures, trusted
 from fuaudit.verification.store import begin, findings_name, finish
 
@@ -304,6 +305,14 @@ def test_every_figure_of_a_real_verification_has_words(child):
         assert conclusions(f"{label} {how}") == []
         assert "erased" not in f"{label} {how}"
     assert sum("non-adaptive" in line for line in trusted(contents)) == 1
+
+
+def test_controls_lie_above_the_subject_where_the_curves_are_one():
+    wealth, _, accuracy = (d.svg for d in drawings(read_contents(DOCUMENTS["PASS"])))
+    for svg, controls in ((wealth, ("second", "untouched")), (accuracy, ("untouched",))):
+        lines = re.findall(r"stroke: var\(--fig-(subject|second|untouched)\)", svg)
+        assert all(lines.index("subject") < lines.index(control) for control in controls)
+        assert "stroke-dasharray" in svg
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fuaudit import registry
-from fuaudit.audits.plan_law import comparison, tested
+from fuaudit.audits.plan_law import comparison, outcome
 from fuaudit.audits.plan_law.comparison import (
     Comparison,
     Difference,
@@ -22,8 +22,9 @@ from fuaudit.audits.plan_law.comparison import (
     first_holding,
     references,
 )
+from fuaudit.audits.plan_law.outcome import NAME, plans_drawn, untouched_below
 from fuaudit.audits.plan_law.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
-from fuaudit.audits.plan_law.tested import NAME, chance, plans_drawn, suspects, untouched_below
+from fuaudit.audits.plan_law.tested import POWER, chance, suspects
 from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
@@ -211,9 +212,9 @@ class PlanLaw:
         return replace(
             seen.finding(verdict, shows),
             figures=tuple(figures),
-            detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - tested.POWER))} "
+            detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - POWER))} "
             f"of plans or more "
-            f"would have been seen with power {tested.POWER}",
+            f"would have been seen with power {POWER}",
             controls=(held,),
             error_rate=self.alpha,
             bounds_rate=self.alpha,
@@ -242,7 +243,7 @@ class PlanLaw:
             parts.append(simulate(seen.trial, key, range(start, min(start + CHUNK, plans))))
             progress("plans", min(start + CHUNK, plans), plans)
         fresh = retrained(seen.trial, key, range(plans))
-        found = tested.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
+        found = outcome.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
         rests = (
             f"{seen.names} draws otherwise than a proved method, so at full size this rests on small federations, on "
             f"tests of {plans:,} plans, and on the code of {seen.code}."
