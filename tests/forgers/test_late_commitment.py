@@ -9,7 +9,7 @@ import pytest
 from tests_support import AUDIT_KEY, config, secret, told
 
 from fuaudit import train, unlearn, verify
-from fuaudit.audits.provenance import BEFORE_TRAINING
+from fuaudit.audits.provenance.trusted import BEFORE_TRAINING
 from fuaudit.plans import Request
 
 TARGET = 0

@@ -11,7 +11,7 @@ import pytest
 from tests_support import AUDIT_KEY, config, drawn_client, secret
 
 from fuaudit import train, unlearn, verify
-from fuaudit.audits.provenance import FINDINGS_ARE_OURS
+from fuaudit.audits.provenance.pruned import FINDINGS_ARE_OURS
 from fuaudit.plans import Request
 from fuaudit.runs.prune import prune
 

@@ -1,0 +1,27 @@
+"""What every check of provenance gives, and words that several of them use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.run import Run
+from fuaudit.verification.finding import Verdict
+
+BEFORE = "before the prune, by the findings given with --before"
+"""Words of every answer that rests on such findings."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of one question of this audit."""
+
+    verdict: Verdict
+    text: str
+    trusts: str = ""
+    """What it takes on trust, where it does."""
+
+
+def name_of(run: Run | Tombstone) -> str:
+    """The folder of a run, without those above it."""
+    return run.path.name

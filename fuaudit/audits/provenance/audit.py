@@ -1,0 +1,80 @@
+"""Level 3: draws follow from the commitment, plans are rewrites of their parents' plans, the erased is in no draw.
+
+Every link of the lineage is checked, up to the training run: what an ancestor says of itself is not believed. Where a
+prune has destroyed what a rewrite needs, the plan is found again position by position from the seeds that were kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
+from fuaudit.audits.provenance.draws import NOTHING, absence, asked, key_reuse, never_drawn
+from fuaudit.audits.provenance.rewrites import doubted, link
+from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
+from fuaudit.runs.run import Run
+from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
+from fuaudit.verification.finding import Finding, Subject, Verdict
+
+SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
+
+UNUSED = "The training had never used this data, so this model held nothing of it."
+"""What that means for the person concerned."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Asks for the commitment, the training plan, every rewrite, the request, and the draws."""
+
+    evidence: ClassVar[frozenset[str]] = frozenset({"provenance"})
+    uses: ClassVar[frozenset[str]] = frozenset(
+        {"data", "erased", "parent", "commitment", "request", "before", "beacon"}
+    )
+    recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
+
+    def examine(self, case: Case) -> Finding:
+        """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
+        chain = (case.run, *case.evidence.ancestors)
+        answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
+        answers += [anchor(case), beacon(case), training(case), named(case), *doubted(case)]
+        for place, child in enumerate(chain):
+            if isinstance(child, Run) and child.is_child:
+                answers += link(case, child, chain[place:])
+        if case.run.is_child:
+            answers += [asked(case), absence(case), key_reuse(case.run.plan)]
+        verdicts = [answer.verdict for answer in answers]
+        worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
+        shows = next(answer.text for answer in answers if answer.verdict is worst)
+        if worst is Verdict.PASS and case.run.is_child:
+            shows = all_well(case, answers)
+        nothing = never_drawn(case)
+        return Finding(
+            "provenance",
+            Subject.RUN,
+            worst,
+            shows,
+            SHOWS_NOT,
+            (
+                Figure(
+                    "nothing_to_forget",
+                    "Is there nothing to forget?",
+                    nothing,
+                    "every draw of the parent's plan was looked at, and what its config says that rounds depend on",
+                ),
+                Figure(
+                    "links",
+                    "Links of the lineage checked",
+                    len(chain) - 1,
+                    "counted; each step from a run to its child is checked",
+                ),
+            ),
+            assumptions=(
+                *assumptions(case),
+                *dict.fromkeys(a.trusts for a in answers if a.trusts),
+                *of_earlier(case, answers),
+            ),
+            details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
+            plainly=UNUSED if nothing == NOTHING else "",
+        )

@@ -1,0 +1,149 @@
+"""What a finding of provenance takes on trust, and what its PASS shows, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
+from fuaudit.audits.provenance.commitment import owners_at_hand
+from fuaudit.audits.provenance.pruned import passed
+from fuaudit.draws import Stream
+from fuaudit.runs.prune import Tombstone
+from fuaudit.runs.run import Run
+from fuaudit.verification.case import Case
+
+BEFORE_TRAINING = (
+    "The commitment given by --commitment was received before training began: one that was received after the request "
+    "shows only that nothing was changed since."
+)
+
+
+def assumptions(case: Case) -> tuple[str, ...]:
+    """All that a finding takes on trust, but what single answers do."""
+    lines = []
+    if case.run.is_child:
+        lines.append("The request did not depend on the draws or on published models (non-adaptive).")
+    if case.known.commitment is None:
+        lines.append("The commitment is not anchored outside: no --commitment was given to compare with.")
+    else:
+        lines.append(BEFORE_TRAINING)
+    lines.append(_of_beacon(case))
+    if case.run.is_child and case.known.request is None:
+        lines.append("The request is the one that the run names: no --client or --sample was given to compare with.")
+    lines += [*_on_the_partition(case), *_on_names(case), *_chosen_later(case)]
+    if len(case.run.requests) > 1:
+        lines.append(
+            f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other draws to all "
+            "that follow, so whoever could invent some could choose among them."
+        )
+    lines += [
+        f"The training of {name_of(run)} really was stopped for a request after round {run.rounds_executed}."
+        for run in case.evidence.ancestors
+        if run.rounds_executed < case.run.plan.law.rounds
+    ]
+    if _is_pruned(case) and any(request.samples for request in case.run.requests):
+        lines.append("The ids of erased samples are as told; no draw follows from them.")
+    return tuple(lines)
+
+
+def _is_pruned(case: Case) -> bool:
+    """Whether anything of the lineage at hand was pruned."""
+    return any(isinstance(run, Tombstone) or run.pruned for run in (case.run, *case.evidence.ancestors))
+
+
+def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
+    """What a reader has to know of the findings given with --before."""
+    if case.known.before is None:
+        return []
+    if not passed(case.known.before.findings, "provenance"):
+        return ["The findings given with --before do not pass the audit plan: nothing here rests on them."]
+    if not any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+        return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
+    digest = f" (SHA-256 {case.known.before.sha256})"
+    return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
+
+
+def _on_the_partition(case: Case) -> list[str]:
+    """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
+    root = (case.run, *case.evidence.ancestors)[-1]
+    told = "The partition was not dealt again, but taken from the commitment"
+    if isinstance(root, Tombstone) or root.keys.partition is None:
+        return [f"{told}: a prune destroyed its key."]
+    if case.dataset is not None and case.dataset.absent:
+        return [f"{told}: {len(case.dataset.absent)} rows are not at hand."]
+    return []
+
+
+def _on_names(case: Case) -> list[str]:
+    """Whose names nothing was compared with: nothing at hand says who owns their rows, or a prune dropped them."""
+    run = case.run
+    if run.opening.names is None:
+        return []
+    lines, root = list[str](), (case.run, *case.evidence.ancestors)[-1]
+    dealt = case.dataset is not None and not case.dataset.absent and isinstance(root, Run) and not root.is_child
+    if not dealt or root.keys.partition is None:  # type: ignore[union-attr]
+        compared = set() if case.dataset is None else owners_at_hand(run, case.dataset).keys()
+        if left := [run.called(client) for client in run.opening.names if client not in compared]:
+            lines.append(
+                f"The names of {len(left)} clients, {left[0]} among them, are taken from the commitment: nothing at "
+                "hand says whose their rows are."
+            )
+    clients = dict.fromkeys(client for request in run.requests for client in request.clients)
+    if gone := [client for client in clients if client in run.contents.clients and run.name(client) is None]:
+        lines.append(
+            f"The name of client {', '.join(map(str, gone))} was not shown: a prune dropped it. That the request named "
+            "this number for whoever asked is taken on trust; a receipt holds the name."
+        )
+    return lines
+
+
+def _of_beacon(case: Case) -> str:
+    """What a reader has to know of when the draws were fixed."""
+    if case.run.beacon is None:
+        return (
+            "No beacon was mixed into the draws: secrets could be tried until their draws were liked, before the "
+            "commitment was published."
+        )
+    known = "it is the one given by --beacon" if case.known.beacon else "no --beacon was given to compare with"
+    return (
+        f"The beacon {case.run.beacon[:16]} was mixed into the draws, and {known}. It shows that draws were not chosen "
+        "only if it was published after the commitment."
+    )
+
+
+def _chosen_later(case: Case) -> list[str]:
+    """Where a method of the lineage is not the one that the committed config names."""
+    named, lines = case.run.config.unlearner, []
+    for run in (case.run, *case.evidence.ancestors):
+        if not run.is_child:
+            continue
+        used = run.info["unlearner"]
+        options = {name: value for name, value in used["options"].items() if value is not None}
+        if {**options, "use": used["use"]} != named:
+            what = f"the committed config names {named['use']!r}" if named else "the committed config names none"
+            lines.append(f"The unlearner of {name_of(run)}, {used['use']!r}, was chosen later: {what}.")
+    return lines
+
+
+def all_well(case: Case, answers: Sequence[CheckResult]) -> str:
+    """What a PASS shows."""
+    if case.evidence.is_editor:
+        return "The model is what the named method makes of the parent's, with draws that follow from the commitment."
+    if any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+        return (
+            "The plan draws from seeds and records that were committed to or sealed; which draws were kept, and why, "
+            f"was shown {BEFORE}. Nothing in it was to be forgotten."
+        )
+    (first,) = case.run.plan.streams[Stream.INITIAL]
+    if first.source and any(isinstance(run, Tombstone) for run in case.evidence.ancestors):
+        later = "" if first.source == len(case.run.requests) else " What later ones kept is before what they name."
+        return (
+            f"The plan follows from what was committed to: an ancestor was pruned, and request {first.source} kept "
+            f"nothing of what was drawn before it.{later} Nothing in it was to be forgotten."
+        )
+    if any(isinstance(run, Tombstone) for run in case.evidence.ancestors):
+        return (
+            "The plan follows from what was committed to: an ancestor was pruned, and what was kept of its draws is "
+            "what comes before each first involvement. Nothing in it was to be forgotten."
+        )
+    return "The plan follows from committed seeds by the named method; nothing in it was to be forgotten."
