@@ -21,7 +21,20 @@ from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, parse_tensors, pretty_json, tensor_bytes
 from fuaudit.formats.forms import toml_bytes as toml
 from fuaudit.plans import Request
-from fuaudit.runs.layout import CHECKPOINT, FILES, Json, Lines, Reader, Tensors, Toml, When, file_of, names_in
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    FILES,
+    Json,
+    Lines,
+    Reader,
+    Tensors,
+    Toml,
+    When,
+    file_of,
+    files_for,
+    names_in,
+    own_parts,
+)
 
 ROOT = Path(__file__).parents[1]
 PATH = Path("some file")
@@ -178,11 +191,25 @@ def test_the_page_has_the_table():
     told = {name: (who, where, why) for name, who, where, why in rows if "." in name}
     for file in FILES:
         who, where, why = told[file.name]
-        assert who == ", ".join(file.readers)
+        assert who == file.given_to
         assert where == (file.when if file.when is not When.ALWAYS else "every run")
         assert why == (f"exempt: {file.exempt}" if file.exempt else "yes")
     assert set(told) == {file.name for file in FILES}
     assert {reader for file in FILES for reader in file.readers} <= set(Reader)
+
+
+def test_who_may_be_given_a_file():
+    """Keys, names and ids of samples are the auditor's; a client's own part is of files that she may not have whole."""
+    given = {reader: {file.name for file in files_for(reader)} for reader in Reader}
+    assert given[Reader.OPERATOR] == {file.name for file in FILES}
+    assert given[Reader.EVERYBODY] < given[Reader.CLIENT] < given[Reader.SERVER] < given[Reader.AUDITOR]
+    assert given[Reader.AUDITOR] == given[Reader.OPERATOR]
+    secret = {"keys.json", "clients.json", "partition.safetensors", "recorded.safetensors", "participation.json"}
+    assert not secret & given[Reader.SERVER]
+    assert not {"ledger.jsonl", "run.json", "plan.json", CHECKPOINT} & given[Reader.CLIENT]
+    assert own_parts().keys() <= given[Reader.OPERATOR] - given[Reader.CLIENT]
+    # what a receipt is made of
+    assert {"clients.json", "contents.safetensors", "partition.safetensors"} <= own_parts().keys()
 
 
 # --- a run, changed anywhere and sealed again

@@ -297,7 +297,12 @@ class Lines:
 
 
 class Reader(StrEnum):
-    """Who there is. Whoever holds the whole folder reads everything; a file may be given to those that it names."""
+    """Who there is.
+
+    The operator holds the whole folder and reads everything. The server takes part in rounds: it sees models and who is
+    in a round, and neither keys nor ids of samples. A client is one of many: what all of them may read is everybody's,
+    or is sent to each; of other files she may be given her own part. The auditor has what a verdict needs.
+    """
 
     OPERATOR = "operator"
     SERVER = "server"
@@ -324,7 +329,8 @@ class File:
         name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a round.
         role: what it is for.
         form: how it is written.
-        readers: who may be given it, besides the operator.
+        readers: who may be given the whole, besides the operator.
+        own: what of it a client may be given who may not have the whole: her own part, in words; empty for nothing.
         when: which runs have it.
         exempt: why nothing regenerates it; empty where the retained data and the plan do.
         first: whether it is written before the first round.
@@ -337,6 +343,16 @@ class File:
     when: When = When.ALWAYS
     exempt: str = ""
     first: bool = False
+    own: str = ""
+
+    def is_for(self, reader: Reader) -> bool:
+        """Whether somebody may be given the whole."""
+        return reader is Reader.OPERATOR or bool({reader, Reader.EVERYBODY} & set(self.readers))
+
+    @property
+    def given_to(self) -> str:
+        """Who may be given it, in words; with a client's own part."""
+        return ", ".join([*self.readers, *([f"client ({self.own})"] if self.own else [])])
 
     @property
     def regenerated(self) -> bool:
@@ -348,7 +364,7 @@ def _integers(**axes: int) -> Tensors:
     return Tensors({name: ("int64", count) for name, count in axes.items()})
 
 
-_AUDITOR, _ALL = (Reader.AUDITOR,), (Reader.EVERYBODY,)
+_AUDITOR, _SERVER, _ALL = (Reader.AUDITOR,), (Reader.SERVER, Reader.AUDITOR), (Reader.EVERYBODY,)
 FILES: tuple[File, ...] = (
     File(
         MANIFEST,
@@ -361,7 +377,7 @@ FILES: tuple[File, ...] = (
         LEDGER,
         "the events of the run, each with the digest of the one before",
         Lines(),
-        _ALL,
+        _SERVER,
         exempt="it holds times and digests",
         first=True,
     ),
@@ -369,7 +385,7 @@ FILES: tuple[File, ...] = (
         RUN,
         "what made the run: versions, plugins, parent, unlearner",
         Json(wrong_info, FORMAT),
-        _ALL,
+        _SERVER,
         exempt="it says how the run came about; each field has a bounded shape",
         first=True,
     ),
@@ -383,6 +399,7 @@ FILES: tuple[File, ...] = (
         _AUDITOR,
         exempt="the commitment covers it",
         first=True,
+        own="her ids",
     ),
     File(
         CONTENTS,
@@ -391,6 +408,7 @@ FILES: tuple[File, ...] = (
         _AUDITOR,
         exempt="the commitment covers them",
         first=True,
+        own="her leaves, and the way to the root",
     ),
     File(
         CLIENTS,
@@ -399,12 +417,13 @@ FILES: tuple[File, ...] = (
         _AUDITOR,
         exempt="they have to open the leaves",
         first=True,
+        own="her name and salts",
     ),
     File(
         PLAN,
         "which generation and population every draw comes from, the requests, and the beacon",
         Json(_PLAN.wrong),
-        _AUDITOR,
+        _SERVER,
         exempt="the audit of plans repeats it",
         first=True,
     ),
@@ -429,17 +448,26 @@ FILES: tuple[File, ...] = (
         EDIT,
         "the messages of an editor",
         Json(Fields({"messages": listed(_MESSAGE)}).wrong),
-        _AUDITOR,
+        _SERVER,
         When.EDITED,
         exempt="no plan makes an edited model",
     ),
-    File(CHECKPOINT, "model and memories after a round", Checkpoint(), (Reader.SERVER, Reader.AUDITOR)),
-    File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR),
+    File(CHECKPOINT, "model and memories after a round", Checkpoint(), _SERVER),
+    File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(METRICS, "test loss and accuracy of the stored rounds", _rows(_FIGURES), _ALL),
     File(
-        PARTICIPATION, "who took part, and how the final model serves each client", Json(_wrong_participation), _AUDITOR
+        PARTICIPATION,
+        "who took part, and how the final model serves each client",
+        Json(_wrong_participation),
+        _AUDITOR,
+        own="her rounds and her accuracy",
     ),
-    File(MODEL, "the final model by the names of its parameters", Tensors(), _ALL),
+    File(
+        MODEL,
+        "the final model by the names of its parameters",
+        Tensors(),
+        (Reader.SERVER, Reader.CLIENT, Reader.AUDITOR),
+    ),
     File(
         FORMER,
         "the manifest of before a prune, which names the run that was verified then",
@@ -452,7 +480,7 @@ FILES: tuple[File, ...] = (
         TOMBSTONE,
         "run.json and digests of what was there",
         Json(_TOMBSTONE.wrong),
-        _ALL,
+        _SERVER,
         When.BURIED,
         exempt="it is about a run that is gone",
     ),
@@ -482,6 +510,16 @@ def stored_rounds(every: int, rounds_executed: int) -> tuple[int, ...]:
 def file_of(name: str) -> File | None:
     """The file of that path; None for one that no run has."""
     return None if "NNNNNN" in name else _BY_NAME.get(_ROUND.sub("NNNNNN", name))
+
+
+def files_for(reader: Reader) -> tuple[File, ...]:
+    """The files of which somebody may be given the whole, in the order of the table."""
+    return tuple(file for file in FILES if file.is_for(reader))
+
+
+def own_parts() -> dict[str, str]:
+    """File -> what of it a client may be given who may not have the whole."""
+    return {file.name: file.own for file in FILES if file.own}
 
 
 def form_of(name: str) -> Any:
