@@ -109,7 +109,7 @@ def work(model: str, method: str, steps: int, device: str) -> Work:
         "learner": learner | {"step_size": 0.01},
         "run": {"device": device},
     }
-    ready = setup(resolve(tables), None, rows_of(MODELS[model]))
+    ready = setup(resolve(tables), rows_of(MODELS[model]))
     population = Population({c: tuple(range(ROWS * c, ROWS * (c + 1))) for c in range(CLIENTS)})
     plans = [Plan.fresh(ready.learner.law, population, Keyed(b"fuaudit: benchmark, client steps"))]
     schedule, problem = expand_many(plans), ready.client_problem(population)

@@ -153,8 +153,8 @@ def run_of(folder: Path, tables: dict[str, Any], number: int, data: Dataset) -> 
     if (folder / "manifest.json").exists():
         return load_run(folder)
     if (folder / "run.json").exists():
-        return resume(folder, dataset=data, progress=progress)
-    return train(tables, folder, secret=key(number), dataset=data, progress=progress)
+        return resume(folder, data=data, progress=progress)
+    return train(tables, folder, secret=key(number), data=data, progress=progress)
 
 
 def scaled(data: Dataset, scale: Scale) -> Dataset:

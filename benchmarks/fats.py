@@ -129,13 +129,13 @@ def made(run: Run, clock: Clock, seconds: float) -> Made:
 def trained(case: Case, folder: Path) -> Made:
     clock, started = Clock(), time.perf_counter()
     secret = key(case.name, "train", case.number)
-    run = train(case.tables, folder, secret=secret, dataset=case.data, progress=clock)
+    run = train(case.tables, folder, secret=secret, data=case.data, progress=clock)
     return made(run, clock, time.perf_counter() - started)
 
 
 def forgotten(parent: Run, name: str, request: Request, folder: Path, data: Dataset) -> Made:
     clock, started = Clock(), time.perf_counter()
-    run = unlearn(parent, name, request, folder, dataset=data, progress=clock)
+    run = unlearn(parent, name, request, folder, data=data, progress=clock)
     return made(run, clock, time.perf_counter() - started)
 
 

@@ -87,18 +87,18 @@ def work(step: Step, data: Dataset) -> dict[str, Any]:
     path = Path(step["run"])
     if step["do"] == "begin":
         try:
-            train(tables(step["model"], step["engine"]), path, dataset=data, secret=SECRET, progress=killed(3))
+            train(tables(step["model"], step["engine"]), path, data=data, secret=SECRET, progress=killed(3))
         except Killed:
             return {}
         raise AssertionError("it was not killed")
     if step["do"] == "train":
-        run = train(tables(step["model"], step["engine"]), path, dataset=data, secret=SECRET)
+        run = train(tables(step["model"], step["engine"]), path, data=data, secret=SECRET)
     elif step["do"] == "resume":
-        run = resume(path, dataset=data)
+        run = resume(path, data=data)
     elif step["do"] == "unlearn":
         parent = load_run(step["parent"])
         first = parent.plan.index.clients  # type: ignore[union-attr]
-        run = unlearn(parent, "fats", Request.of([max(first, key=first.__getitem__)]), path, dataset=data)
+        run = unlearn(parent, "fats", Request.of([max(first, key=first.__getitem__)]), path, data=data)
     else:
         spec = read_spec("client-erasure")
         checks = tuple(c for c in spec.checks if c.audit["use"] in ("integrity", "replay", "provenance", "lineage"))

@@ -320,14 +320,14 @@ def main() -> None:
 def tabled(given: argparse.Namespace, runs: Path) -> int:
     """Compute what is missing, print all rows; 1 if any is not as it should be."""
     dataset = SETTINGS[given.setting].dataset()
-    parent = train(SETTINGS[given.setting].config, runs / "parent", secret=SECRET, dataset=dataset)
+    parent = train(SETTINGS[given.setting].config, runs / "parent", secret=SECRET, data=dataset)
     wrong = 0
     for method in METHODS:
         path = given.folder / f"{given.setting}-{method.name}.json"
         if given.method and method.name not in given.method:
             continue
         if not path.exists():
-            row = examined(parent, method, runs, dataset=dataset)
+            row = examined(parent, method, runs, data=dataset)
             path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
         row = json.loads(path.read_text())
         good = acceptable(method, row)

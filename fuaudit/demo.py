@@ -89,7 +89,7 @@ def demo(
 
 def measured(run: Run) -> Row:
     """The model of a run on all test rows, and on the nines among them."""
-    ready = setup(run.config, None)
+    ready = setup(run.config)
     inputs, targets = ready.dataset.test_inputs, ready.dataset.test_targets
     measure, nines = measuring(ready, run.plan.retained), targets == NINES
     told = run.ledger.of_kind("unlearning")

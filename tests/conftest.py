@@ -125,7 +125,7 @@ def tiny():
     }
 
     def work(out, **options):
-        return train(tables, out, dataset=data, secret=SECRET, **options)
+        return train(tables, out, data=data, secret=SECRET, **options)
 
     work.dataset = data
     work.tables = tables

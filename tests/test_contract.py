@@ -342,8 +342,8 @@ def test_messages_are_as_many_as_the_solver_sends(tmp_path, solver, down, up):
     """SCAFFOLD sends model and control variate both ways; MimiC at the clients sends the mean back as well."""
     learner = {"use": "fedavg", "rounds": 3, "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2}
     tables = tiny_config(learner=learner, solver={"use": solver}, server=[{"use": "mean"}])
-    run = train(tables, tmp_path / "parent", dataset=tiny_dataset())
-    child = unlearn(run, "finetune", Request.of([0]), tmp_path / "child", {"rounds": 2}, dataset=tiny_dataset())
+    run = train(tables, tmp_path / "parent", data=tiny_dataset())
+    child = unlearn(run, "finetune", Request.of([0]), tmp_path / "child", {"rounds": 2}, data=tiny_dataset())
     sent = [message["sender"] for message in json.loads((child.path / "edit.json").read_text())["messages"]]
     participations = 2 * learner["cohort"]
     assert sent.count("server") == down * participations

@@ -509,7 +509,7 @@ class TestSoundness:
     )
     def test_what_is_wrong_is_said_before_a_folder_is_made(self, tmp_path, tiny, changes, said):
         with pytest.raises(UsageError, match=said):
-            train(tiny.tables, tmp_path / "run", dataset=Dataset(**WHOLE | changes), secret=SECRET)
+            train(tiny.tables, tmp_path / "run", data=Dataset(**WHOLE | changes), secret=SECRET)
         assert not (tmp_path / "run").exists()
 
     @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ class TestSoundness:
     def test_a_model_must_know_the_tokens(self, tmp_path, tiny, dataset, said):
         tables = tiny.tables | {"model": {"use": "lstm", "tokens": 7, "width": 2, "hidden": 2, "layers": 1}}
         with pytest.raises(UsageError, match=said):
-            train(tables, tmp_path / "run", dataset=dataset, secret=SECRET)
+            train(tables, tmp_path / "run", data=dataset, secret=SECRET)
         assert not (tmp_path / "run").exists()
 
 
@@ -541,10 +541,10 @@ def handed_over(tiny, tmp_path_factory):
     every = {n: getattr(data, n).clone() for n in ("inputs", "targets", "test_inputs", "test_targets")}
     (folder / "all").mkdir()
     save_file(every, folder / "all/data.safetensors")
-    run = train(tiny.tables, folder / "run", root=folder / "all", secret=SECRET)
+    run = train(tiny.tables, folder / "run", data=folder / "all", secret=SECRET)
     last = run.plan.retained.owner[11]
-    child = unlearn(run, "fats", Request.of([last]), folder / "child", root=folder / "all")
-    noop = unlearn(run, "noop", Request.of([last]), folder / "noop", root=folder / "all")
+    child = unlearn(run, "fats", Request.of([last]), folder / "child", data=folder / "all")
+    noop = unlearn(run, "noop", Request.of([last]), folder / "noop", data=folder / "all")
     kept = torch.tensor(sorted(child.plan.retained.owner))
     rows = {n: every[n][kept] for n in ("inputs", "targets")}
     (folder / "kept").mkdir()
@@ -570,13 +570,13 @@ class TestHandOver:
     def test_retained_rows_are_enough_to_go_on(self, handed_over):
         folder, child, _ = handed_over
         other = child.plan.retained.clients[0]
-        again = unlearn(child, "noop", Request.of([other]), folder / "again", root=folder / "kept")
+        again = unlearn(child, "noop", Request.of([other]), folder / "again", data=folder / "kept")
         assert again.plan.retained.clients == child.plan.retained.clients[1:]
 
     def test_after_a_prune_the_ids_are_unknown_and_the_rows_still_suffice(self, handed_over, quick):
         folder, child, _ = handed_over
         request = child.request
-        pruned, _ = prune(unlearn(folder / "run", "fats", request, folder / "pruned", root=folder / "all"))
+        pruned, _ = prune(unlearn(folder / "run", "fats", request, folder / "pruned", data=folder / "all"))
         assert pruned.rows == 12
         found = self.verdicts(pruned, quick, data=folder / "kept")
         assert found == self.verdicts(pruned, quick, data=folder / "all")
@@ -844,10 +844,10 @@ def test_a_role_is_trained_and_forgotten_from_files(tmp_path):
         "learner": {"use": "fats", "rounds": 2, "cohort": 2, "steps": 1, "batch": 4, "step_size": 0.5},
         "run": {"engine": "reference", "device": "cpu"},
     }
-    run = train(tables, tmp_path / "run", root=tmp_path, secret=SECRET)
+    run = train(tables, tmp_path / "run", data=tmp_path, secret=SECRET)
     data = ShakespeareRoles(window=8, stride=9, test_stride=9).load(tmp_path)
     assert [len(run.original.samples[c]) for c in run.original.clients] == np.bincount(data.owners).tolist()
-    child = unlearn(run, "fats", request_of(run, clients=(2,)), tmp_path / "child", root=tmp_path)
+    child = unlearn(run, "fats", request_of(run, clients=(2,)), tmp_path / "child", data=tmp_path)
     assert child.plan.retained.clients == (0, 1, 3)
     assert bool(torch.isfinite(child.model).all())
 

@@ -48,7 +48,7 @@ def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, serv
     tables["run"] |= {"dtype": dtype}
     tables |= {} if solver is None else {"solver": solver}
     tables |= {} if server is None else {"server": server}
-    ready = setup(resolve(tables), None, tiny_dataset())
+    ready = setup(resolve(tables), tiny_dataset())
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
     plans = [Plan.fresh(ready.learner.law, members, key) for key in keys]
     round_states = [initial_state(ready.procedure, plans, members, ready.device)]
@@ -450,7 +450,7 @@ def test_epochs_train_on_every_engine(name):
     for engine in ("reference", "threads", "batched"):
         tables = tiny_config(learner=learner, partition={"use": "iid", "clients": 3})
         tables["run"] |= {"dtype": "float64", "engine": engine}
-        ready = setup(resolve(tables), None, tiny_dataset())
+        ready = setup(resolve(tables), tiny_dataset())
         members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
         plan = Plan.fresh(ready.learner.law, members, KEY)
         start, schedule = initial_state(ready.procedure, [plan], plan.retained, ready.device), expand(plan)
@@ -605,7 +605,7 @@ def test_what_cannot_be_trained_leaves_no_folder_behind(changes, words, tmp_path
     learner = {name: value for name, value in (learner | options).items() if value is not None}
     tables = tiny_config(learner=learner, partition={"use": "iid", "clients": 3}) | chain
     with pytest.raises(UsageError, match=words):
-        train(tables, tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+        train(tables, tmp_path / "run", secret=bytes(32), data=tiny_dataset())
     assert not (tmp_path / "run").exists()
 
 
@@ -645,9 +645,9 @@ def test_conclusions_that_cannot_be_recorded_are_the_plugins_fault(concluded, mo
     monkeypatch.setattr(Dropouts, "conclusions", concluded, raising=False)
     learner = {"use": "dropouts", "rounds": 2, "steps": 1, "batch": 2, "step_size": 0.3, **ALWAYS}
     with pytest.raises(PluginError, match="the conclusions of Dropouts"):
-        train(tiny_config(learner=learner), tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+        train(tiny_config(learner=learner), tmp_path / "run", secret=bytes(32), data=tiny_dataset())
     monkeypatch.undo()
-    assert resume(tmp_path / "run", dataset=tiny_dataset()).participation["uploads"] == [4, 8]
+    assert resume(tmp_path / "run", data=tiny_dataset()).participation["uploads"] == [4, 8]
 
 
 def test_a_memory_that_is_no_longer_finite_is_named():
@@ -659,7 +659,7 @@ def test_a_memory_that_is_no_longer_finite_is_named():
 def test_nobody_in_any_round_is_told(tmp_path, fuaudit):
     learner = {"use": "mimic", "scenario": "static", "probability": 0.001, "first_all": False, "rounds": 2}
     tables = tiny_config(learner=learner | {"steps": 1, "batch": 2, "step_size": 0.3})
-    run = train(tables, tmp_path / "run", secret=bytes(32), dataset=tiny_dataset())
+    run = train(tables, tmp_path / "run", secret=bytes(32), data=tiny_dataset())
     assert torch.equal(run.checkpoint(2)[0], run.checkpoint(0)[0])
     code, out, _ = fuaudit("show", run.path)
     assert code == 0

@@ -207,7 +207,7 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     assert table["cohorts"] == [list(cohort) for cohort in cohorts]
     assert table["uploads"] == [sum(map(len, cohorts[:r])) for r in range(1, 9)]
     assert table["own_accuracy"].keys() == table["gaps"].keys()
-    data, owned = setup(run.config, None).dataset, run.plan.retained.samples[3]
+    data, owned = setup(run.config).dataset, run.plan.retained.samples[3]
     weight, bias = run.model.split([640, 10])
     logits = data.inputs[list(owned)].flatten(1) @ weight.view(10, 64).T + bias
     hits = (logits.argmax(dim=1) == data.targets[list(owned)]).sum()
@@ -397,7 +397,7 @@ def test_figures_of_an_edited_model_are_those_of_its_plan_and_model(
 ):
     run = parent_of("mimic")
     honest = unlearn(run, "finetune", Request.of([3]), tmp_path / "finetune")
-    data = setup(honest.config, None).dataset
+    data = setup(honest.config).dataset
     case = Case(Evidence(honest, None, data), Keyed(AUDIT_KEY))
     assert Lineage().examine(case).verdict == "NOT_APPLICABLE"
     assert Lineage().examine(changed(case, dataset=None)).verdict == "NOT_APPLICABLE"
@@ -420,6 +420,6 @@ def test_what_is_arithmetic_of_dropouts_is_judged_as_figures_elsewhere(changes, 
     first = next(iter(own))
     new = {"own_accuracy": own | {first: abs(own[first] - 1 / 180)}} if changes == "own" else {"uploads": [0] * 8}
     child = forge(child, "participation.json", **new)
-    found = Lineage().examine(Case(Evidence(child, run, setup(run.config, None).dataset), Keyed(AUDIT_KEY)))
+    found = Lineage().examine(Case(Evidence(child, run, setup(run.config).dataset), Keyed(AUDIT_KEY)))
     assert found.verdict == verdict, (found.shows, found.details)
     assert ("figures" in found.shows) == (changes == "own")

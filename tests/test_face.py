@@ -29,7 +29,7 @@ def made(tiny, tmp_path_factory):
     """A folder with a training run and its child by noop."""
     folder = tmp_path_factory.mktemp("face")
     run = tiny(folder / "parent")
-    unlearn(run, "noop", Request.of([1]), folder / "child", dataset=tiny.dataset)
+    unlearn(run, "noop", Request.of([1]), folder / "child", data=tiny.dataset)
     return folder
 
 
@@ -100,22 +100,17 @@ def test_the_folder_of_the_data_may_be_text(tiny, tmp_path):
 
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / Tensors.file).write_bytes(tensor_bytes(torch_file | {"test_targets": data.test_targets}))
-    run = train(tiny.tables, str(tmp_path / "run"), root=str(tmp_path / "rows"), secret=bytes(32))
+    run = train(tiny.tables, str(tmp_path / "run"), data=str(tmp_path / "rows"), secret=bytes(32))
     assert run.rounds_executed == 2
-    child = unlearn(str(run.path), "fats", Request.of([0]), str(tmp_path / "child"), root=str(tmp_path / "rows"))
+    child = unlearn(str(run.path), "fats", Request.of([0]), str(tmp_path / "child"), data=str(tmp_path / "rows"))
     assert child.is_child
 
 
 @pytest.mark.parametrize("rows", [torch.utils.data.TensorDataset(torch.zeros(3, 2)), {"inputs": []}, [1]])
 def test_rows_of_another_type_are_told_how_to_be_made(tiny, tmp_path, rows):
-    with pytest.raises(UsageError, match=r"not a fuaudit Dataset\n.*Dataset\(inputs, targets"):
-        train(tiny.tables, tmp_path / "run", dataset=rows)
+    with pytest.raises(UsageError, match=r"neither a folder nor rows.*\n.*Dataset\(inputs, targets"):
+        train(tiny.tables, tmp_path / "run", data=rows)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_of_another_type_is_told(tiny, tmp_path):
-    with pytest.raises(UsageError, match="folder of the data is a path, not Dataset"):
-        train(tiny.tables, tmp_path / "run", root=tiny.dataset)
 
 
 @pytest.mark.parametrize("request_", [{"clients": [0]}, (0,), "client 0", None])

@@ -84,7 +84,7 @@ def finished(path, begin, tiny, **options):
     if reason is None:
         return load_run(path), "complete"
     if "resume" in reason:
-        return resume(path, dataset=tiny.dataset, **options), "resumed"
+        return resume(path, data=tiny.dataset, **options), "resumed"
     if path.exists():
         assert "Remove the folder" in reason
         shutil.rmtree(path)
@@ -105,11 +105,11 @@ def train_tiny(tiny, path):
 
 
 def unlearn_tiny(tiny, path):
-    return lambda: unlearn(path.parent / "parent", "fats", Request.of([1]), path, dataset=tiny.dataset)
+    return lambda: unlearn(path.parent / "parent", "fats", Request.of([1]), path, data=tiny.dataset)
 
 
 def edit_tiny(tiny, path):
-    return lambda: unlearn(path.parent / "parent", "finetune", Request.of([1]), path, dataset=tiny.dataset)
+    return lambda: unlearn(path.parent / "parent", "finetune", Request.of([1]), path, data=tiny.dataset)
 
 
 def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path):
@@ -120,7 +120,7 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
     info["unlearner"]["options"] = {"use": "finetune"}
     (path / "run.json").write_bytes(pretty_json(info))
     (path / "manifest.json").unlink()
-    resume(path, dataset=tiny.dataset)
+    resume(path, data=tiny.dataset)
     assert not (path / "edit.json").exists()
 
 
@@ -179,7 +179,7 @@ def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault):
         with monkeypatch.context() as patch:
             Faults(patch, at, fault)
             try:
-                assert resume(path, dataset=tiny.dataset).digest == expected.digest
+                assert resume(path, data=tiny.dataset).digest == expected.digest
                 break
             except StorageError:
                 pass
@@ -194,7 +194,7 @@ def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault):
 def test_prune_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, fault):
     """Whatever happens, the run is there before or after, and pruning again finishes."""
     original = tiny(tmp_path / "whole" / "parent")
-    child = unlearn(original, "fats", Request.of([1]), tmp_path / "whole" / "child", dataset=tiny.dataset)
+    child = unlearn(original, "fats", Request.of([1]), tmp_path / "whole" / "child", data=tiny.dataset)
     shutil.copytree(tmp_path / "whole", tmp_path / "undisturbed")
     expected, _ = prune(tmp_path / "undisturbed" / "child")
     at = 0
@@ -412,8 +412,8 @@ def test_files_may_not_grow(tiny, tmp_path):
     assert "ledger.jsonl" in err
     assert f"fuaudit resume {out}" in err
     assert "Traceback" not in err
-    whole = train(tables, tmp_path / "whole", root=tmp_path, secret=SECRET)
-    assert resume(out, root=tmp_path).digest == whole.digest
+    whole = train(tables, tmp_path / "whole", data=tmp_path, secret=SECRET)
+    assert resume(out, data=tmp_path).digest == whole.digest
 
 
 # --- folders that cannot be written
@@ -429,7 +429,7 @@ def test_a_run_is_never_overwritten(tiny, tmp_path, bytes_of):
         with pytest.raises(UsageError, match="never overwritten"):
             tiny(out)
         with pytest.raises(UsageError, match="never overwritten"):
-            unlearn(run, "fats", Request.of([1]), out, dataset=tiny.dataset)
+            unlearn(run, "fats", Request.of([1]), out, data=tiny.dataset)
     assert bytes_of(tmp_path) == before
     (tmp_path / "empty").mkdir()
     assert tiny(tmp_path / "empty").digest == run.digest

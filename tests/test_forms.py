@@ -218,7 +218,7 @@ def test_who_may_be_given_a_file():
 @pytest.fixture(scope="module")
 def family(tiny, tmp_path_factory):
     root = tmp_path_factory.mktemp("honest")
-    unlearn(tiny(root / "parent"), "fats", Request.of([1]), root / "child", dataset=tiny.dataset)
+    unlearn(tiny(root / "parent"), "fats", Request.of([1]), root / "child", data=tiny.dataset)
     return root
 
 

@@ -48,7 +48,7 @@ def in_time():
 @pytest.fixture(scope="module")
 def family(tiny, tmp_path_factory):
     root = tmp_path_factory.mktemp("honest")
-    unlearn(tiny(root / "parent"), "fats", Request.of([1]), root / "child", dataset=tiny.dataset)
+    unlearn(tiny(root / "parent"), "fats", Request.of([1]), root / "child", data=tiny.dataset)
     return root
 
 
@@ -123,7 +123,7 @@ def test_training_refuses_what_opening_refuses(tiny, tmp_path):
     for option in ("rounds", "steps"):
         tables = tiny.tables | {"learner": tiny.tables["learner"] | {option: 2**31 - 1}}
         with pytest.raises(UsageError, match="cannot be executed"):
-            train(tables, tmp_path / "run", dataset=tiny.dataset)
+            train(tables, tmp_path / "run", data=tiny.dataset)
     assert not (tmp_path / "run").exists()
 
 

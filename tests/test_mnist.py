@@ -91,9 +91,9 @@ def runs(data, tmp_path_factory):
         "learner": {"use": "fats", "rounds": 2, "cohort": 3, "steps": 4, "batch": 10, "step_size": 0.05},
         "run": {"checkpoint_every": 1, "device": "cpu"},
     }
-    origin = train(config, folder / "origin", secret=SECRET, dataset=data)
+    origin = train(config, folder / "origin", secret=SECRET, data=data)
     request = drawn_in_round_two(origin)
-    children = {name: unlearn(origin, name, request, folder / name, dataset=data) for name in ("fats", "noop")}
+    children = {name: unlearn(origin, name, request, folder / name, data=data) for name in ("fats", "noop")}
     return origin, request, children
 
 
@@ -137,7 +137,7 @@ def test_a_run_unlearns_a_sample_and_replays_bit_for_bit(data, runs):
     assert not torch.equal(child.model, origin.model)
 
     # by hand, without an audit: the child's model from nothing, the erased rows overwritten
-    ready = setup(child.config, None, data)
+    ready = setup(child.config, data)
     start = initial_state(ready.procedure, [child.plan], child.plan.retained, torch.device("cpu"))
     retained = child.plan.retained
     problem, plan = ready.client_problem(retained), expand(child.plan)

@@ -358,7 +358,7 @@ def token_run(request, tmp_path_factory):
         "run": {"checkpoint_every": 1, "engine": request.param, "device": "cpu"},
     }
     folder = tmp_path_factory.mktemp("tokens")
-    return train(tables, folder / "parent", dataset=tokens_dataset(), secret=SECRET)
+    return train(tables, folder / "parent", data=tokens_dataset(), secret=SECRET)
 
 
 def test_on_tokens_a_plan_that_reads_an_erased_row_is_caught(token_run, quick):
@@ -367,7 +367,7 @@ def test_on_tokens_a_plan_that_reads_an_erased_row_is_caught(token_run, quick):
     target = max(token_run.plan.index.clients, key=token_run.plan.index.clients.__getitem__)
     found = {}
     for name in ("fats", "noop"):
-        child = unlearn(token_run, name, Request.of([target]), token_run.path.parent / name, dataset=data)
+        child = unlearn(token_run, name, Request.of([target]), token_run.path.parent / name, data=data)
         result = verify(child, quick, data=data, save=False)
         found[name] = {finding.audit: str(finding.verdict) for finding in result.findings}
     assert found["fats"] == dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
@@ -378,7 +378,7 @@ def test_on_tokens_the_replay_does_not_read_what_was_erased(token_run, quick):
     """Other content in the erased rows, and the same findings; other content in a retained row is noticed."""
     data = tokens_dataset()
     target = max(token_run.plan.index.clients, key=token_run.plan.index.clients.__getitem__)
-    child = unlearn(token_run, "fats", Request.of([target]), token_run.path.parent / "child", dataset=data)
+    child = unlearn(token_run, "fats", Request.of([target]), token_run.path.parent / "child", data=data)
 
     def changed(client):
         inputs = data.inputs.clone()
@@ -426,5 +426,5 @@ def test_the_constants_of_scaling_do_not_depend_on_the_number_of_threads():
 
 def test_a_model_that_cannot_read_tokens_is_refused_before_training(small_config, tmp_path):
     with pytest.raises(UsageError, match=r"integers .* this model cannot read"):
-        train(small_config(), tmp_path / "run", dataset=tokens_dataset(), secret=SECRET)
+        train(small_config(), tmp_path / "run", data=tokens_dataset(), secret=SECRET)
     assert not (tmp_path / "run").exists()

@@ -40,7 +40,7 @@ NAMED = ("ann", "ben:1", "cay", "nobody", "eve", "4")
 
 
 def trained(path, names=(), **tables):
-    return train(TABLES | tables, path, dataset=data(names), secret=SECRET)
+    return train(TABLES | tables, path, data=data(names), secret=SECRET)
 
 
 def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path, lean_file):
@@ -72,7 +72,7 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
     assert [run.name(client) for client in OWNERS] == ["ann", "ben:1", "cay", "eve", "4"]
     request = request_of(run, ["eve"], [("ben:1", 2)])
     assert request.clients == (4,)
-    child = unlearn(run, "fats", request, tmp_path / "child", dataset=data(NAMED))
+    child = unlearn(run, "fats", request, tmp_path / "child", data=data(NAMED))
     assert list(map(in_words, to_forget(child))) == ["client 4 (eve), 4 rows", "sample 11 (ben:1:2)"]
     result = verify(child, quick, data=data(NAMED), request=request, budget=0)
     assert result.verdict == "PASS"
@@ -105,7 +105,7 @@ def test_nobody_is_guessed(tmp_path):
 
 def test_a_dropped_name_is_no_longer_known(tmp_path):
     run = trained(tmp_path / "run", NAMED)
-    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED)))
     assert list(map(in_words, to_forget(child))) == ["client 4 (name dropped), 4 rows"]
     assert child.client("ann") == 0
     with pytest.raises(UsageError, match="no client is called 'eve'"):
@@ -184,8 +184,8 @@ def test_that_clients_have_no_names_is_committed_to(tmp_path, reseal):
 
 def test_after_a_prune_the_names_of_the_erased_are_missing_and_no_others(tmp_path, reseal):
     run = trained(tmp_path / "run", NAMED)
-    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
-    further = unlearn(child, "fats", request_of(child, ["ann"]), tmp_path / "further", dataset=data(NAMED))
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED)))
+    further = unlearn(child, "fats", request_of(child, ["ann"]), tmp_path / "further", data=data(NAMED))
     assert further.name(0) == "ann"
     names = {c: n for c, n in child.opening.names.items() if c != 5}
     prised(child, names, reseal, drop=(5,))
@@ -205,7 +205,7 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
     """Who swaps two names before the commitment is told by the data, whole or in part; what is not told is said."""
     swapped = ("cay", "ben:1", "ann", *NAMED[3:])
     run = trained(tmp_path / "run", swapped)
-    child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(swapped))
+    child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(swapped))
     found = lines_of(verify(child, quick, data=data(NAMED), budget=0))
     assert found.verdict == "FAIL"
     assert any("other names than the owners of their rows" in line for line in found.details)
@@ -221,7 +221,7 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
 
 def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
     run = trained(tmp_path / "run", NAMED)
-    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", dataset=data(NAMED)))
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED)))
     found = lines_of(verify(child, quick, data=data(NAMED), request=child.request, budget=0))
     assert any("The name of client 4 was not shown" in line for line in found.assumptions)
     assert any("client 4 (name dropped), 4 rows" in line for line in found.details)
@@ -237,7 +237,7 @@ def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
         (tmp_path / name).mkdir()
         save_file(tensors, tmp_path / name / "data.safetensors")
     run = train(TABLES, tmp_path / "run", tmp_path / "all", secret=SECRET)
-    child = unlearn(run, "fats", request_of(run, ["4"]), tmp_path / "child", root=tmp_path / "all")
+    child = unlearn(run, "fats", request_of(run, ["4"]), tmp_path / "child", data=tmp_path / "all")
     result = verify(child, quick, data=tmp_path / "kept", erased=tmp_path / "all", budget=0)
     assert any("the partition from its key" in line for line in lines_of(result).details)
     assert result.verdict == "PASS", result.reason

@@ -733,7 +733,7 @@ def lineage(tiny, tmp_path_factory):
     client, other = parent.plan.retained.clients[:2]
     sample = parent.plan.retained.samples[other][0]
     for name in ("fats", "fats-as-printed"):
-        flawed = {"dataset": tiny.dataset, "allow_inexact": name == "fats-as-printed"}
+        flawed = {"data": tiny.dataset, "allow_inexact": name == "fats-as-printed"}
         first = unlearn(parent, name, Request.of(samples=[sample]), folder / name, **flawed)
         unlearn(first, "fats", Request.of(clients=[client]), folder / f"{name}-twice", **flawed)
     return folder

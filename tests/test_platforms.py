@@ -66,7 +66,7 @@ def tables(**changes):
 
 
 def ready(images, **changes):
-    return setup(resolve(tables(**changes)), None, images)
+    return setup(resolve(tables(**changes)), images)
 
 
 @contextmanager
@@ -147,9 +147,9 @@ def made_there(images, tmp_path_factory):
             raise KeyboardInterrupt
 
     with another_library():
-        train(tables(), root / "parent", dataset=images, secret=secret(7))
+        train(tables(), root / "parent", data=images, secret=secret(7))
         with pytest.raises(KeyboardInterrupt):
-            train(tables(), root / "begun", dataset=images, secret=secret(7), progress=ended)
+            train(tables(), root / "begun", data=images, secret=secret(7), progress=ended)
     return root
 
 
@@ -173,7 +173,7 @@ def case_of(run, images, **changes):
 
 def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
     parent = load_run(there / "parent")
-    child = unlearn(parent, "fats", late(parent), there / "child", dataset=images)
+    child = unlearn(parent, "fats", late(parent), there / "child", data=images)
     (kept,) = (event["kept_rounds"] for event in child.ledger.of_kind("unlearning"))
     assert kept > 0
     first, own = platforms_of(child.ledger)
@@ -196,20 +196,20 @@ def test_what_was_unlearned_here_of_a_run_made_there(there, images, quick):
 
 
 def test_what_was_resumed_here_of_a_run_begun_there(there, images):
-    run = resume(there / "begun", dataset=images)
+    run = resume(there / "begun", data=images)
     first, own = platforms_of(run.ledger)
     assert (first.since, own.since, own.unlike(first)) == (0, 2, "canary")
     assert not torch.equal(run.model, load_run(there / "parent").model)
     found = [audit.examine(case_of(run, images)) for audit in (Replay(), Lineage(), Replay(stretches=3))]
     assert {finding.verdict for finding in found} == {"INCONCLUSIVE"}
-    child = unlearn(run, "retrain", late(run), there / "child", dataset=images)
+    child = unlearn(run, "retrain", late(run), there / "child", data=images)
     assert [platform.since for platform in platforms_of(child.ledger)] == [0]
     assert Replay().examine(case_of(child, images)).verdict == "PASS"
 
 
 def test_resuming_on_one_platform_tells_of_it_once(there, images):
     with another_library():
-        run = resume(there / "begun", dataset=images)
+        run = resume(there / "begun", data=images)
     assert len(platforms_of(run.ledger)) == 1
     assert torch.equal(run.model, load_run(there / "parent").model)
 
@@ -226,7 +226,7 @@ def ended(at):
 
 def broken_off(folder, images, at):
     with pytest.raises(KeyboardInterrupt):
-        resume(folder, dataset=images, progress=ended(at))
+        resume(folder, data=images, progress=ended(at))
 
 
 def test_several_in_a_row_without_progress(there, images):
@@ -236,7 +236,7 @@ def test_several_in_a_row_without_progress(there, images):
         broken_off(there / "begun", images, 3)
     broken_off(there / "begun", images, 3)
     broken_off(there / "begun", images, 5)
-    run = resume(there / "begun", dataset=images)
+    run = resume(there / "begun", data=images)
     assert [(platform.since, platform.canary) for platform in platforms_of(run.ledger)] == [
         (0, platforms_of(load_run(there / "parent").ledger)[0].canary),
         (2, canary(ready(images))),
@@ -255,12 +255,12 @@ def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
     parent = load_run(there / "parent")
     if method == "train":
         with pytest.raises(KeyboardInterrupt):
-            train(tables(), path, dataset=images, secret=secret(7), progress=ended(1))
+            train(tables(), path, data=images, secret=secret(7), progress=ended(1))
     else:
         with pytest.raises(KeyboardInterrupt):
-            unlearn(parent, method, late(parent), path, dataset=images, progress=ended(1))
+            unlearn(parent, method, late(parent), path, data=images, progress=ended(1))
     monkeypatch.undo()
-    run = resume(path, dataset=images)
+    run = resume(path, data=images)
     (own,) = platforms_of(run.ledger)
     assert own.versions == run.info["versions"]
     assert run.info["versions"]["processor"] != "another"
@@ -281,8 +281,8 @@ def test_an_edit_is_judged_by_who_made_it(there, images):
     parent = load_run(there / "parent")
     first, second = parent.plan.retained.clients[:2]
     with another_library():
-        edited_there = unlearn(parent, "finetune", Request.of([first]), there / "edited", dataset=images)
-    again = unlearn(edited_there, "finetune", Request.of([second]), there / "again", dataset=images)
+        edited_there = unlearn(parent, "finetune", Request.of([first]), there / "edited", data=images)
+    again = unlearn(edited_there, "finetune", Request.of([second]), there / "again", data=images)
     for run in (edited_there, again):
         found = Provenance().examine(case_of(run, images))
         assert found.verdict == "INCONCLUSIVE", found.details
@@ -293,7 +293,7 @@ def test_an_edit_is_judged_by_who_made_it(there, images):
 @pytest.mark.parametrize("spot_check", [None, 3])
 def test_a_forged_model_made_here_fails_whoever_went_on(spot_check, images, tmp_path):
     """Resumed elsewhere, or so it says: what was made here before that must have the bits of here."""
-    run = train(tables(), tmp_path / "run", dataset=images, secret=secret(7))
+    run = train(tables(), tmp_path / "run", data=images, secret=secret(7))
     case = case_of(run, images)
     stored = {round_number: run.checkpoint(round_number) for round_number in run.checkpoints}
     stored[2] = stored[2][0] + 1e-3, stored[2][1]
@@ -355,7 +355,7 @@ def _platforms(edit):
 )
 def test_platforms_that_no_run_has(edit, there, images):
     parent = load_run(there / "parent")
-    child = unlearn(parent, "fats", late(parent), there / "child", dataset=images)
+    child = unlearn(parent, "fats", late(parent), there / "child", data=images)
     with pytest.raises(EvidenceError):
         told(child.path, _platforms(edit))
 
@@ -363,7 +363,7 @@ def test_platforms_that_no_run_has(edit, there, images):
 def test_other_platforms_than_the_parents(there, images, quick):
     """A child that says other things of kept rounds than its parent contradicts it."""
     parent = load_run(there / "parent")
-    child = unlearn(parent, "fats", late(parent), there / "child", dataset=images)
+    child = unlearn(parent, "fats", late(parent), there / "child", data=images)
     told(child.path, _platforms(lambda number, event: event if number else {**event, "canary": "0" * 64}))
     _, found = audits(load_run(child.path), spec=quick, data=images)
     assert found["integrity"].verdict == "FAIL"
@@ -372,8 +372,8 @@ def test_other_platforms_than_the_parents(there, images, quick):
 
 def test_a_claimed_canary_gets_the_tolerance_and_a_spec_can_refuse_it(images, tmp_path):
     """A limit, and what stands against it: whoever names another platform is judged by tolerance, or by none."""
-    run = train(tables(), tmp_path / "parent", dataset=images, secret=secret(7))
-    child = unlearn(run, "fats", late(run), tmp_path / "child", dataset=images)
+    run = train(tables(), tmp_path / "parent", data=images, secret=secret(7))
+    child = unlearn(run, "fats", late(run), tmp_path / "child", data=images)
     vector, state = child.checkpoint(6)
     stored = {round_number: child.checkpoint(round_number) for round_number in child.checkpoints} | {
         6: (vector.nextafter(vector + 1), state)
@@ -524,13 +524,13 @@ class Threadful:
 
 def test_editors_work_with_one_thread(images, tmp_path):
     """Bits of what an editor computes itself would depend on the number of threads, which no platform tells."""
-    run = train(tables(model={"use": "linear"}), tmp_path / "run", dataset=images, secret=secret(7))
+    run = train(tables(model={"use": "linear"}), tmp_path / "run", data=images, secret=secret(7))
     request = Request.of([0])
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
         edited(
-            setup(run.config, None, images),
+            setup(run.config, images),
             run.plan,
             run.plan.erase(request, Keyed(secret(3)), END),
             Threadful(),

@@ -283,7 +283,7 @@ def test_a_wrong_commitment_is_compared_where_a_check_uses_it(family):
         ({"dataset": None}, "'dataset' is called 'data'"),
         ({"until_decided": True}, "'until_decided' is called 'stopping'"),
         ({"comitment": "ab" * 32}, "Did you mean 'commitment'"),
-        ({"data": [1, 2]}, "data is of type list, neither a folder nor rows"),
+        ({"data": [1, 2]}, "data is of type list, neither a folder nor rows (a fuaudit Dataset)"),
         ({"request": {"clients": [1]}}, "request is of type dict, not a Request"),
     ],
 )

@@ -55,11 +55,11 @@ def lineage(root, learner, kinds, methods):
         "learner": learner,
         "run": {"checkpoint_every": 1, "engine": "reference", "device": "cpu", "requests": 4},
     }
-    runs = [train(tables, root / "run-0", dataset=data(), secret=secret(5))]
+    runs = [train(tables, root / "run-0", data=data(), secret=secret(5))]
     for number, (kind, method) in enumerate(zip(kinds, methods, strict=True), 1):
         asked = target(runs[-1], kind)
         path = root / f"run-{number}"
-        runs.append(unlearn(runs[-1], method, asked, path, dataset=data(), allow_inexact=True))
+        runs.append(unlearn(runs[-1], method, asked, path, data=data(), allow_inexact=True))
     return runs
 
 

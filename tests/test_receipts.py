@@ -56,7 +56,7 @@ def folder(path, tensors):
 
 @pytest.fixture
 def run(tmp_path):
-    return train(TABLES, tmp_path / "run", dataset=data(), secret=SECRET)
+    return train(TABLES, tmp_path / "run", data=data(), secret=SECRET)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_rows_are_found_in_any_order_and_under_other_ids(receipt):
 
 
 def test_a_receipt_holds_for_children_and_not_after_a_prune(run, receipt, tmp_path):
-    child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", dataset=data())
+    child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", data=data())
     assert [row.leaf for row in receipt_of(child, 1).rows] == [row.leaf for row in receipt.rows]
     pruned, _ = prune(child)
     with pytest.raises(UsageError, match="dropped by a prune"):
@@ -171,10 +171,10 @@ def lineage_of(run, quick, given, **options):
 @pytest.mark.parametrize("asked", [(["ben"], []), ([], [("ben", 2)])], ids=["client", "sample"])
 def test_a_copy_with_another_client_is_found_by_a_receipt(tmp_path, quick, asked, pruned):
     given = with_copy()
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
     file = tmp_path / "ben.json"
     file.write_bytes(receipt_of(run, 1).content())
-    child = unlearn(run, "retrain", request_of(run, *asked), tmp_path / "child", dataset=given)
+    child = unlearn(run, "retrain", request_of(run, *asked), tmp_path / "child", data=given)
     if pruned:
         child, _ = prune(child)
     at_hand = without_ben(given)
@@ -199,8 +199,8 @@ def test_a_copy_with_another_client_is_found_by_a_receipt(tmp_path, quick, asked
 def test_a_copy_is_found_where_the_erased_rows_are_at_hand(tmp_path, quick, labels):
     """Whatever its label."""
     given = with_copy(labels)
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
-    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", data=given)
     found, result = lineage_of(child, quick, given)
     assert result.verdict == found.verdict == "PASS"
     assert found.values["equal_rows"] == 1
@@ -228,8 +228,8 @@ def written(path, receipt, **changes):
 def forgotten(tmp_path):
     """Data in which Dan has one of Ben's rows, his receipt, and a run that forgot him."""
     given = with_copy()
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
-    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", data=given)
     return given, receipt_of(run, 1), child
 
 
@@ -265,10 +265,10 @@ def test_a_forged_receipt_displaces_no_other(tmp_path, quick, forgotten):
 def test_a_receipt_of_another_stands_for_no_row_of_hers(tmp_path, quick):
     """Cay's receipt with the id of Ben's sample, which was to be forgotten; also after a prune."""
     given = with_copy()
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
     cays = receipt_of(run, 2)
     forged = written(tmp_path / "cay.json", cays, rows=(replace(cays.rows[0], id=6), *cays.rows[1:]))
-    child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", dataset=given)
+    child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", data=given)
     for one in (child, prune(child)[0]):
         with pytest.raises(EvidenceError, match="other ids than the partition"):
             verify(one, quick, data=given, receipts=[forged], save=False)
@@ -277,9 +277,9 @@ def test_a_receipt_of_another_stands_for_no_row_of_hers(tmp_path, quick):
 def test_after_a_prune_rows_at_hand_count_where_a_receipt_opens_them(tmp_path, quick):
     """Whatever the label of the copy, which a receipt alone does not see."""
     given = with_copy(labels=True)
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
     file = written(tmp_path / "ben.json", receipt_of(run, 1))
-    child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", dataset=given)
+    child = unlearn(run, "retrain", request_of(run, [], [("ben", 2)]), tmp_path / "child", data=given)
     pruned, _ = prune(child)
     found, _ = lineage_of(pruned, quick, given)
     assert (found.values["compared_rows"], found.values["equal_rows"]) == (0, 0)
@@ -295,8 +295,8 @@ def test_rows_equal_as_numbers_are_equal(tmp_path, quick):
     inputs = given.inputs.clone()
     inputs[6, 0], inputs[13, 0] = 0.0, -0.0
     given = replace(given, inputs=inputs)
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
-    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", data=given)
     found, _ = lineage_of(child, quick, given)
     assert found.values["equal_rows"] == 1
     file = written(tmp_path / "ben.json", receipt_of(run, 1))
@@ -331,8 +331,8 @@ def test_ids_of_an_erased_client_that_were_exchanged_are_not_believed(tmp_path, 
 def test_computing_with_erased_rows_that_open_no_leaf(audit, tmp_path):
     """Level 3 says what it takes on trust; level 6 trains no originals with other rows than those."""
     given = with_copy()
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
-    child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "child", data=given)
     tables = {"stress": {"plans": 1, "candidates": 100}, "model-law": {"pairs": 2}}
     examined = registry.build("audits", {"use": audit, **tables[audit]})
     found = examined.examine(Case(Evidence(child, None, junk(given)), Keyed(SECRET)))
@@ -348,8 +348,8 @@ def test_computing_with_erased_rows_that_open_no_leaf(audit, tmp_path):
 
 def test_near_copies_are_not_looked_for_and_it_says_so(tmp_path, quick):
     given = with_copy(change=1e-6)
-    run = train(TABLES, tmp_path / "run", dataset=given, secret=SECRET)
-    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=given)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", data=given)
     found, _ = lineage_of(child, quick, given)
     assert found.verdict == "PASS"
     assert any("4 erased rows at hand and 0 by receipts. Near copies" in line for line in found.details)
@@ -357,12 +357,12 @@ def test_near_copies_are_not_looked_for_and_it_says_so(tmp_path, quick):
 
 def test_receipts_of_others(run, receipt, tmp_path, quick):
     """Of one of whom nothing was to be forgotten, and under another commitment."""
-    child = unlearn(run, "retrain", request_of(run, ["cay"]), tmp_path / "child", dataset=data())
+    child = unlearn(run, "retrain", request_of(run, ["cay"]), tmp_path / "child", data=data())
     file = tmp_path / "receipt.json"
     file.write_bytes(receipt.content())
     with pytest.raises(UsageError, match="whom no request names"):
         verify(child, quick, data=data(), receipts=[file], save=False)
-    elsewhere = train(TABLES, tmp_path / "elsewhere", dataset=data(), secret=bytes(32))
+    elsewhere = train(TABLES, tmp_path / "elsewhere", data=data(), secret=bytes(32))
     file.write_bytes(receipt_of(elsewhere, 2).content())
     found, result = lineage_of(child, quick, data(), receipts=[file])
     assert result.verdict == found.verdict == "FAIL"
@@ -371,9 +371,9 @@ def test_receipts_of_others(run, receipt, tmp_path, quick):
 
 def test_no_salt_or_name_of_an_erased_row_is_left_anywhere(tmp_path, bytes_of):
     """Two requests, one of a client and one of a sample; all bytes of all folders after the prune."""
-    run = train(TABLES, tmp_path / "run", dataset=data(), secret=SECRET)
-    first = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "first", dataset=data())
-    last = unlearn(first, "fats", request_of(first, [], [("dan", 1)]), tmp_path / "last", dataset=data())
+    run = train(TABLES, tmp_path / "run", data=data(), secret=SECRET)
+    first = unlearn(run, "fats", request_of(run, ["ben"]), tmp_path / "first", data=data())
+    last = unlearn(first, "fats", request_of(first, [], [("dan", 1)]), tmp_path / "last", data=data())
     contents, salts = run.contents, run.opening.salts
     gone = [*contents.salts_of(1), contents.salts_of(3)[2]]
     secrets = [salts.leaf(leaf) for leaf in gone] + list(seeds_above(salts, gone))

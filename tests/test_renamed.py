@@ -60,7 +60,7 @@ def test_an_interrupted_run_of_before_is_left_as_it_is(copied):
 
 def test_a_promise_in_another_format_is_no_usage_error(tiny, tmp_path):
     path = tmp_path / "promise.json"
-    commit(tiny.tables, path, dataset=tiny.dataset)
+    commit(tiny.tables, path, data=tiny.dataset)
     path.chmod(0o600)
     rewrite(path, format="fuaudit promise 2")
     with pytest.raises(EvidenceError, match="fuaudit promise 2 is read by another version"):
@@ -106,7 +106,7 @@ def test_an_audit_of_before_is_refused_with_the_present_name(former, now):
 
 def test_keywords_of_before_are_refused_with_the_present_ones(tiny, tmp_path):
     with pytest.raises(UsageError, match="'until' is called 'stop_after'"):
-        train(tiny.tables, tmp_path / "run", dataset=tiny.dataset, until=1)
+        train(tiny.tables, tmp_path / "run", data=tiny.dataset, until=1)
     with pytest.raises(UsageError, match="'anyway' is called 'allow_inexact'"):
         unlearn(tmp_path / "run", "fats", Request.of([0]), tmp_path / "child", anyway=True)
     assert not list(tmp_path.iterdir())

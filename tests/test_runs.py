@@ -121,7 +121,7 @@ def test_every_changed_byte_is_rejected(tiny, tmp_path):
 def test_every_changed_byte_of_a_pruned_child_is_rejected(tiny, tmp_path):
     """A sample of offsets: every seventh byte of every file."""
     run = tiny(tmp_path / "run")
-    child, _ = prune(unlearn(run, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset))
+    child, _ = prune(unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset))
     for path in sorted(p for p in child.path.rglob("*") if p.is_file()):
         content = path.read_bytes()
         for place in range(0, len(content), 7):
@@ -446,16 +446,16 @@ def test_unlearning_twice_gives_one_digest(trained, child, target, tmp_path):
 
 
 def test_the_commitment_has_room_for_so_many_requests(tiny, tmp_path):
-    run = train(tiny.tables | {"run": {"requests": 1}}, tmp_path / "run", dataset=tiny.dataset)
-    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    run = train(tiny.tables | {"run": {"requests": 1}}, tmp_path / "run", data=tiny.dataset)
+    child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
     with pytest.raises(UsageError, match="room for 1 requests"):
-        unlearn(child, "fats", Request.of([2]), tmp_path / "second", dataset=tiny.dataset)
+        unlearn(child, "fats", Request.of([2]), tmp_path / "second", data=tiny.dataset)
     assert not (tmp_path / "second").exists()
     pruned, _ = prune(child)
     with pytest.raises(UsageError, match="room for 1 requests"):
-        unlearn(pruned, "fats", Request.of([2]), tmp_path / "second", dataset=tiny.dataset)
+        unlearn(pruned, "fats", Request.of([2]), tmp_path / "second", data=tiny.dataset)
     with pytest.raises(UsageError, match=r"134,217,728 is the most.*\n.*requests = N"):
-        train(tiny.tables | {"run": {"requests": 10**8}}, tmp_path / "large", dataset=tiny.dataset)
+        train(tiny.tables | {"run": {"requests": 10**8}}, tmp_path / "large", data=tiny.dataset)
     assert not (tmp_path / "large").exists()
 
 
@@ -711,7 +711,7 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
     """Of the same run or of a sibling: refused while one is at work, and nothing is changed."""
     parent = tiny(tmp_path / "parent")
     child, sibling = (
-        unlearn(parent, "fats", Request.of([1]), tmp_path / name, dataset=tiny.dataset) for name in ("child", "sibling")
+        unlearn(parent, "fats", Request.of([1]), tmp_path / name, data=tiny.dataset) for name in ("child", "sibling")
     )
     history, refused = child.plan.history(), []
 
@@ -736,7 +736,7 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
 
 def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monkeypatch, bytes_of):
     """Something else removes or changes a file of the run that a prune writes."""
-    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
     before = bytes_of(tmp_path)
     staged = tmp_path / "child.pruning" / "checkpoints" / "000001.safetensors"
 
@@ -768,7 +768,7 @@ def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monk
 
 def test_what_a_killed_prune_left_goes_only_where_its_run_stands(tiny, tmp_path, bytes_of):
     """Another run was made under the name, or the run itself was taken away."""
-    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
     shutil.move(child.path, tmp_path / "child.before-prune")
     tiny(child.path)
     before = bytes_of(tmp_path)
@@ -793,7 +793,7 @@ def test_runs_are_pruned_from_inside_and_through_links(tiny, tmp_path, monkeypat
     for number in range(3):
         child = unlearn(
             tiny(tmp_path / f"{number}" / "parent"), "fats", Request.of([1]), tmp_path / f"{number}" / "child",
-            dataset=tiny.dataset,
+            data=tiny.dataset,
         )  # fmt: skip
         (tmp_path / f"link-{number}").symlink_to(child.path)
         monkeypatch.chdir(child.path / "checkpoints" if number == 1 else child.path)
@@ -1126,11 +1126,11 @@ def test_torch_threads_of_the_caller_are_put_back(tiny, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             tiny(tmp_path / "run", progress=stop)
         assert torch.get_num_threads() == 2
-        resumed = resume(tmp_path / "run", dataset=tiny.dataset)
+        resumed = resume(tmp_path / "run", data=tiny.dataset)
         assert torch.get_num_threads() == 2
         assert tiny(tmp_path / "again").digest == resumed.digest
         assert torch.get_num_threads() == 2
-        unlearn(resumed, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+        unlearn(resumed, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -1264,7 +1264,7 @@ def test_inputs_are_scaled_by_constants_that_are_computed_once_a_run(tiny, tmp_p
     monkeypatch.setattr(measuring, "scaling_constants", counted)
     learner = {"use": "scaffold", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
     tables = tiny.tables | {"learner": learner | {"step_size": 0.1}}
-    run = train(tables, tmp_path / "run", dataset=tiny.dataset, secret=SECRET)
+    run = train(tables, tmp_path / "run", data=tiny.dataset, secret=SECRET)
     assert len(run.metrics) == 3
     assert len(json.loads((run.path / "participation.json").read_text())["own_accuracy"]) == 3
     assert len(passes) == 1

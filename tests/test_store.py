@@ -27,7 +27,7 @@ def run(tiny, tmp_path):
     (tmp_path / "data").mkdir()
     save_file({name: getattr(tiny.dataset, name).clone() for name in names}, tmp_path / "data" / "data.safetensors")
     parent = tiny(tmp_path / "parent")
-    return unlearn(parent, "fats", Request.of([parent.plan.cohort(2)[0]]), tmp_path / "child", dataset=tiny.dataset)
+    return unlearn(parent, "fats", Request.of([parent.plan.cohort(2)[0]]), tmp_path / "child", data=tiny.dataset)
 
 
 @pytest.fixture

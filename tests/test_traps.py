@@ -190,7 +190,7 @@ def test_memory_that_was_not_rewound(tmp_path):
     )
     child = unlearn(run, "fats", Request.of(clients=[drawn_client(run)]), tmp_path / "child")
     assert audits(child)[0].verdict == "PASS"
-    ready = setup(run.config, None)
+    ready = setup(run.config)
     plan = child.plan
     first = child.info["first_change"][0]
     start = max(r for r in run.checkpoints if r < first)
@@ -298,7 +298,7 @@ def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):
     from dataclasses import replace
 
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "other-data")
-    data = setup(parent.config, None).dataset
+    data = setup(parent.config).dataset
     inputs = data.inputs.clone()
     inputs[child.plan.retained.samples[child.plan.retained.clients[0]][0]] += 1
     result, found = audits(child, data=replace(data, inputs=inputs))

@@ -86,7 +86,6 @@ def verify(
 
     # arguments that cannot be meant are refused before anything heavy is imported
     given["commitment"], chosen = commitment_of(given["commitment"]), hexadecimal(key, "--key")
-    given["data"] = given.pop("root")
     places = list(map(place, samples))
     require_run(run)
 

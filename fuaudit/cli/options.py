@@ -74,7 +74,7 @@ def former(**names: str) -> Callable[[Command], Command]:
 def data_option(command: Command) -> Command:
     """The folder of the data."""
     text = "Folder of the data, for datasets that need one (for MNIST the folder above MNIST/raw)."
-    return click.option("--data", "root", type=Folder, help=text)(command)
+    return click.option("--data", type=Folder, help=text)(command)
 
 
 def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:

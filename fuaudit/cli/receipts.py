@@ -26,7 +26,7 @@ def receipt(
     out: Path | None,
     file: Path | None,
     commitment: str | None,
-    root: Path | None,
+    data: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -37,9 +37,9 @@ def receipt(
     if file is not None:
         if run is not None or client is not None or out is not None:
             raise UsageError("--check takes --data and --commitment only", "Leave RUN, --client and --out out.")
-        _check(file, root, commitment, as_json, quiet)
+        _check(file, data, commitment, as_json, quiet)
         return
-    if run is None or client is None or root is not None:
+    if run is None or client is None or data is not None:
         raise UsageError(
             "say whose receipt to make, or which to check",
             "As in: fuaudit receipt RUN --client NAME; or: fuaudit receipt --check FILE --data ROOT --commitment HEX",
@@ -70,13 +70,13 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_j
     )
 
 
-def _check(file: Path, root: Path | None, commitment: str | None, as_json: bool, quiet: bool) -> None:
+def _check(file: Path, data: Path | None, commitment: str | None, as_json: bool, quiet: bool) -> None:
     from fuaudit import registry
     from fuaudit.runs.receipts import check_dataset, read_receipt
 
     made, expected = read_receipt(file), commitment_of(commitment)
-    data = registry.build("datasets", dict(made.data)).load(root)
-    found = check_dataset(made, data)
+    rows = registry.build("datasets", dict(made.data)).load(data)
+    found = check_dataset(made, rows)
     other = expected is not None and expected != made.commitment
     held = len(made.rows) - len(found.missing)
     wrong = bool(found.missing) or other

@@ -39,7 +39,7 @@ from fuaudit.text import printable
 def train(
     config: Path,
     out: Path | None,
-    root: Path | None,
+    data: Path | None,
     secret: str | None,
     stop_after: int | None,
     promise: Path | None,
@@ -61,7 +61,7 @@ def train(
         run = work(
             resolved,
             folder,
-            root,
+            data,
             master,
             stop_after,
             progress=progress,
@@ -78,7 +78,7 @@ def train(
 @data_option
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
 @output_options
-def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_json: bool, quiet: bool) -> None:
+def commit(config: Path, out: Path, data: Path | None, secret: str | None, as_json: bool, quiet: bool) -> None:
     """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file."""
     from fuaudit.config import read_config
 
@@ -86,7 +86,7 @@ def commit(config: Path, out: Path, root: Path | None, secret: str | None, as_js
 
     from fuaudit.workflow.commit import commit as work
 
-    promise = work(resolved, out, root, master)
+    promise = work(resolved, out, data, master)
     lines = [
         f"commitment {promise.commitment}",
         f"  {out} holds the secret: keep it to yourself, and publish the commitment",
@@ -126,7 +126,7 @@ def unlearn(
     options: tuple[str, ...],
     allow_inexact: bool,
     out: Path | None,
-    root: Path | None,
+    data: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -153,7 +153,7 @@ def unlearn(
             request,
             folder,
             chosen,
-            root,
+            data,
             progress=progress,
             allow_inexact=allow_inexact,
         )
@@ -176,7 +176,7 @@ def unlearn(
 @data_option
 @click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")
 @output_options
-def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
+def resume(run: Path, data: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
     """Finish the interrupted training or unlearning in RUN."""
     from fuaudit.runs.run import require_begun
 
@@ -186,7 +186,7 @@ def resume(run: Path, root: Path | None, parent: Path | None, as_json: bool, qui
     from fuaudit.workflow.resume import resume as work
 
     with bars(quiet or as_json) as progress, resumable(run, parent):
-        done = work(run, root, parent, progress=progress)
+        done = work(run, data, parent, progress=progress)
     describe(done, as_json, quiet, "finished")
 
 

@@ -75,7 +75,7 @@ def require_rows(dataset: object) -> None:
     """Raises UsageError where something else than a :class:`Dataset` was given as rows, with the way to make one."""
     if not isinstance(dataset, Dataset):
         raise UsageError(
-            f"the rows given are of type {type(dataset).__name__}, not a fuaudit Dataset",
+            f"data is of type {type(dataset).__name__}, neither a folder nor rows (a fuaudit Dataset)",
             "Make one: fuaudit.data.dataset.Dataset(inputs, targets, test_inputs, test_targets, classes=...).",
         )
 

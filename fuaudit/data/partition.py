@@ -21,6 +21,7 @@ from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.declared import completed
 from fuaudit.draws import Keyed, Purpose
 from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
@@ -81,7 +82,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
 
 
 def _by_owners(plugin: Partition) -> bool:
-    return plugin.reads == "owners"
+    return bool(completed(type(plugin), "partitions").reads == "owners")
 
 
 def _owners_of(hands: Sequence[Sequence[int]], owners: Tensor) -> list[int] | None:

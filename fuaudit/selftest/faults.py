@@ -189,7 +189,7 @@ def memory_kept(ground: Ground) -> Caught:
 
 def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     """A child run executed anew from its last kept model, with the memory that its parent had at the end."""
-    ready, plan, before = setup(child.config, None), child.plan, parent.plan.retained
+    ready, plan, before = setup(child.config), child.plan, parent.plan.retained
     writer = _begun(child, parent, out, plan)
     kept = [round_number for round_number in child.checkpoints if round_number < max(child.info["first_change"][0], 1)]
     for round_number in kept:
@@ -219,7 +219,7 @@ def lucky_operator(ground: Ground) -> Caught:
     """An operator tries keys until he likes the plan, and records what it draws: it does not follow from the seeds."""
     parent = _trained(ground, "lucky", TABLES)
     out = ground.folder / "lucky-child"
-    ready = setup(parent.config, None)
+    ready = setup(parent.config)
     for number in range(256):
         fresh = Keyed(ground.secret("luck", str(number)))
         plan = rewritten(ground.unlearner, ground.name, parent.plan, TARGET, fresh, END)

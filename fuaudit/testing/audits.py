@@ -74,9 +74,9 @@ def _runs() -> dict[str, bytes]:
     dataset = tiny_dataset()
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        parent = train(tiny_config(), root / "training", secret=bytes(32), dataset=dataset)
+        parent = train(tiny_config(), root / "training", secret=bytes(32), data=dataset)
         for name in SUBJECTS[1:]:
-            unlearn(parent, name, Request.of(clients=[0]), root / name, dataset=dataset)
+            unlearn(parent, name, Request.of(clients=[0]), root / name, data=dataset)
         return _contents(root)
 
 

@@ -174,7 +174,7 @@ def _prove(unlearner: Any, name: str, trial: Toy, leaves: int, problems: Problem
 
 def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
     """A tiny federation, its plan, and the models of all rounds."""
-    ready = setup(resolve(tiny_config()), None, tiny_dataset())
+    ready = setup(resolve(tiny_config()), tiny_dataset())
     source = key_of(1)
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, source)
     plan = Plan.fresh(ready.learner.law, members, source)

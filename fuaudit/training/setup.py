@@ -55,18 +55,20 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def load_dataset(config: Config, root: Path | str | None) -> Dataset:
-    """The dataset of a config.
+def load_dataset(config: Config, data: Path | str | Dataset | None) -> Dataset:
+    """The dataset of a config, from a folder where it needs one; or the rows themselves, where they are given.
 
     Raises:
         UsageError: it cannot be read, or is not sound (:func:`fuaudit.data.dataset.require_sound`).
         PluginError: the plugin raised, or returned something that is no dataset.
     """
-    if not isinstance(root, Path | str | None):
-        raise UsageError(f"the folder of the data is a path, not {type(root).__name__}", "Rows go to dataset=...")
+    if data is not None and not isinstance(data, Path | str):
+        require_rows(data)
+        require_sound(data)
+        return data
     plugin = registry.build("datasets", config.data)
     try:
-        dataset = plugin.load(None if root is None else Path(root))
+        dataset = plugin.load(None if data is None else Path(data))
     except UsageError:
         raise
     except Exception as error:
@@ -146,20 +148,17 @@ def depended_on(config: Config, request: Request) -> str:
     return " and ".join(f"all {kind}" for kind in sorted(request.kinds & depends_on(config)))
 
 
-def setup(config: Config, root: Path | str | None, dataset: Dataset | None = None, rows: int = 0) -> Setup:
+def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 0) -> Setup:
     """Build everything a config names. Its ``config`` says which engine and device ``auto`` has become.
 
     A run records that config, so its audits compute on the same engine and kind of device. ``rows`` is how many
     training rows a run knows; those that the dataset lacks are absent.
     """
-    if dataset is not None:
-        require_rows(dataset)
-        require_sound(dataset)
-    data = padded(dataset or load_dataset(config, root), rows)
+    dataset = padded(load_dataset(config, data), rows)
     if config.scaling not in SCALINGS:
         raise UsageError(f"unknown scaling {config.scaling!r}", nearest(config.scaling, SCALINGS))
     device = device_of(config.run.device)
-    module = build_module(config, data)
+    module = build_module(config, dataset)
     learner = registry.build("learners", config.learner)
     chain = Chain(tuple(build_stage(stage) for stage in config.server))
     solver = registry.build("solvers", config.solver)
@@ -169,4 +168,4 @@ def setup(config: Config, root: Path | str | None, dataset: Dataset | None = Non
     procedure = Procedure(module, chain, step_sizes, solver, config.scaling, dtype)
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
-    return Setup(chosen, data, learner, procedure, engine(name), device)
+    return Setup(chosen, dataset, learner, procedure, engine(name), device)

@@ -37,7 +37,7 @@ class Rerun:
     @cached_property
     def ready(self) -> Setup:
         """The run's config on this machine, with the engine that the run used. UsageError without data."""
-        return setup(self._run.config, None, self.evidence.rows)
+        return setup(self._run.config, self.evidence.rows)
 
     @cached_property
     def schedule(self) -> Rounds:

@@ -46,9 +46,7 @@ class Beginning:
         return Plan.fresh(self.ready.learner.law, self.population, source)
 
 
-def begun(
-    config: Config | Path | str | dict[str, Any], root: Path | str | None, dataset: Dataset | None, secret: bytes
-) -> Beginning:
+def begun(config: Config | Path | str | dict[str, Any], data: Path | str | Dataset | None, secret: bytes) -> Beginning:
     """Set a config up, deal its federation, and form its keys.
 
     Raises:
@@ -61,7 +59,7 @@ def begun(
         if isinstance(config, dict)
         else read_config(Path(config))
     )
-    ready = setup(resolved, root, dataset)
+    ready = setup(resolved, data)
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
     law = ready.learner.law

@@ -18,6 +18,7 @@ from fuaudit.formats.files import read_bytes, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_json, pretty_json
 from fuaudit.formats.schema import is_digest
 from fuaudit.formats.versions import require_format
+from fuaudit.renamed import renamed
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.workflow.begin import begun
 
@@ -32,20 +33,20 @@ class Promise:
     commitment: str
 
 
+@renamed(root="data", dataset="data")
 @threads_restored()
 def commit(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
-    root: Path | str | None = None,
+    data: Path | str | Dataset | None = None,
     secret: bytes | None = None,
-    dataset: Dataset | None = None,
 ) -> Promise:
     """Choose a secret, and write it with the commitment to a file that only its owner can read.
 
     Args:
         config: a config, its tables, or the path of its TOML file.
         out: the file to write; there must be none yet.
-        root: the folder of the data, for datasets that need one.
+        data: the folder of the data, for datasets that need one, or the rows themselves.
         secret: the master secret, 32 bytes; by default from the operating system.
 
     Raises:
@@ -55,7 +56,7 @@ def commit(
     path = Path(out)
     if path.is_symlink() or path.exists():
         raise UsageError(f"{path} exists already", "Choose another file with --out; promises are never overwritten.")
-    beginning = begun(config, root, dataset, secret if secret is not None else secrets.token_bytes(32))
+    beginning = begun(config, data, secret if secret is not None else secrets.token_bytes(32))
     promise = Promise(beginning.secret, beginning.commitment)
     table = {"format": FORMAT, "secret": promise.secret.hex(), "commitment": promise.commitment}
     write_bytes(path, pretty_json(table), mode=0o600)

@@ -8,6 +8,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
+from fuaudit.renamed import renamed
 from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.names import require_committed
@@ -21,12 +22,12 @@ from fuaudit.workflow.train import finish, state_after
 from fuaudit.workflow.unlearn import carry_out
 
 
+@renamed(root="data", dataset="data")
 @threads_restored()
 def resume(
     path: Path | str,
-    root: Path | str | None = None,
+    data: Path | str | Dataset | None = None,
     parent: Path | None = None,
-    dataset: Dataset | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Finish the interrupted training or unlearning in a folder.
@@ -49,7 +50,7 @@ def resume(
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger)
-        ready = setup(config, root, dataset, unfinished.rows)
+        ready = setup(config, data, unfinished.rows)
         require_committed(unfinished, ready.dataset)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)

@@ -40,15 +40,14 @@ from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
 
 
-@renamed(until="stop_after")
+@renamed(until="stop_after", root="data", dataset="data")
 @threads_restored()
 def train(
     config: Config | Path | str | dict[str, Any],
     out: Path | str,
-    root: Path | str | None = None,
+    data: Path | str | Dataset | None = None,
     secret: bytes | None = None,
     stop_after: int | None = None,
-    dataset: Dataset | None = None,
     progress: Progress = silent,
     announce: Any = None,
     promise: Promise | Path | str | None = None,
@@ -59,7 +58,7 @@ def train(
     Args:
         config: a config, its tables, or the path of its TOML file.
         out: the folder to write; it must not exist or be empty.
-        root: the folder of the data, for datasets that need one.
+        data: the folder of the data, for datasets that need one, or the rows themselves.
         secret: the master secret, 32 bytes; by default from the operating system.
         stop_after: stop and seal after this round, as when a request comes in during training.
         announce: called with the commitment before training starts.
@@ -75,7 +74,7 @@ def train(
     mixed = None if beacon is None else beacon_of(beacon)
     made = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
     master = _secret(secret, made, mixed)
-    first = begun(config, root, dataset, master)
+    first = begun(config, data, master)
     ready, population = first.ready, first.population
     if made is not None and first.commitment != made.commitment:
         raise UsageError(

@@ -51,7 +51,7 @@ class Unlearning:
         return min(max(self.first_change.round, 1), rounds_executed + 1)
 
 
-@renamed(anyway="allow_inexact")
+@renamed(anyway="allow_inexact", root="data", dataset="data")
 @threads_restored()
 def unlearn(
     parent: Run | Path | str,
@@ -59,8 +59,7 @@ def unlearn(
     request: Request,
     out: Path | str,
     options: Mapping[str, object] | None = None,
-    root: Path | str | None = None,
-    dataset: Dataset | None = None,
+    data: Path | str | Dataset | None = None,
     progress: Progress = silent,
     allow_inexact: bool = False,
 ) -> Run:
@@ -91,7 +90,7 @@ def unlearn(
         change = _all_kept(run, name, request, fresh)
     else:
         change = _rewritten(run, unlearner, name, request, fresh, allow_inexact)
-    ready = setup(run.config, root, dataset, run.rows)
+    ready = setup(run.config, data, run.rows)
     require_committed(run, ready.dataset)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {

@@ -50,9 +50,9 @@ def forger(tmp_path):
     """The run that has forgotten Ben, and the receipt that Ben was given."""
 
     def work(data):
-        run = train(TABLES, tmp_path / "run", dataset=data, secret=bytes(range(32)))
+        run = train(TABLES, tmp_path / "run", data=data, secret=bytes(range(32)))
         (tmp_path / "ben.json").write_bytes(receipt_of(run, BEN).content())
-        return unlearn(run, "retrain", Request.of([BEN]), tmp_path / "child", dataset=data), tmp_path / "ben.json"
+        return unlearn(run, "retrain", Request.of([BEN]), tmp_path / "child", data=data), tmp_path / "ben.json"
 
     return work
 

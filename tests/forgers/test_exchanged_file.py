@@ -17,7 +17,7 @@ from fuaudit.plans import Request
 def exchange(tiny, tmp_path):
     """The folder of an honest child, and what puts a file of the parent in the place of the child's."""
     parent = tiny(tmp_path / "parent")
-    unlearn(parent, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    unlearn(parent, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
 
     def work(name):
         shutil.copyfile(tmp_path / "parent" / name, tmp_path / "child" / name)

@@ -38,13 +38,13 @@ def data(names=NAMES):
 
 @pytest.fixture
 def run(tmp_path):
-    return train(TABLES, tmp_path / "run", dataset=data(), secret=bytes(range(32)))
+    return train(TABLES, tmp_path / "run", data=data(), secret=bytes(range(32)))
 
 
 @pytest.fixture
 def wrong(run, tmp_path):
     """The run that has forgotten Cay."""
-    return unlearn(run, "retrain", request_of(run, ["cay"]), tmp_path / "child", dataset=data())
+    return unlearn(run, "retrain", request_of(run, ["cay"]), tmp_path / "child", data=data())
 
 
 def test_names_that_were_exchanged(run, wrong, quick):
@@ -77,8 +77,8 @@ def test_the_request_by_its_right_name(run, wrong, quick):
 def test_names_exchanged_before_the_commitment_are_for_receipts(tmp_path, quick):
     """From the first day on Ben is called Cay. All passes; Ben, who holds his receipt and rows, sees another's."""
     swapped = data(("ann", "cay", "ben", "dan", "eve"))
-    run = train(TABLES, tmp_path / "run", dataset=swapped, secret=bytes(range(32)))
-    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", dataset=swapped)
+    run = train(TABLES, tmp_path / "run", data=swapped, secret=bytes(range(32)))
+    child = unlearn(run, "retrain", request_of(run, ["ben"]), tmp_path / "child", data=swapped)
     result = verify(child, quick, data=swapped, request=request_of(run, ["ben"]), key=AUDIT_KEY, save=False)
     assert result.verdict == "PASS"
     from fuaudit.runs.receipts import check

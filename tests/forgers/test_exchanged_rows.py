@@ -47,7 +47,7 @@ def forger(parent, tmp_path, monkeypatch):
     shutil.copytree(parent.path, tmp_path / "parent")
 
     def work(dataset):
-        return unlearn(tmp_path / "parent", "fats", Request.of([TARGET]), tmp_path / "child", dataset=dataset)
+        return unlearn(tmp_path / "parent", "fats", Request.of([TARGET]), tmp_path / "child", data=dataset)
 
     return work
 

@@ -21,7 +21,7 @@ def parent(tiny, tmp_path):
 
 @pytest.fixture
 def child(parent, tiny, tmp_path):
-    return unlearn(parent, "fats", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    return unlearn(parent, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_words_of_a_tombstone(parent, child, tiny, tmp_path, judged, field):
     """He writes it into a run between, lets fuaudit unlearn from that, and prunes: only its tombstone is left."""
     told = child.info["unlearner"] | {"guarantee": hidden(parent)[0]}
     edit(child.path, "run.json", **({"doubts": hidden(parent)} if field == "doubts" else {"unlearner": told}))
-    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", dataset=tiny.dataset)
+    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", data=tiny.dataset)
     last, _ = prune(last)
     verdict, plan = judged(last)
     assert verdict == "FAIL"
@@ -72,7 +72,7 @@ def test_words_of_a_tombstone(parent, child, tiny, tmp_path, judged, field):
 def test_doubts_of_a_method_that_is_not_here(child, tiny, tmp_path, judged):
     """He names a method that nobody has, whose doubts nobody can make again."""
     edit(child.path, "run.json", unlearner=child.info["unlearner"] | {"version": "77"}, doubts=["who knows"])
-    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", dataset=tiny.dataset)
+    last = unlearn(reseal(child.path), "retrain", Request.of([2]), tmp_path / "last", data=tiny.dataset)
     last, _ = prune(last)
     verdict, plan = judged(last)
     assert verdict == "INCONCLUSIVE"
@@ -99,7 +99,7 @@ def test_salts_that_an_earlier_prune_left(child, tiny, tmp_path, judged):
     for name, number in (("second", 0), ("third", 0)):
         pruned, _ = prune(child)
         asked = Request.of(samples=[pruned.plan.retained.samples[2][number]])
-        child = unlearn(pruned, "fats", asked, tmp_path / name, dataset=tiny.dataset)
+        child = unlearn(pruned, "fats", asked, tmp_path / name, data=tiny.dataset)
     assert judged(child)[0] == "PASS"
     gone, before = set(child.contents.salts_of(1)), child.opening.salts
     salts = before.between(0, before.size)

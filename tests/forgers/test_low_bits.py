@@ -33,7 +33,7 @@ def forged(tmp_path):
         models[round_number] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
         write_bytes(run.path / checkpoint_name(round_number), checkpoint_bytes(*models[round_number]))
     schedule = LazySchedule([run.plan], run.rounds_executed)
-    ready = setup(run.config, None)
+    ready = setup(run.config)
     files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round_number: models[round_number][0])
     for name, content in files.items():
         write_bytes(run.path / name, content)

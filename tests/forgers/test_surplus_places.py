@@ -27,8 +27,8 @@ def family(tiny, tmp_path_factory):
     """A training run, and a child that honestly forgot client 1."""
     root = tmp_path_factory.mktemp("honest")
     parent = tiny(root / "parent")
-    unlearn(parent, "fats", Request.of([1]), root / "child", dataset=tiny.dataset)
-    unlearn(parent, "finetune", Request.of([1]), root / "edited", dataset=tiny.dataset)
+    unlearn(parent, "fats", Request.of([1]), root / "child", data=tiny.dataset)
+    unlearn(parent, "finetune", Request.of([1]), root / "edited", data=tiny.dataset)
     return root
 
 
@@ -248,8 +248,8 @@ def test_the_ledger_tells_what_it_must_and_nothing_else(child, old, kind):
 def test_digests_of_rounds_that_are_not_stored(tiny, old, tmp_path):
     """The forger writes 32 bytes of the old model into the line of every round whose model nobody stores."""
     more = {"learner": tiny.tables["learner"] | {"rounds": 9}, "run": tiny.tables["run"] | {"checkpoint_every": 9}}
-    parent = train(tiny.tables | more, tmp_path / "parent", dataset=tiny.dataset, secret=bytes(32))
-    child = unlearn(parent, "retrain", Request.of([1]), tmp_path / "child", dataset=tiny.dataset)
+    parent = train(tiny.tables | more, tmp_path / "parent", data=tiny.dataset, secret=bytes(32))
+    child = unlearn(parent, "retrain", Request.of([1]), tmp_path / "child", data=tiny.dataset)
     assert [event["round"] for event in child.ledger.of_kind("round") if "model" in event] == [9]
     content = iter([word(old)[place : place + 64].ljust(64, "0") for place in range(0, 8 * 64, 64)])
 
