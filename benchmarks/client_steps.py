@@ -47,7 +47,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.text import TOKENS
 from fuaudit.draws import Keyed
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.stacked import expand_many
 from fuaudit.training.engines import ENGINES, Engine, engine
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup

@@ -34,7 +34,8 @@ from fuaudit.draws import Keyed
 from fuaudit.models.convolutional import Cnn
 from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
-from fuaudit.plans.schedule import Schedule, expand_many
+from fuaudit.plans.expanded import Schedule
+from fuaudit.plans.stacked import expand_many
 from fuaudit.training import Chain, Procedure
 from fuaudit.training.engines import ClientProblem, Engine, engine
 from fuaudit.training.execute import RoundState, StepSizes, client_problem, execute, initial_state

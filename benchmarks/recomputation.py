@@ -33,7 +33,7 @@ from fuaudit.config import read_config
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.plans import Plan, Population, Request, UniformLaw
-from fuaudit.plans.schedule import Stack
+from fuaudit.plans.stacked import Stack
 from fuaudit.training.setup import load_dataset
 
 LAW = UniformLaw(rounds=30, cohort_size=5, steps=10, batch_size=10)

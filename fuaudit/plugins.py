@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         exact_laws,
     )
     from fuaudit.plans.availability import CLOSED
-    from fuaudit.plans.schedule import Participations
+    from fuaudit.plans.participation import Participations
     from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
     from fuaudit.proofs.toys import federation
     from fuaudit.runs.run import Run
@@ -67,7 +67,7 @@ _HOMES = {
     "errors": "EvidenceError PluginError UsageError",
     "plans": "AvailabilityLaw Law Plan Population Request Segment UniformLaw WeightedLaw",
     "plans.availability": "CLOSED",
-    "plans.schedule": "Participations",
+    "plans.participation": "Participations",
     "proofs.exactness": "Exactness adaptive_exactness exactness",
     "proofs.toys": "federation",
     "runs.run": "Run",

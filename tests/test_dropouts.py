@@ -23,7 +23,9 @@ from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan
-from fuaudit.plans.schedule import NONE, Participations, expand, expand_many
+from fuaudit.plans.expanded import NONE, expand
+from fuaudit.plans.participation import Participations
+from fuaudit.plans.stacked import expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
 from fuaudit.training.dropouts import Dropouts

@@ -22,8 +22,10 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
+from fuaudit.plans.expanded import NONE, SelectedRuns, expand
+from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.plans.plan import Routed
-from fuaudit.plans.schedule import NONE, Involvement, LazySchedule, Participations, SelectedRuns, expand, expand_many
+from fuaudit.plans.stacked import LazySchedule, expand_many
 from fuaudit.proofs.exactness import compare, drawn, exactness, retraining
 from fuaudit.proofs.toys import Shape, federation, toys_like
 from fuaudit.training.dropouts import Dropouts
@@ -156,7 +158,7 @@ def test_a_client_larger_than_the_law_says_is_an_error():
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("at_once", [1, 150, 4_000_000])
 def test_rounds_drawn_as_needed_are_those_drawn_at_once(who, what, at_once, monkeypatch):
-    monkeypatch.setattr("fuaudit.plans.schedule.IDS_AT_ONCE", at_once)
+    monkeypatch.setattr("fuaudit.plans.stacked.IDS_AT_ONCE", at_once)
     plans = [Plan.fresh(law_of(who, what, rounds=9), federation((2, 1, 2, 2)), Keyed(bytes([n]) * 32)) for n in (1, 2)]
     together, drawn = expand_many(plans), LazySchedule(plans)
     for number in range(1, 10):

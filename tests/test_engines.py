@@ -20,7 +20,7 @@ from fuaudit.models.convolutional import Cnn
 from fuaudit.models.dense import Linear, Mlp
 from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Plan, Population, UniformLaw
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.stacked import expand_many
 from fuaudit.training import Chain, Procedure
 from fuaudit.training.engines import ClientProblem, Engine, batched, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_stack_size

@@ -28,8 +28,10 @@ from fuaudit.draws.keyed import Addresses, philox_key
 from fuaudit.draws.philox import block, blocks, stream
 from fuaudit.errors import BudgetError, KeyReuseError, UsageError
 from fuaudit.plans import Plan, Request, UniformLaw, WeightedLaw
+from fuaudit.plans.expanded import expand
+from fuaudit.plans.participation import Involvement
 from fuaudit.plans.plan import occurrences
-from fuaudit.plans.schedule import Involvement, Stack, expand, expand_many
+from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.testing import adaptive_exactness, exactness, federation, plans
 from fuaudit.testing.strategies import federations, keys, laws, requests, trials
 from fuaudit.unlearning.baselines import Noop, Retrain

@@ -26,7 +26,7 @@ from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request, schedule
-from fuaudit.plans.schedule import expand_many
+from fuaudit.plans.stacked import expand_many
 from fuaudit.replicas import pairs as pairs_module
 from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs
 from fuaudit.verification.case import Case

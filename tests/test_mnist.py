@@ -21,7 +21,7 @@ from fuaudit.data.partition import Dirichlet, partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import expand
+from fuaudit.plans.expanded import expand
 from fuaudit.training.engines import engine
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup

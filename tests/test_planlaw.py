@@ -29,8 +29,9 @@ from fuaudit.audits.plan_law.tested import chance, registered
 from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exact_laws
+from fuaudit.plans.expanded import NONE
 from fuaudit.plans.involvement import foreseeing
-from fuaudit.plans.schedule import NONE, Stack, expand_many
+from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.prune import parent_of, prune

@@ -37,7 +37,7 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import NONE, expand
+from fuaudit.plans.expanded import NONE, expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.repeat import commands

@@ -35,7 +35,7 @@ from fuaudit.formats.files import claimed, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_json, tensor_bytes
 from fuaudit.formats.schema import PARTICIPATION
 from fuaudit.plans import Request, Segment
-from fuaudit.plans.schedule import expand
+from fuaudit.plans.expanded import expand
 from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person

@@ -14,7 +14,8 @@ from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import expand, expand_many
+from fuaudit.plans.expanded import expand
+from fuaudit.plans.stacked import expand_many
 from fuaudit.registry import build, find
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.layout import LEDGER, checkpoint_name

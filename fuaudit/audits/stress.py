@@ -17,7 +17,7 @@ from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.statistics.rounding import up
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import execute, initial_state

@@ -23,9 +23,10 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
+from fuaudit.plans.expanded import Ids
 from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Request
-from fuaudit.plans.schedule import Ids, Stack, alike
+from fuaudit.plans.stacked import Stack, alike
 
 There = NDArray[np.bool_]
 CELLS = 1_000_000
@@ -54,7 +55,7 @@ class Attendance(Stack):
 
     @property
     def batch_size(self) -> int:
-        """See :class:`~fuaudit.plans.schedule.Stack`."""
+        """See :class:`~fuaudit.plans.stacked.Stack`."""
         return int(self.law.batches.size)
 
     def there(self, clients: Sequence[int]) -> There:
@@ -151,7 +152,7 @@ class Attendance(Stack):
         return inside
 
     def first_involvement(self, request: Request, cohorts: Ids | None = None) -> tuple[Ids, Ids]:
-        """See :class:`~fuaudit.plans.schedule.Stack`. ``cohorts`` are not needed.
+        """See :class:`~fuaudit.plans.stacked.Stack`. ``cohorts`` are not needed.
 
         With permuted epochs a sample is drawn where its owner takes part; the step is that of the draw.
         """

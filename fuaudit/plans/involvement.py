@@ -14,9 +14,10 @@ import numpy as np
 
 from fuaudit.draws import END, Position
 from fuaudit.plans.attendance import Attendance
+from fuaudit.plans.expanded import Ids
 from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Request
-from fuaudit.plans.schedule import Ids, Stack
+from fuaudit.plans.stacked import Stack
 
 
 @dataclass(frozen=True)

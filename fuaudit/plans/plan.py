@@ -58,7 +58,7 @@ def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 
 class Index(Protocol):
-    """Answers first involvement by look-up; see :class:`fuaudit.plans.schedule.Involvement`."""
+    """Answers first involvement by look-up; see :class:`fuaudit.plans.participation.Involvement`."""
 
     def first(self, request: Request) -> Position | None: ...
 

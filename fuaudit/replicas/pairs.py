@@ -27,7 +27,8 @@ from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Plan
-from fuaudit.plans.schedule import IDS_AT_ONCE, LazySchedule, SelectedRuns, most_ids
+from fuaudit.plans.expanded import SelectedRuns, most_ids
+from fuaudit.plans.stacked import IDS_AT_ONCE, LazySchedule
 from fuaudit.replicas.measure import Measure
 from fuaudit.runs.run import load_run
 from fuaudit.runs.writer import versions

@@ -15,7 +15,8 @@ from fuaudit.errors import PluginError
 from fuaudit.formats import schema
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import Involvement, Participations, Rounds
+from fuaudit.plans.expanded import Rounds
+from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.encoding import involvement_tensors
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name

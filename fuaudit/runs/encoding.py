@@ -14,7 +14,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.plans import Population, Segment
-from fuaudit.plans.schedule import Involvement
+from fuaudit.plans.participation import Involvement
 from fuaudit.runs.layout import CHECKPOINT, checkpoint_name, form_of
 
 if TYPE_CHECKING:

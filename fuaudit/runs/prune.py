@@ -40,7 +40,7 @@ from fuaudit.formats.files import (
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Plan
 from fuaudit.plans.reference import resampled
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.layout import (
     CHECKPOINT,

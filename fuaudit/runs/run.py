@@ -34,8 +34,8 @@ from fuaudit.formats.files import TEMPORARY, named, read_bytes
 from fuaudit.formats.forms import Array, as_tensors, toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TOLD
 from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans.expanded import require_feasible
 from fuaudit.plans.plan import Segments
-from fuaudit.plans.schedule import require_feasible
 from fuaudit.runs.encoding import involvement_of, model_and_state, population_of, read_segments, recorded_of
 from fuaudit.runs.layout import (
     CHECKPOINT,

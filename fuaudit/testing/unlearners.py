@@ -29,7 +29,8 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
-from fuaudit.plans.schedule import expand, expand_many
+from fuaudit.plans.expanded import expand
+from fuaudit.plans.stacked import expand_many
 from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import Toy, federation, trials
 from fuaudit.testing.problems import Problems

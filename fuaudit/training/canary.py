@@ -26,7 +26,7 @@ from torch import Tensor
 from fuaudit.data.dataset import Dataset, erased_input, scaling_constants
 from fuaudit.models import Embedding
 from fuaudit.plans import Population
-from fuaudit.plans.schedule import NONE, Schedule
+from fuaudit.plans.expanded import NONE, Schedule
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of

@@ -17,7 +17,7 @@ from fuaudit.data.dataset import Dataset, scaled, scaling_constants
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
-from fuaudit.plans.schedule import NONE, Round, Rounds
+from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
 from fuaudit.training.solvers import Sgd, Solver

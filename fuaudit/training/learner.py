@@ -22,10 +22,10 @@ class Learner(Protocol):
         cite: the paper.
 
     What else it may declare is in :data:`fuaudit.declared.WORDS`. Its method ``conclusions(seen, clients, solver,
-    stages)`` leads from the participations of the
-    executed rounds (:class:`~fuaudit.plans.schedule.Participations`), the ids of the retained clients, the clients'
-    solver and the server's stages to JSON entries that a run records in ``participation.json`` beside who took part.
-    It must be a function of these, because audits call it again, and must not raise: training is over by then.
+    stages)`` is given the participations of the executed rounds
+    (:class:`~fuaudit.plans.participation.Participations`), the ids of the retained clients, the clients' solver and
+    the server's stages. It returns JSON entries that a run records in ``participation.json`` beside who took part. It
+    must be a function of these, because audits call it again. It must not raise, because training is over by then.
     """
 
     solver: ClassVar[dict[str, Any]]

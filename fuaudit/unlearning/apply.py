@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fuaudit.data.dataset import retained_rows
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.veil import rewritten, veiled
 from fuaudit.registry import Entry
 from fuaudit.training.engines.protocol import threads_restored

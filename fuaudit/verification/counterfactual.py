@@ -13,7 +13,8 @@ import numpy as np
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import NONE, LazySchedule, Round, Rounds
+from fuaudit.plans.expanded import NONE, Round, Rounds
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
@@ -105,7 +106,7 @@ class RestrictedSchedule:
 
     @property
     def rounds(self) -> int:
-        """See :class:`~fuaudit.plans.schedule.Rounds`."""
+        """See :class:`~fuaudit.plans.expanded.Rounds`."""
         return self.schedule.rounds
 
     @property
@@ -117,7 +118,7 @@ class RestrictedSchedule:
         )
 
     def round(self, number: int) -> Round:
-        """See :class:`~fuaudit.plans.schedule.Rounds`."""
+        """See :class:`~fuaudit.plans.expanded.Rounds`."""
         drawn = self.schedule.round(number)
         kept = np.isin(drawn.batches, np.fromiter(self.population.owner, dtype=np.int64))
         return Round(drawn.cohorts, np.where(kept, drawn.batches, NONE))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import LazySchedule, Rounds
+from fuaudit.plans.expanded import Rounds
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds

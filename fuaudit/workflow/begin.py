@@ -15,7 +15,7 @@ from fuaudit.draws import Keyed, Leaves, Seeded
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
-from fuaudit.plans.schedule import require_feasible
+from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.execute import require_one_row_each

@@ -16,7 +16,8 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed, write_bytes
 from fuaudit.plans import Plan, Population
-from fuaudit.plans.schedule import LazySchedule, Rounds
+from fuaudit.plans.expanded import Rounds
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.derived_files import derived

@@ -14,7 +14,7 @@ from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.population import require_request
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, checkpoint_name

@@ -14,7 +14,7 @@ from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, secret
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.formats.files import write_bytes
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import checkpoint_bytes, derived
 from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.writer import digest_of_vector

@@ -21,7 +21,7 @@ from fuaudit.draws import END, Address, Recorded
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Request
-from fuaudit.plans.schedule import expand
+from fuaudit.plans.expanded import expand
 from fuaudit.runs.derived_files import OWN, derived, participation
 from fuaudit.runs.layout import (
     CHECKPOINT,

@@ -19,9 +19,10 @@ from fuaudit.commitments.keys import derive
 from fuaudit.draws import START, Keyed, Position, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
+from fuaudit.plans.expanded import NONE, Ids, Schedule
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.reference import PROVED
-from fuaudit.plans.schedule import NONE, Ids, Schedule, Stack, expand_many
+from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.unlearning.apply import rewritten
 
 PILOT = 32

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request, UniformLaw, exact_laws
 from fuaudit.plans.exact_laws import Categories, Number, counting, quarters
-from fuaudit.plans.schedule import NONE, Stack, occurrence_numbers
+from fuaudit.plans.expanded import NONE, occurrence_numbers
+from fuaudit.plans.stacked import Stack
 
 Ids = NDArray[np.int64]
 NOTHING = -1

@@ -20,8 +20,9 @@ from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
+from fuaudit.plans.expanded import NONE
 from fuaudit.plans.involvement import foreseeing
-from fuaudit.plans.schedule import NONE, Stack
+from fuaudit.plans.stacked import Stack
 from fuaudit.unlearning.apply import rewritten
 
 Ids = NDArray[np.int64]

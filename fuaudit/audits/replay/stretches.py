@@ -13,7 +13,7 @@ from math import comb
 
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
-from fuaudit.plans.schedule import LazySchedule
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector

@@ -1,15 +1,10 @@
-"""Plans expanded into arrays: what the engines execute, and what statistics over many plans read.
-
-:func:`expand` reads one plan draw by draw and is the specification. :class:`Stack` reads many plans of one
-law at once, by address, only where asked; the two are equal number for number (tested).
-"""
+"""Many plans read at once, by address, only where asked; equal to reading each draw by draw (tested)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,62 +14,16 @@ from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import Addresses, philox_key, sequences, subsets
 from fuaudit.draws.philox import Words
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans.law import Law, UniformLaw
-from fuaudit.plans.plan import Plan, Segments, occurrences
-from fuaudit.plans.population import Population, Request
+from fuaudit.plans.expanded import NONE, Ids, Round, Schedule, all_rounds, expand, most_ids, occurrence_numbers
+from fuaudit.plans.law import UniformLaw
+from fuaudit.plans.plan import Plan, Segments
+from fuaudit.plans.population import Request
 
-Ids = NDArray[np.int64]
 ABSENT = -1
 """The size of a client outside a population; an emptied client inside has size 0."""
 
-NONE = -1
-"""Padding: no client at this place, no sample in this slot."""
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round of n expanded plans: ``cohorts (n, K)`` of client ids, ``batches (n, K, E, B)`` of sample ids."""
-
-    cohorts: Ids
-    batches: Ids
-
-
-class Rounds(Protocol):
-    """Expanded plans, read round by round."""
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds, R."""
-        ...
-
-    def round(self, number: int) -> Round:
-        """One round, from 1; unused slots are ``NONE``."""
-        ...
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Expanded plans of n runs with R rounds, at most K places a round, E steps and batches of at most B.
-
-    ``cohorts (n, R, K)`` holds client ids, ``batches (n, R, K, E, B)`` sample ids; unused slots are ``NONE``.
-    """
-
-    cohorts: Ids
-    batches: Ids
-
-    @property
-    def runs(self) -> int:
-        """The number of runs, n."""
-        return int(self.cohorts.shape[0])
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds, R."""
-        return int(self.cohorts.shape[1])
-
-    def round(self, number: int) -> Round:
-        """One round, from 1."""
-        return Round(self.cohorts[:, number - 1], self.batches[:, number - 1])
+IDS_AT_ONCE = 4_000_000
+"""Ids drawn at once: 32 MB."""
 
 
 class LazySchedule:
@@ -92,7 +41,7 @@ class LazySchedule:
         self._length = max(1, IDS_AT_ONCE // (len(plans) * most))
 
     def round(self, number: int) -> Round:
-        """See :class:`Rounds`."""
+        """See :class:`~fuaudit.plans.expanded.Rounds`."""
         if self._block is None or number not in self._block[0]:
             # where all rounds fit, all are drawn: whoever goes through them again finds them
             first = 1 if self._length >= self.rounds else number
@@ -106,77 +55,6 @@ class LazySchedule:
         # as many places as this round needs, whichever rounds it was drawn with
         places = max(1, int((drawn_round.cohorts != NONE).any(axis=0).sum()))
         return Round(drawn_round.cohorts[:, :places], drawn_round.batches[:, :places])
-
-
-@dataclass(frozen=True)
-class SelectedRuns:
-    """Some runs of expanded plans, by their numbers, up to round ``rounds``: a view, which copies a round at a time."""
-
-    schedule: Rounds
-    runs: Ids
-    rounds: int
-
-    def round(self, number: int) -> Round:
-        """See :class:`Rounds`."""
-        whole = self.schedule.round(number)
-        return Round(whole.cohorts[self.runs], whole.batches[self.runs])
-
-
-IDS_AT_ONCE = 4_000_000
-"""Ids drawn at once: 32 MB."""
-
-
-def most_ids(law: Law, population: Population) -> int:
-    """The most sample ids that a round of one plan over a population can hold."""
-    return law.places(population) * law.steps * law.slots
-
-
-MOST_ROUNDS = 999_999
-"""A run names its stored rounds by six digits."""
-
-MOST_IDS = 100_000_000
-"""Sample ids of one round of one plan: 800 MB."""
-
-
-def require_feasible(law: Law, population: Population) -> None:
-    """Raises UsageError where a law names more than can be executed: rounds, or sample ids of one round."""
-    if law.rounds > MOST_ROUNDS:
-        raise UsageError(f"{law.rounds:,} rounds cannot be executed; a run has at most {MOST_ROUNDS:,}")
-    if (ids := most_ids(law, population)) > MOST_IDS:
-        raise UsageError(
-            f"a round of {law.places(population):,} participants with {law.steps:,} steps and batches of {law.slots:,} "
-            f"has up to {ids:,} samples, and cannot be executed; at most {MOST_IDS:,} can"
-        )
-
-
-def _all_rounds(plan: Plan) -> range:
-    return range(1, plan.law.rounds + 1)
-
-
-def expand(plan: Plan, rounds: range | None = None) -> Schedule:
-    """One plan, or some of its rounds (counted from 1), read draw by draw."""
-    chosen = _all_rounds(plan) if rounds is None else rounds
-    table = []
-    for round_number in chosen:
-        cohort = plan.cohort(round_number)
-        table.append(
-            (
-                cohort,
-                [
-                    [plan.batch(round_number, step, client, occurrence) for step in range(1, plan.law.steps + 1)]
-                    for client, occurrence in occurrences(cohort)
-                ],
-            )
-        )
-    places = max([1, *(len(cohort) for cohort, _ in table)])  # a round may have nobody in it
-    cohorts = np.full((1, len(table), places), NONE, dtype=np.int64)
-    batches = np.full((1, len(table), places, plan.law.steps, plan.law.slots), NONE, dtype=np.int64)
-    for r, (cohort, participations) in enumerate(table):
-        cohorts[0, r, : len(cohort)] = cohort
-        for k, steps in enumerate(participations):
-            for e, batch in enumerate(steps):
-                batches[0, r, k, e, : len(batch)] = batch
-    return Schedule(cohorts, batches)
 
 
 def expand_many(plans: Sequence[Plan], rounds: range | None = None) -> Schedule:
@@ -310,7 +188,7 @@ class Stack:
     def cohorts(self, chosen: range | None = None) -> Ids:
         """The cohorts of all rounds, or of those chosen: client ids ``(n, R, K)``, padded with ``NONE``."""
         law = self.law
-        rounds = np.array(_all_rounds(self.plans[0]) if chosen is None else chosen)
+        rounds = np.array(all_rounds(self.plans[0]) if chosen is None else chosen)
         positions = [Position(int(r), 0) for r in rounds]
         first, second, versions, recorded = self._segments(
             Stream.COHORTS, Purpose.COHORT, positions, range(len(self.plans))
@@ -440,82 +318,3 @@ class Stack:
             m, e = np.nonzero(hit)
             np.minimum.at(earliest, run[m], (column[m] + 1) * (law.steps + 1) + e + 1)
         return earliest // (law.steps + 1), earliest % (law.steps + 1)
-
-
-def occurrence_numbers(cohorts: Ids) -> Ids:
-    """How often the client of each place was named earlier in its round; same shape ``(..., K)``."""
-    result = np.zeros_like(cohorts)
-    for place in range(1, cohorts.shape[-1]):
-        result[..., place] = (cohorts[..., :place] == cohorts[..., place : place + 1]).sum(axis=-1)
-    return result
-
-
-@dataclass(frozen=True)
-class Involvement:
-    """First involvement of every client and sample, for look-ups in constant time.
-
-    ``clients`` maps a client id to the first round whose cohort holds it; ``samples`` a sample id to the
-    first position whose batch holds it. What is missing was never drawn.
-    """
-
-    clients: dict[int, int]
-    samples: dict[int, Position]
-
-    @classmethod
-    def of(cls, schedule: Rounds) -> Involvement:
-        """The index of the first run of a schedule."""
-        clients: dict[int, int] = {}
-        samples: dict[int, Position] = {}
-        for number in range(1, schedule.rounds + 1):
-            drawn_round = schedule.round(number)
-            for client in drawn_round.cohorts[0].tolist():
-                if client != NONE:
-                    clients.setdefault(client, number)
-            # steps are the second axis: all places of a step are drawn at one position
-            for e, drawn in enumerate(drawn_round.batches[0].transpose(1, 0, 2)):
-                for sample in drawn.reshape(-1).tolist():
-                    if sample != NONE:
-                        samples.setdefault(sample, Position(number, e + 1))
-        return cls(clients, samples)
-
-    def first(self, request: Request) -> Position | None:
-        """The first position whose draw holds something requested, or None: one look-up an id."""
-        found = [Position(self.clients[c], 0) for c in request.clients if c in self.clients]
-        found += [self.samples[s] for s in request.samples if s in self.samples]
-        return min(found, default=None)
-
-
-@dataclass(frozen=True)
-class Participations:
-    """Who took part in each round of one run, in drawn order, and how many steps each took.
-
-    ``cohorts`` and ``steps`` have one entry a round, of the same length; who was drawn twice stands there twice.
-    """
-
-    cohorts: tuple[tuple[int, ...], ...]
-    steps: tuple[tuple[int, ...], ...]
-
-    @staticmethod
-    def of(schedule: Rounds) -> Participations:
-        """Those of the first run of some expanded plans."""
-        cohorts, steps = [], []
-        for number in range(1, schedule.rounds + 1):
-            drawn_round = schedule.round(number)
-            present = drawn_round.cohorts[0] != NONE
-            cohorts.append(tuple(drawn_round.cohorts[0][present].tolist()))
-            steps.append(tuple((drawn_round.batches[0][present] != NONE).any(axis=-1).sum(axis=-1).tolist()))
-        return Participations(tuple(cohorts), tuple(steps))
-
-    def longest_gaps(self, clients: tuple[int, ...]) -> dict[int, int]:
-        """The largest number of rounds from one participation of every client to its next: client -> gap.
-
-        Counted from the first round and to one round after the last, so that a client that never takes part in R
-        rounds has the gap R + 1, and one that always does the gap 1.
-        """
-        last = dict.fromkeys(clients, 0)
-        longest = dict.fromkeys(clients, 0)
-        for round_number, cohort in enumerate([*self.cohorts, clients], 1):
-            for client in longest.keys() & set(cohort):
-                longest[client] = max(longest[client], round_number - last[client])
-                last[client] = round_number
-        return longest

@@ -1,0 +1,143 @@
+"""Plans expanded into arrays: what the engines execute.
+
+:func:`expand` reads one plan draw by draw and is the specification of :mod:`fuaudit.plans.stacked`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.errors import UsageError
+from fuaudit.plans.law import Law
+from fuaudit.plans.plan import Plan, occurrences
+from fuaudit.plans.population import Population
+
+Ids = NDArray[np.int64]
+NONE = -1
+"""Padding: no client at this place, no sample in this slot."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of n expanded plans: ``cohorts (n, K)`` of client ids, ``batches (n, K, E, B)`` of sample ids."""
+
+    cohorts: Ids
+    batches: Ids
+
+
+class Rounds(Protocol):
+    """Expanded plans, read round by round."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds, R."""
+        ...
+
+    def round(self, number: int) -> Round:
+        """One round, from 1; unused slots are ``NONE``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Expanded plans of n runs with R rounds, at most K places a round, E steps and batches of at most B.
+
+    ``cohorts (n, R, K)`` holds client ids, ``batches (n, R, K, E, B)`` sample ids; unused slots are ``NONE``.
+    """
+
+    cohorts: Ids
+    batches: Ids
+
+    @property
+    def runs(self) -> int:
+        """The number of runs, n."""
+        return int(self.cohorts.shape[0])
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds, R."""
+        return int(self.cohorts.shape[1])
+
+    def round(self, number: int) -> Round:
+        """One round, from 1."""
+        return Round(self.cohorts[:, number - 1], self.batches[:, number - 1])
+
+
+@dataclass(frozen=True)
+class SelectedRuns:
+    """Some runs of expanded plans, by their numbers, up to round ``rounds``: a view, which copies a round at a time."""
+
+    schedule: Rounds
+    runs: Ids
+    rounds: int
+
+    def round(self, number: int) -> Round:
+        """See :class:`Rounds`."""
+        whole = self.schedule.round(number)
+        return Round(whole.cohorts[self.runs], whole.batches[self.runs])
+
+
+def most_ids(law: Law, population: Population) -> int:
+    """The most sample ids that a round of one plan over a population can hold."""
+    return law.places(population) * law.steps * law.slots
+
+
+MOST_ROUNDS = 999_999
+"""A run names its stored rounds by six digits."""
+
+MOST_IDS = 100_000_000
+"""Sample ids of one round of one plan: 800 MB."""
+
+
+def require_feasible(law: Law, population: Population) -> None:
+    """Raises UsageError where a law names more than can be executed: rounds, or sample ids of one round."""
+    if law.rounds > MOST_ROUNDS:
+        raise UsageError(f"{law.rounds:,} rounds cannot be executed; a run has at most {MOST_ROUNDS:,}")
+    if (ids := most_ids(law, population)) > MOST_IDS:
+        raise UsageError(
+            f"a round of {law.places(population):,} participants with {law.steps:,} steps and batches of {law.slots:,} "
+            f"has up to {ids:,} samples, and cannot be executed; at most {MOST_IDS:,} can"
+        )
+
+
+def all_rounds(plan: Plan) -> range:
+    """The numbers of the rounds of a plan."""
+    return range(1, plan.law.rounds + 1)
+
+
+def expand(plan: Plan, rounds: range | None = None) -> Schedule:
+    """One plan, or some of its rounds (counted from 1), read draw by draw."""
+    chosen = all_rounds(plan) if rounds is None else rounds
+    table = []
+    for round_number in chosen:
+        cohort = plan.cohort(round_number)
+        table.append(
+            (
+                cohort,
+                [
+                    [plan.batch(round_number, step, client, occurrence) for step in range(1, plan.law.steps + 1)]
+                    for client, occurrence in occurrences(cohort)
+                ],
+            )
+        )
+    places = max([1, *(len(cohort) for cohort, _ in table)])  # a round may have nobody in it
+    cohorts = np.full((1, len(table), places), NONE, dtype=np.int64)
+    batches = np.full((1, len(table), places, plan.law.steps, plan.law.slots), NONE, dtype=np.int64)
+    for r, (cohort, participations) in enumerate(table):
+        cohorts[0, r, : len(cohort)] = cohort
+        for k, steps in enumerate(participations):
+            for e, batch in enumerate(steps):
+                batches[0, r, k, e, : len(batch)] = batch
+    return Schedule(cohorts, batches)
+
+
+def occurrence_numbers(cohorts: Ids) -> Ids:
+    """How often the client of each place was named earlier in its round; same shape ``(..., K)``."""
+    result = np.zeros_like(cohorts)
+    for place in range(1, cohorts.shape[-1]):
+        result[..., place] = (cohorts[..., :place] == cohorts[..., place : place + 1]).sum(axis=-1)
+    return result
