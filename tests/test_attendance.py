@@ -9,7 +9,6 @@ from fuaudit_plugins.fats import FatsUnlearning
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuaudit.audits.enumeration import federation
 from fuaudit.draws import END, Address, Keyed, Position, Purpose
 from fuaudit.draws.keyed import Addresses, philox_key
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw
@@ -22,6 +21,7 @@ from fuaudit.plans.availability import (
     TimeVaryingWeights,
 )
 from fuaudit.plans.involvement import foreseeing
+from fuaudit.proofs.toys import federation
 from fuaudit.testing import strategies
 from fuaudit.unlearning.baselines import Retrain
 

@@ -12,7 +12,6 @@ from fuaudit_plugins.coupling import MaximalCoupling
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import registry
-from fuaudit.audits.enumeration import federation
 from fuaudit.audits.plan_law.audit import PlanLaw
 from fuaudit.audits.plan_law.comparison import alone, compare, differences, needed, references
 from fuaudit.audits.plan_law.simulate import Step, Trial
@@ -28,6 +27,7 @@ from fuaudit.plans.availability import (
     TimeVaryingWeights,
 )
 from fuaudit.plans.reference import PROVED
+from fuaudit.proofs.toys import federation
 from fuaudit.runs.prune import parent_of, prune
 from fuaudit.statistics.known_law import log_wealth
 from fuaudit.statistics.rounding import up

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
-from fuaudit.audits.enumeration import sweep
 from fuaudit.draws import END, Address, Enumeration, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw
@@ -27,6 +26,7 @@ from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.stacked import LazySchedule, expand_many
 from fuaudit.proofs.exactness import compare, drawn, exactness, retraining
+from fuaudit.proofs.sweep import sweep
 from fuaudit.proofs.toys import Shape, federation, toys_like
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.unlearning.baselines import Retrain

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
-from fuaudit.audits.enumeration import Coverage, Enumeration, sweep, tasks_of
+from fuaudit.audits.enumeration import Enumeration
 from fuaudit.draws import END, Position
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
 from fuaudit.proofs import exactness
 from fuaudit.proofs.exactness import estimated_leaves
+from fuaudit.proofs.sweep import Coverage, sweep, tasks_of
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
 from fuaudit.unlearning.baselines import Retrain
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fuaudit.audits.enumeration import Enumeration, federation
+from fuaudit.audits.enumeration import Enumeration
 from fuaudit.audits.plan_law.audit import PlanLaw
 from fuaudit.audits.plan_law.simulate import Step, Trial
 from fuaudit.draws import Keyed
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.proofs import exactness
-from fuaudit.proofs.toys import Shape
+from fuaudit.proofs.toys import Shape, federation
 from fuaudit.runs.prune import parent_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence

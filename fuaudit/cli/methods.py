@@ -247,7 +247,7 @@ def _prove_up_to(
     quiet: bool,
     progress: Any,
 ) -> None:
-    from fuaudit.audits.enumeration import sweep
+    from fuaudit.proofs.sweep import sweep
     from fuaudit.proofs.toys import AllToys
 
     found = sweep(unlearner, AllToys(bound, replacement, kinds), leaves, progress)

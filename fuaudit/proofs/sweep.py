@@ -1,0 +1,285 @@
+"""Sweeps: many small federations like those of a run, each proved or refuted within a budget of leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from fuaudit.draws import Draws, Position, estimate_leaves
+from fuaudit.errors import BudgetError
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
+from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
+from fuaudit.proofs.toys import LONGEST, PLACES, Shape, Toy, Toys, numbers_of, toys_like, trials
+
+SHARE = 4
+"""One federation may take a fourth of what is left of a budget: the rest is for others."""
+
+ROUGHLY, PROBES = 16, 8
+"""One path tells the number of leaves within this factor, as a rule; so many tell it well enough."""
+
+
+@dataclass(frozen=True)
+class Succession:
+    """A rewriter made of several: each carries out the request of its place, the last one all that follow."""
+
+    steps: tuple[Any, ...]
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """What the unlearner of this request's place makes of the plan."""
+        step = min(len(plan.populations) - 1, len(self.steps) - 1)
+        rewritten: Plan = self.steps[step].rewrite(plan, request, fresh, not_before)
+        return rewritten
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep over small federations gave."""
+
+    proved: tuple[Toy, ...]
+    refuted: tuple[tuple[Toy, Exactness], ...]
+    too_large: int
+    leaves: int
+
+    def __add__(self, other: Sweep) -> Sweep:
+        return Sweep(
+            self.proved + other.proved,
+            self.refuted + other.refuted,
+            self.too_large + other.too_large,
+            self.leaves + other.leaves,
+        )
+
+    @property
+    def smallest(self) -> tuple[Toy, Exactness] | None:
+        """The refutation that took the fewest leaves."""
+        return min(self.refuted, key=lambda pair: pair[1].leaves, default=None)
+
+
+def sweep(
+    unlearner: Any,
+    toys: Toys | Sequence[Toy],
+    leaves: int,
+    progress: Any = None,
+    share: int = 1,
+    until_refuted: bool = False,
+) -> Sweep:
+    """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
+
+    Args:
+        share: one federation may take that part of what is left: 4 for a fourth.
+        until_refuted: whether the first refutation ends the sweep.
+
+    Raises:
+        PluginError, KeyReuseError: the unlearner failed on one of them.
+    """
+    proved, refuted, too_large, left = [], [], 0, leaves
+    for number, toy in enumerate(toys, 1):
+        most = left // share
+        try:
+            if most < 1 or not _fits(unlearner, toy, most):
+                raise BudgetError("too large for what is left")
+            result = _once(_proof, unlearner, toy, left)
+            left -= result.leaves
+        except BudgetError:
+            too_large += 1
+            continue
+        finally:
+            if progress:
+                progress("small federations", number, len(toys))
+        if result.exact:
+            proved.append(toy)
+        else:
+            refuted.append((toy, result))
+            if until_refuted:
+                break
+    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
+
+
+def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
+    """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
+    return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
+
+
+def _one_path(_: None, toy: Toy) -> float:
+    return estimate_leaves(retraining(toy.law, toy.population, toy.requests), 1)
+
+
+def _estimate(unlearner: Any, toy: Toy, most: int) -> float:
+    return estimated_leaves(unlearner, *toy, probes=PROBES, most=most)
+
+
+def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
+    return exactness(unlearner, *toy, leaves=leaves)
+
+
+def _once(work: Callable[..., Any], unlearner: Any, *given: Any) -> Any:
+    """The result of one of these, computed once in a process for unlearners and laws that are values.
+
+    A proof speaks of a method, not of a run: whoever verifies many runs of one method waits for it once.
+    """
+    try:
+        return _kept(work, _identity(unlearner), unlearner, *given)
+    except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now
+        return work(unlearner, *given)
+
+
+@lru_cache(maxsize=50_000)
+def _kept(work: Callable[..., Any], _: Any, unlearner: Any, *given: Any) -> Any:
+    return work(unlearner, *given)
+
+
+def _identity(unlearner: Any) -> tuple[Any, ...]:
+    """The classes and code of an unlearner, beside its value: what is equal to another one need not be it."""
+    if isinstance(unlearner, Succession):
+        return tuple(map(_identity, unlearner.steps))
+    return id(type(unlearner)), getattr(type(unlearner), "rewrite", None)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The largest of every number among some federations, and which ids were requested in them."""
+
+    rounds: int
+    places: int
+    steps: int
+    batch: int
+    clients: int
+    samples: int
+    requests: int
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, toys: Iterable[Toy]) -> Coverage:
+        """Of federations; 0 everywhere where there are none."""
+        rows: list[tuple[int, ...]] = []
+        ids: set[str] = set()
+        for toy in toys:
+            law, population = toy.law, toy.population
+            largest = max(map(len, population.samples.values()))
+            numbers = law.rounds, law.places(population), law.steps, law.slots
+            rows.append((*numbers, len(population.clients), largest, len(toy.requests)))
+            ids |= _places(toy)
+        rounds, places, steps, batch, clients, samples, requests = map(max, zip(*(rows or [(0,) * 7]), strict=True))
+        found = tuple(place for place in PLACES if place in ids)
+        return cls(rounds, places, steps, batch, clients, samples, requests, found)
+
+    def __str__(self) -> str:
+        ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
+        return (
+            f"at most {self.rounds} rounds, {self.places} places in a round, {self.steps} steps, batches of "
+            f"{self.batch}, {self.clients} clients, {self.samples} samples of one, {self.requests} requests one after "
+            f"another; the {ids} ids requested"
+        )
+
+
+def _places(toy: Toy) -> set[str]:
+    """Where ids that are requested stand among all clients, and among all samples."""
+    clients, samples = toy.population.clients, tuple(toy.population.owner)
+    asked = [(c, clients) for request in toy.requests for c in request.clients]
+    asked += [(s, samples) for request in toy.requests for s in request.samples]
+    return {"lowest" if i == min(among) else "highest" if i == max(among) else "middle" for i, among in asked}
+
+
+FLOOR = {"rounds": 2, "places": 2, "steps": 2, "clients": 3}
+"""How far small federations must go for a PASS, where those of the run go as far."""
+
+FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients": 4}
+"""The same for uniform cohorts, which have fewer outcomes."""
+
+
+def missing(found: Coverage, law: Law, population: Population) -> list[str]:
+    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)"."""
+    own = {
+        "rounds": law.rounds,
+        "places": law.places(population),
+        "steps": law.steps,
+        "batch": law.slots,
+        "clients": len(population.clients),
+    }
+    floor = FLOOR_OF_UNIFORM if isinstance(law, UniformLaw) else FLOOR
+    asked = {name: min(least, own[name]) for name, least in floor.items()}
+    reached = {name: getattr(found, name) for name in asked}
+    short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
+    return short + [f"{place} ids" for place in PLACES if place not in found.ids]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A method, or several one after another, on federations for requests of some shapes.
+
+    ``alone`` marks one request by itself, whose federations must reach as far as :data:`FLOOR`.
+    """
+
+    unlearner: Any
+    words: str
+    toys: tuple[Toy, ...]
+    alone: bool = False
+
+
+Made = Sequence[tuple[Any, Shape]]
+"""Unlearners of a lineage with the shapes of their requests, oldest first."""
+
+
+def tasks_of(law: Law, made: Made) -> list[Task]:
+    """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
+    tasks = []
+    for unlearner in dict.fromkeys(u for u, _ in made):
+        kinds = {shape.kind for u, shape in made if u == unlearner}
+        fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
+        tasks.append(Task(unlearner, "the fixed list", tuple(fixed)))
+    for unlearner, shape in dict.fromkeys(made):
+        after = replace(shape, moment=None)
+        tasks.append(_task(unlearner, law, [after], alone=True))
+        if shape.moment is not None:
+            tasks.append(_task(unlearner, law, [shape]))
+        tasks.append(_task(unlearner, law, [after, Shape.of_kind(after.kind)]))
+    if len(made) > 1:
+        latest = made[-LONGEST:]
+        tasks.append(_task(Succession(tuple(u for u, _ in latest)), law, [shape for _, shape in latest]))
+    return tasks
+
+
+def _task(unlearner: Any, law: Law, shapes: Sequence[Shape], alone: bool = False) -> Task:
+    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), alone)
+
+
+def _fixed(law: Law) -> Iterator[Toy]:
+    """The contract suite's list under small laws like this one, as far as there are such."""
+    small = {numbers_of(like): like for like in law.smaller()}
+    try:
+        yield from trials(lambda *numbers: small[numbers])
+    except KeyError:
+        return
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words."""
+
+    short: tuple[str, ...]
+    details: tuple[str, ...]
+
+
+def swept(law: Law, before: Population, made: Made, leaves: int, progress: Any = None) -> tuple[Sweep, Reached]:
+    """All tasks one after the other, up to the first refutation; each has its share of the leaves that are left.
+
+    Args:
+        before: the population before the last request, which says how far the federations must go.
+        made: the requests of the lineage, with their unlearners.
+    """
+    found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
+    tasks = tasks_of(law, made)
+    for number, task in enumerate(tasks):
+        weights = [1 + later.alone for later in tasks[number:]]
+        share = (leaves - found.leaves) * weights[0] // sum(weights)
+        part = sweep(task.unlearner, task.toys, share, progress, SHARE, until_refuted=True)
+        found += part
+        if part.refuted:
+            break
+        reached = Coverage.of(part.proved)
+        if part.proved:
+            details.append(f"{task.words}: {len(part.proved)} federations proved; {reached}")
+        if task.alone:
+            short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
+    return found, Reached(tuple(short), tuple(details))
