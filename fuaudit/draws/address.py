@@ -1,8 +1,8 @@
 """Where a draw stands: its address, and the one total order in which draws are made.
 
-An address names a draw by what it is for and by *whom* it concerns (client and occurrence), never by a slot
-in an array. Removing a client therefore shifts nobody else's random numbers. The population version is part
-of the address, so that a key used again over a smaller population cannot repeat old numbers.
+An address says what a draw is for and *whom* it concerns (client and occurrence). It never names a slot in an array,
+so removing a client shifts nobody else's random numbers. The population version is part of the address, so a key that
+is used again over a smaller population cannot repeat old numbers.
 """
 
 from __future__ import annotations

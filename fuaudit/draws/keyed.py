@@ -2,9 +2,9 @@
 
 The key of a purpose is BLAKE2b of the secret and the purpose; the counter is the address. Integers are
 unbiased: a 64-bit word at or above the largest multiple of the bound is rejected, and the next attempt reads a
-word of its own, so no draw depends on another's rejections. The same generator serves committed runs and
-statistics; :func:`sequences` and :func:`subsets` are the array form of :meth:`Keyed.sequence` and
-:meth:`Keyed.subset`, equal bit for bit (tested).
+word of its own, so no draw depends on another's rejections. Committed runs and statistics use the same
+generator. :func:`sequences` and :func:`subsets` do for arrays what :meth:`Keyed.sequence` and :meth:`Keyed.subset` do
+for one draw, with the same bits (tested).
 """
 
 from __future__ import annotations

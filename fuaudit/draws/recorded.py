@@ -1,4 +1,4 @@
-"""Draws read from a record: those of a rewriter whose plans segments cannot express."""
+"""Draws read from a record, for rewriters whose plans segments cannot express."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuaudit.errors import EvidenceError
 
 @dataclass(frozen=True)
 class Recorded(Draws):
-    """Answers by address; the population version is left out of the look-up, for a record belongs to one plan.
+    """Answers by address. A record belongs to one plan, so the population version plays no part in the look-up.
 
     Raises:
         EvidenceError: the record holds no such draw, or one with members outside the population asked for.

@@ -1,7 +1,7 @@
 """Draws under the leaves of a tree of seeds: every position of every plan of a lineage has a secret of its own.
 
-A lineage is training and the requests that follow one another; each is a *generation*, from 0. Whoever reveals a leaf
-reveals the draws of one position, or one client's draws that last all rounds, in one generation, and nothing else.
+A lineage is training and the requests after it. Each of them is a *generation*, from 0. A leaf that is revealed shows
+the draws of one position, or one client's draws that last all rounds, in one generation. It shows nothing else.
 Under its leaf a draw comes from the flat generator (:class:`~fuaudit.draws.keyed.Keyed`), by the same address.
 """
 

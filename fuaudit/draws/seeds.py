@@ -1,13 +1,13 @@
-"""A tree of seeds: many keys from one, of which some can be destroyed and all stay committed to.
+"""A tree of seeds: many keys from one. Some can be destroyed, and the commitment still holds for all.
 
 Leaf i of n is a key of 32 bytes. A seed gives the seeds of its two halves, one-way, as in the puncturable generator of
 Goldreich, Goldwasser and Micali ("How to construct random functions", J. ACM 1986). The digests of the leaves make a
 hash tree of the same shape, with leaves and nodes hashed apart (as in RFC 6962), whose root can be published before a
 leaf is used.
 
-Destroying a leaf replaces the seeds on its path by what they give beside it: seeds where everything below is kept,
-digests where everything below is gone. The root can still be computed, so what is kept is what was committed to, and
-what is gone cannot be computed again. One tree has one form for one set of kept leaves.
+To destroy a leaf, the seeds on its path are replaced by what they give beside it: seeds where everything below is kept,
+digests where everything below is gone. The root can still be computed. So the kept leaves are those that were committed
+to, and a leaf that is gone cannot be computed again. A tree has one form for each set of kept leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _half(seed: bytes, right: bool) -> bytes:
 
 
 def _middle(first: int, last: int) -> int:
-    """Where the leaves ``first`` to ``last - 1`` are halved: the left half has the largest power of two below all."""
+    """Where the leaves ``first`` to ``last - 1`` are halved: the left half is the largest power of two below."""
     return first + (1 << (last - first - 1).bit_length() - 1)
 
 

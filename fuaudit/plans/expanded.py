@@ -69,7 +69,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class SelectedRuns:
-    """Some runs of expanded plans, by their numbers, up to round ``rounds``: a view, which copies a round at a time."""
+    """Some runs of expanded plans, by their numbers, up to round ``rounds``. A view: it copies one round at a time."""
 
     schedule: Rounds
     runs: Ids

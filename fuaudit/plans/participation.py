@@ -48,7 +48,7 @@ class Involvement:
 class Participations:
     """Who took part in each round of one run, in drawn order, and how many steps each took.
 
-    ``cohorts`` and ``steps`` have one entry a round, of the same length; who was drawn twice stands there twice.
+    ``cohorts`` and ``steps`` have one entry a round, of the same length. A client that was drawn twice is named twice.
     """
 
     cohorts: tuple[tuple[int, ...], ...]
@@ -68,8 +68,8 @@ class Participations:
     def longest_gaps(self, clients: tuple[int, ...]) -> dict[int, int]:
         """The largest number of rounds from one participation of every client to its next: client -> gap.
 
-        Counted from the first round and to one round after the last, so that a client that never takes part in R
-        rounds has the gap R + 1, and one that always does the gap 1.
+        Gaps begin before the first round and end after the last. So a client that never takes part in R rounds has
+        the gap R + 1, and one that always does has the gap 1.
         """
         last = dict.fromkeys(clients, 0)
         longest = dict.fromkeys(clients, 0)

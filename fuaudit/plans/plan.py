@@ -172,9 +172,9 @@ class Plan:
     def recorded(self, cohorts: Mapping[int, tuple[int, ...]]) -> Plan:
         """The plan with what its last source draws written down, and other cohorts in some rounds (by number).
 
-        For rewriters that segments cannot express. Batches of given cohorts come from the last source too. For laws
-        that draw a cohort, and a batch, at once. What an earlier source draws is not written: a run that holds draws
-        which its plan does not read is refused.
+        For rewriters whose plans segments cannot express, and laws that draw a cohort, and a batch, at once. Batches of
+        given cohorts come from the last source too. What an earlier source draws is not written, because a run that
+        holds draws which its plan does not read is refused.
 
         Raises:
             ValueError: another cohort is given for a round whose cohort comes from an earlier source.
@@ -221,7 +221,7 @@ class Plan:
         return drawn
 
     def first_change(self, parent: Plan) -> Position:
-        """The first position at which this plan draws from elsewhere than the plan it was rewritten from.
+        """The first position at which this plan and the one it was rewritten from have different sources.
 
         ``START`` also where the initial model is drawn anew; ``END`` when nothing changed.
         """

@@ -83,7 +83,7 @@ class Population:
 
     @cached_property
     def _retained(self) -> dict[Request, Population]:
-        """What :meth:`without` has answered: plans of one federation then share one object, and can be stacked."""
+        """What :meth:`without` has answered. Plans of one federation share one object, which is quick to compare."""
         return {}
 
     def without(self, request: Request) -> Population:

@@ -64,7 +64,7 @@ class Reference:
 class Anew:
     """Draws everything anew whatever was drawn before; the initial model too, unless it is kept.
 
-    Guarantee: exact for every law and every size, for the same requests: nothing drawn decides what is kept.
+    Guarantee: exact for every law, every size and the same requests, because no draw decides what is kept.
     """
 
     keeps_initial: bool = False
@@ -101,9 +101,9 @@ def resampled(
 ) -> Plan:
     """The plan that the reference makes of training and a stream of requests, under a law that is closed.
 
-    At every position the source in force draws; while what it drew names a request that came later, the source of that
-    request takes over, from there on. Equal to :meth:`Reference.rewrite` for one request after another (tested): what
-    a request changes later on is drawn anew by whoever takes over earlier.
+    At every position the source in force draws. If what it drew names a later request, the source of that request takes
+    over from there on. Equal to :meth:`Reference.rewrite` for one request after another (tested): the source that takes
+    over earlier also draws what a request changes later on.
 
     Args:
         population: before all requests.
@@ -130,9 +130,7 @@ def resampled(
 
 
 def names(plan: Plan, request: Request, at: Position) -> bool:
-    """Whether what a plan draws at a position names a request: a cohort with a client, or draws for batches with a
-    sample of it.
-    """
+    """Whether a plan draws something of a request at a position: its client in a cohort, its sample in a batch."""
     cohort = plan.cohort(at.round)
     if at.step == 0:
         return not set(request.clients).isdisjoint(cohort)

@@ -29,7 +29,7 @@ IDS_AT_ONCE = 4_000_000
 class LazySchedule:
     """Plans whose rounds ``1`` to ``rounds`` are drawn when they are asked for, some at a time.
 
-    For plans too large to lie in memory as a whole. The numbers are those of :func:`expand_many`.
+    For plans that are too large for memory as a whole. The numbers are equal to those of :func:`expand_many`.
     """
 
     def __init__(self, plans: Sequence[Plan], rounds: int | None = None) -> None:
@@ -101,7 +101,7 @@ def alike(plans: Sequence[Plan], sources: tuple[type, ...]) -> bool:
 class Stack:
     """Many plans of one uniform law over one history of populations, read by address in arrays.
 
-    Draws under keys are computed in arrays; recorded ones are looked up, each where it is asked for.
+    Draws under keys are computed in arrays. Recorded draws are looked up when they are asked for.
     """
 
     def __init__(self, plans: Sequence[Plan]) -> None:

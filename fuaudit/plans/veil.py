@@ -1,11 +1,11 @@
 """The door through which every rewriter gets its plan, in a proof, in an audit and in a real run.
 
-A rewriter decides by draws, and by nothing else. So behind the door all sources of draws are of one class, which
-answers draws of cohorts and batches. It shows no key, no numbers of an initial model, and not where it comes from.
-What comes back is taken apart: of the rewriter's plan only segments and records are used.
+A rewriter decides by draws, and by nothing else. So all sources behind the door are of one class. It answers draws of
+cohorts and batches. It shows no key, no numbers of an initial model, and not whether it stands in a proof or in a run.
+Of the plan that comes back only segments and records are used.
 
-This guides authors; it is no wall. Python has none: who looks into closures, counts calls or opens files can tell a run
-from a proof. A method that does so is found by what it draws, or by reading its code.
+This guides authors and is no wall, for Python has none. Code that looks into closures, counts calls or opens files can
+tell a run from a proof. Such a method is found by what it draws, or by reading its code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Many = Callable[[Sequence[Address], Sequence[Sequence[int]], Sequence[int]], lis
 
 
 class Veiled:
-    """Draws of cohorts and batches under some key. Two are equal iff they are one object."""
+    """Draws of cohorts and batches under some key. Two are equal only if they are the same object."""
 
     __slots__ = ("many_subsets", "permutation", "sequence", "subset", "weighted")
 
@@ -73,7 +73,7 @@ class Veiled:
 
 
 class Asked:
-    """An index that answers first involvement, whether it is known already or must be found by drawing."""
+    """An index that answers first involvement. It does not show whether the answer was known or had to be drawn."""
 
     __slots__ = ("first",)
 
@@ -102,22 +102,24 @@ def _refuse(at: Address) -> None:
 
 
 def veiled(plan: Plan) -> Plan:
-    """The same plan for a plugin's eyes: its draws of cohorts and batches, and where a request is first involved."""
+    """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved."""
     return Plan(plan.law, plan.populations, tuple(map(Veiled, plan.sources)), plan.streams, Asked(plan))
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
     """The plan that a rewriter makes behind the veil, checked for form.
 
-    Law, populations and sources of the result are those given here; its streams, and a record in the place of the
-    fresh source, are the rewriter's.
+    The result has the law, the populations and the sources that are given here. Its streams come from the rewriter, and
+    so may a record in the place of the fresh source.
 
     Raises:
         PluginError: the rewriter raised, asked for what it does not get, or returned no plan over the retained
             population.
         UsageError: the request does not fit the population, or the rewriter refuses it.
     """
+    # 1. the request is judged before the rewriter sees it, and what is left is computed here, not there
     retained = plan.retained.without(request)
+    # 2. the veiled sources are kept here: what comes back is compared with these very objects
     behind = veiled(plan)
     sources, own = behind.sources, Veiled(fresh)
     try:
@@ -126,6 +128,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         raise
     except Exception as error:
         raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
+    # 3. the form is asked before anything is read: whatever was returned may be no plan
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
     populations = (*plan.populations, retained)
@@ -138,6 +141,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
             f"unlearner {name!r} added or dropped keys or populations",
             "Use plan.erase or plan.restart, or put a Recorded in the place of the fresh source.",
         )
+    # 4. the true sources go into a new plan: of what the rewriter held, only segments and records enter a run
     streams = _streams(name, new, plan)
     return Plan(plan.law, populations, (*plan.sources, fresh if last is own else last), streams)
 

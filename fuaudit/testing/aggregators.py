@@ -114,7 +114,8 @@ def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems)
         return {"rows": rows}, new
 
     differ = stacks_differ(step, stage.init(shape_of(dtype)), bool(stage.per_client_state), count, dtype)
-    problems.require(not differ, "it claims vectorised, but a stack of runs gives other bits than the runs one by one")
+    told = "it declares vectorised = True, but several runs in one tensor give other bits than each run by itself"
+    problems.require(not differ, told)
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

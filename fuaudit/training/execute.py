@@ -24,7 +24,7 @@ from fuaudit.training.solvers import Sgd, Solver
 from fuaudit.training.stages import Chain, server_step
 
 SOLVER, SERVER = "solver.", "server."
-"""Prefixes in the state of a moment."""
+"""Prefixes of names in a state."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Procedure:
 
 @dataclass(frozen=True)
 class RoundState:
-    """All that crosses a round boundary, hence all there is to forget: models ``(n, d)`` and state.
+    """Everything that one round leaves to the next, so everything that can remember: models ``(n, d)`` and state.
 
     Tensors of the state have a leading axis of the n runs.
     """
@@ -99,12 +99,12 @@ class RoundState:
         return RoundState(self.vectors[runs], {name: tensor[runs] for name, tensor in self.state.items()})
 
     def updated(self, runs: Tensor, after: RoundState) -> RoundState:
-        """The moment in which the runs of these numbers ``(m,)`` have gone on, as the m runs of ``after`` tell."""
+        """The state in which the runs of these numbers ``(m,)`` stand as the m runs of ``after`` do."""
         state = {name: tensor.index_copy(0, runs, after.state[name]) for name, tensor in self.state.items()}
         return RoundState(self.vectors.index_copy(0, runs, after.vectors), state)
 
     def without(self, procedure: Procedure, before: Population, after: Population) -> RoundState:
-        """The moment over fewer clients: the rows that the state keeps for erased clients are gone."""
+        """The state over fewer clients: without the rows that it keeps for erased clients."""
         return replace(self, state=state_without(procedure, self.state, before, after))
 
 
@@ -120,7 +120,7 @@ def state_without(procedure: Procedure, state: State, before: Population, after:
 def client_problem(
     procedure: Procedure, dataset: Dataset, population: Population, device: torch.device
 ) -> ClientProblem:
-    """The clients' common ground over one population: scaled rows on the device."""
+    """What all clients of one population compute with: the model as a template, and scaled rows on the device."""
     shift, divisor = scaling_constants(dataset, population, procedure.scaling)
     inputs = scaled(dataset.inputs, shift, divisor, procedure.dtype)
     module = procedure.module.to(device=device, dtype=procedure.dtype)
@@ -130,7 +130,7 @@ def client_problem(
 def initial_state(
     procedure: Procedure, plans: Sequence[Plan], population: Population, device: torch.device
 ) -> RoundState:
-    """The moment before the first round of plans that are executed over one population."""
+    """The state before the first round of plans that are executed over one population."""
     initial = np.stack([plan.initial_uniform(procedure.layout.dimension) for plan in plans])
     vectors = procedure.layout.initial(initial, procedure.dtype).to(device)
     state = procedure.initial_memory(len(population.clients), device)
@@ -167,7 +167,7 @@ def execute(
     engine: Engine,
     first: int = 1,
 ) -> Iterator[tuple[int, RoundState]]:
-    """Run the rounds ``first`` to R along a schedule, from the moment before round ``first``.
+    """Run the rounds ``first`` to R along a schedule, from the state before round ``first``.
 
     A round in which nobody takes part leaves model and state as they are.
 
@@ -177,7 +177,7 @@ def execute(
         schedule: the expanded plans of the n runs.
 
     Yields:
-        The number of each round and the moment after it.
+        The number of each round and the state after it.
 
     Raises:
         PluginError: the chain of stages does not leave one row, or a state does not keep its form.
@@ -185,9 +185,12 @@ def execute(
     round_state = start
     for number in range(first, schedule.rounds + 1):
         drawn_round = schedule.round(number)
+        # sizes and weights of the retained population, in kept rounds too: no round may know how many rows are gone
         cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
         context = RoundContext(number, cohort, round_state.vectors, procedure.step_sizes.at(number))
         batches = torch.from_numpy(drawn_round.batches)
+        # runs with nobody in this round stay out of the chain: a mean over no rows is no number, and a momentum would
+        # move the model in a round that nobody took part in
         busy = cohort.present.any(dim=-1).nonzero()[:, 0]
         if len(busy) == len(round_state.vectors):
             round_state = _advanced(procedure, problem, round_state, context, batches, engine)
@@ -205,7 +208,9 @@ def _advanced(
     batches: Tensor,
     engine: Engine,
 ) -> RoundState:
-    """The moment after a round in which every run has somebody taking part."""
+    """The state after a round in which every run has somebody taking part."""
+    # solver and server each get their own part of the state before the round: neither can read what the other
+    # remembers, and all of it is recorded
     memory = part(round_state.state, SOLVER)
     steps = procedure.solver.before(context, memory)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)

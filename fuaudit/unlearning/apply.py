@@ -69,7 +69,8 @@ def edited(
         messages.extend([Message(sender, receiver, bytes_of_model)] * times)
 
     def further(vector: Tensor, rounds: int) -> Tensor:
-        # rounds go on counting over calls, so that no call repeats the draws of another
+        # rounds go on counting over calls, so that no call repeats the draws of another; they are counted before
+        # anything is drawn, because a call that fails has used its rounds too
         spent = sum(trained)
         trained.append(rounds)
         plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
@@ -99,12 +100,13 @@ def edited(
         "retained clients": further,
         "target": target_gradient,
     }
+    # the table is made before the editor runs, of what it declares: nothing else can be reached through the context
     declared = unlearner.needs | unlearner.participants
     providers = {word: give for word, give in every.items() if word in declared}
     context = Context(request, retained, f"unlearner {name!r}", providers)
     try:
         with threads_restored():
-            torch.set_num_threads(1)  # bits of what it computes itself would depend on their number
+            torch.set_num_threads(1)  # sums over several threads have bits that depend on their number
             vector = unlearner.edit(context)
     except FuauditError:
         raise
