@@ -189,7 +189,7 @@ BROKEN = {
     NoRows: "names what its state does not have: momenta",
     NoUploads: "uploads must be a whole number",
     NoDownloads: "downloads must be a whole number",
-    NotARow: "'control' does not have one row a client",
+    NotARow: "'control' does not have one row for each client",
     InPlace: "changes the old state in place",
     Scribbles: "changes the outcome that it was given",
     MovesTheAbsent: "clients that do not take part",
@@ -197,7 +197,7 @@ BROKEN = {
     DividesByZero: "become infinite or NaN",
     OneDrift: "need one row a participation",
     Doubles: "into another dtype",
-    SumsOverRuns: "a stack of runs gives other bits",
+    SumsOverRuns: "several runs in one tensor give other bits",
     CountsUnusedPlaces: "unused places",
     Grows: "names, shapes or dtypes of its state change",
     RollsDice: "a global generator",
@@ -596,7 +596,10 @@ def test_of_one_round_nothing_is_asked():
         ({"step_size": 1e39}, "above the largest float32"),
         ({"steps": None, "epochs": 1, "largest_client": 1}, "client 2 has 8 samples"),
         ({"use": "fats", "cohort": 2, "server": [{"use": "mifa"}]}, "twice in one round"),
-        ({"use": "fats", "cohort": 2, "solver": {"use": "scaffold"}}, "solver.controls keeps one memory"),
+        (
+            {"use": "fats", "cohort": 2, "solver": {"use": "scaffold"}},
+            "the solver's memory 'controls' has one row for each client",
+        ),
     ],
 )
 def test_what_cannot_be_trained_leaves_no_folder_behind(changes, words, tmp_path):

@@ -1,6 +1,6 @@
 """Partitions: which client owns which training rows. Drawn once, recorded, never drawn again by a deletion.
 
-A partition may look at the labels: it describes the world that the audit takes as given, it is no part of
+A partition may look at the labels: it describes the world that the audit takes as given, and does not belong to
 learning. Its draws come from the run's key, through NumPy's Generator over Philox, and only the recorded
 result counts afterwards.
 

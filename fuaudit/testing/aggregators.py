@@ -32,7 +32,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     Over three rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros,
     tiny and huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs
     and old state left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed,
-    a stack of runs gives the bits of the runs one by one. For aggregators: unused places of a cohort do not
+    several runs in one tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not
     count, and the order of places does not matter up to rounding. What it does not name in ``depends_on`` has no
     effect: the number of all clients, and of samples.
 
@@ -46,14 +46,15 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     problems = Problems(stage, "stages")
     rows = rows or ((1,) if stage.after_aggregation else (1, 4))
     if not isinstance(getattr(stage, "per_client_state", None), frozenset):
-        problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
+        told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
+        problems.require(False, told)
         problems.conclude()
     for dtype in (torch.float32, torch.float64):
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
                 _check_rounds(stage, count, dtype, problems)
             if stage.vectorised:
-                with problems.during("a stack of runs"):
+                with problems.during("several runs at once"):
                     _check_stack(stage, count, dtype, problems)
         if max(rows) > 1:
             with problems.during("unused places and other orders"):

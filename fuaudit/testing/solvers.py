@@ -48,7 +48,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
         count = getattr(solver, word)
         problems.require(isinstance(count, int) and count >= 1, f"{word} must be a whole number from 1")
     if not isinstance(getattr(solver, "per_client_state", None), frozenset):
-        problems.require(False, "it must declare per_client_state, the names in its state with one row a client")
+        told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
+        problems.require(False, told)
         problems.conclude()
     for dtype in (torch.float32, torch.float64):
         with problems.during("its first state"):
@@ -56,7 +57,7 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
         for count in places:
             with problems.during(f"{count} participations of {dtype}"):
                 _check_rounds(solver, count, dtype, problems)
-            with problems.during("a stack of runs"):
+            with problems.during("several runs at once"):
                 _check_stack(solver, count, dtype, problems)
             with problems.during("unused places"):
                 _check_places(solver, count, dtype, problems)
@@ -69,7 +70,7 @@ def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
     problems.require(not unknown, f"per_client_state names what its state does not have: {', '.join(unknown)}")
     for name in solver.per_client_state & state.keys():
         rows = state[name].ndim >= 2 and state[name].shape[-2] == len(SIZES)
-        problems.require(rows, f"{name!r} does not have one row a client, (M, d)")
+        problems.require(rows, f"{name!r} does not have one row for each client, (M, d)")
     problems.require(all(t.dtype == dtype for t in state.values()), "its state has another dtype than the model")
 
 
@@ -141,7 +142,7 @@ def _check_stack(solver: Any, count: int, dtype: torch.dtype, problems: Problems
         return {"sent": sent, **_terms(steps)}, new
 
     differ = stacks_differ(step, solver.init(shape_of(dtype)), bool(solver.per_client_state), count, dtype)
-    problems.require(not differ, "a stack of runs gives other bits than the runs one by one")
+    problems.require(not differ, "several runs in one tensor give other bits than each run by itself")
 
 
 def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

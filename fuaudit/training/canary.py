@@ -5,10 +5,10 @@ vendor, by instruction sets and by environment variables. Nothing reports that c
 takes the config's own path (model, engine, solver, server, dtype, device, one thread) through a federation in miniature
 whose numbers are made from integers, and two machines whose canaries differ give other bits for the run too.
 
-What is as in the run is what bits may depend on: shapes of inputs, lengths of batches (full ones and some ragged ones;
-an engine that stacks participations pads both to chunks of one length), the length of the chunks in which models are
-measured. What is not: how many clients there are and how many take part, because participations never mix; how many
-rounds there are, and what size a step has, which no library looks at.
+Bits may depend on shapes of inputs, on lengths of batches and on the length of the chunks in which models are measured.
+These are as in the run. (Batches are full, and some ragged; an engine that stacks participations pads both to chunks of
+one length.) The numbers of clients and participants are smaller than in the run, because participations never mix. So
+are the number of rounds and the size of a step, which no library looks at.
 """
 
 from __future__ import annotations

@@ -231,12 +231,12 @@ def require_finite(round_state: RoundState, round_number: int) -> None:
 
 
 def require_one_row_each(procedure: Procedure, law: Law) -> None:
-    """Raises UsageError when a law may draw a client twice in one round, and a memory keeps one row a client."""
+    """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client."""
     if procedure.per_client_state and law.replacement:
+        owners = (name.split(".", 1) for name in sorted(procedure.per_client_state))
+        memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
         raise UsageError(
-            f"the law {law.name!r} can draw a client twice in one round, but "
-            f"{', '.join(sorted(procedure.per_client_state))} "
-            "keeps one memory a client",
+            f"the law {law.name!r} can draw a client twice in one round, but {memories} has one row for each client",
             "Use a law that draws clients without replacement.",
         )
 

@@ -1,8 +1,8 @@
 """What a round is, to a solver and to a stage: who takes part, from which model, with which step size.
 
-State is explicit: a mapping of named tensors goes in, another comes out, and it is recorded with the round. A
-tensor that keeps one row a client (an error feedback, a control variate) has its clients in the order of their
-ids on its first axis, and its owner names it in ``per_client_state``: when a client is erased, its row goes.
+State is explicit. A mapping of named tensors goes in, another comes out, and it is recorded with the round. A tensor
+that keeps one row a client (an error feedback, a control variate) has the clients on its first axis, in the order of
+their ids. Its owner names it in ``per_client_state``. When a client is erased, its row is removed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class OutlineShape:
-    """What a :class:`StateShape` is for whoever wants to know the form of a state and no more: no torch is needed."""
+    """In the place of a :class:`StateShape` where only the form of a state is asked: no torch is needed."""
 
     dimension: int
     clients: int
@@ -137,7 +137,7 @@ def with_rows(table: Tensor, cohort: Cohort, rows: Tensor) -> Tensor:
     places = (cohort.rows.reshape(written.shape) + members * runs)[written]
     if len(places.unique()) != len(places):
         raise UsageError(
-            "a client takes part twice in one round, but keeps one memory",
+            "a client takes part twice in one round, but a memory has one row for each client",
             "Use a law that draws clients without replacement.",
         )
     result = table.clone(memory_format=torch.contiguous_format)

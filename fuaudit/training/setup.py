@@ -1,4 +1,4 @@
-"""What a config needs to be executed: data, learner, learning, engine, device."""
+"""What a config needs to be executed: data, learner, procedure, engine, device."""
 
 from __future__ import annotations
 

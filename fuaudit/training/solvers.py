@@ -1,7 +1,7 @@
 """Local solvers: how a client turns the model it was sent into what it uploads.
 
-Engines know one family of steps, :class:`Steps`; a solver chooses its terms before the round and may transform
-the updates after it. Its memory, for all clients or one row a client, is part of the recorded state.
+Engines know one family of steps, :class:`Steps`. A solver chooses its terms before the round, and may transform the
+updates after it. Its memory, one for all clients or one row for each, is part of the recorded state.
 """
 
 from __future__ import annotations

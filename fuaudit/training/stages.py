@@ -79,7 +79,7 @@ class SizeWeighted(Stateless):
 
     ``by = "cohort"`` divides by the samples of the cohort (n_k / n_S), ``by = "total"`` by those of all clients,
     scaled by M / K. Weights come from the retained data, so kept rounds change when a sample of a participant
-    (or, with ``total``, anything) is erased: an unlearner that keeps rounds is then no longer exact.
+    (or, with ``total``, anything) is erased. So an unlearner that keeps rounds is not exact under this stage.
 
     Attributes:
         by: what weights are divided by: the samples of the "cohort", or those of all clients, "total".
