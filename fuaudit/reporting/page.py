@@ -32,7 +32,7 @@ def render(contents: Contents) -> str:
         words=words,
         Verdict=Verdict,
         # drawn from numbers and fixed labels only, so nothing in them needs escaping
-        drawings=[(drawing, Markup(drawing.svg)) for drawing in drawings(contents)],
+        drawings=[(drawing, Markup(drawing.svg)) for drawing in drawings(contents)],  # noqa: S704
         enumeration=enumeration,
         witness=None if enumeration is None else witness(enumeration),
         commands=commands(contents),

@@ -154,7 +154,7 @@ def receipt_of(run: Run, client: int) -> Receipt:
         client,
         None if opening.names is None else name,
         salt,
-        tuple(Row(id, salt or b"", leaf) for id, salt, leaf in rows),
+        tuple(Row(number, salt or b"", leaf) for number, salt, leaf in rows),
         contents.rank(client),
         len(contents.clients),
         tuple(tree_path(contents.nodes, contents.rank(client))),
@@ -183,7 +183,7 @@ def read_receipt(path: Path) -> Receipt:
             raise ValueError("committed holds no digests")
         if not isinstance(data, dict) or not isinstance(data.get("use"), str) or not _may_name(table["name"]):
             raise ValueError("it names no reader, or no client")
-        rows = tuple(Row(_count(id), _bytes(salt), _bytes(leaf)) for id, salt, leaf in table["rows"])
+        rows = tuple(Row(_count(number), _bytes(salt), _bytes(leaf)) for number, salt, leaf in table["rows"])
         if any(a.id >= b.id for a, b in pairwise(rows)):
             raise ValueError("its rows are not in the order of their ids")
         place, clients, path_up = _count(table["place"]), _count(table["clients"]), tuple(map(_bytes, table["path"]))

@@ -50,7 +50,7 @@ def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Recei
         ids = [[row.id for row in rows] for rows in hers] + [_ids(one, client) for one in holders]
         for place in erased:
             given = tuple({column[place]: None for column in salts})
-            for row in sorted({id for column in ids if (id := column[place]) is not None}):
+            for row in sorted({number for column in ids if (number := column[place]) is not None}):
                 if row < dataset.size and row not in dataset.absent:
                     places.append((client, place))
                     candidates.append(Candidate(row, leaves[place], given))
@@ -109,7 +109,7 @@ def require_ids_of(run: Run, receipt: Receipt) -> None:
         )
     known = _ids(run, receipt.client)
     given = [row.id for row in receipt.rows]
-    if len(known) != len(given) or any(ours not in (None, id) for ours, id in zip(known, given, strict=True)):
+    if len(known) != len(given) or any(ours not in (None, theirs) for ours, theirs in zip(known, given, strict=True)):
         raise EvidenceError(
             f"the receipt of {receipt.whose!r} gives her rows other ids than the partition of {run.path}",
             "One of the two was altered: compare the receipt with her rows (fuaudit receipt --check).",

@@ -141,9 +141,9 @@ class _Pools:
     def _tested(self, subject: Floats, reference: Floats) -> Floats:
         found = np.zeros(len(subject))
         for part in (4, 2, 1):  # a test of the first pairs is the same test, ended early
-            open = np.flatnonzero(found < self.bar + _BEYOND)
+            undecided = np.flatnonzero(found < self.bar + _BEYOND)
             first = slice(subject.shape[-2] // part)
-            found[open] = self._largest(subject[open, first], reference[open, first])
+            found[undecided] = self._largest(subject[undecided, first], reference[undecided, first])
         return found
 
     def _largest(self, subject: Floats, reference: Floats) -> Floats:
