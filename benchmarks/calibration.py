@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=64, help="in an audit of level 6")
     parser.add_argument("--powered", type=int, default=500, help="audits of level 6 with planted violations")
     parser.add_argument("--root", default=ROOT.hex(), metavar="HEX", help="32 bytes that all keys follow from")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="finished parts, to go on after a kill")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="finished parts, to go on after a kill")
     parser.add_argument("--json", type=Path, metavar="OUT")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -229,7 +229,7 @@ def main() -> None:
     if given.only != "model-law":
         document["plans"] = plans(root, given.audits, given.plans)
     if given.only != "plans":
-        work = partial(parameters, root, pairs=given.pairs, kept=given.keep)
+        work = partial(parameters, root, pairs=given.pairs, kept=given.cache)
         document["model-law"] = {
             "fats": work("fats", audits=given.audits, powered=min(given.powered, given.audits)),
             "retrain": work("retrain", audits=max(1, given.audits // 10), powered=0),

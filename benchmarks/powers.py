@@ -374,19 +374,19 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=0, metavar="AUDITS", help="audits of trained models too")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
-        "--keep",
+        "--cache",
         type=Path,
         default=Path(tempfile.gettempdir()) / "fuaudit-powers",
         help="finished laws, to go on after a kill",
     )
     parser.add_argument("--page", type=Path, metavar="OUT")
     given = parser.parse_args()
-    given.keep.mkdir(parents=True, exist_ok=True)
+    given.cache.mkdir(parents=True, exist_ok=True)
     names, sizes = list(LAWS), [given.audits] * len(LAWS)
     if given.real:
         names, sizes = [TRAINED, *names], [given.real, *sizes]
     with ProcessPoolExecutor(given.workers) as pool:
-        found = dict(zip(names, pool.map(task, names, sizes, [given.keep] * len(names)), strict=True))
+        found = dict(zip(names, pool.map(task, names, sizes, [given.cache] * len(names)), strict=True))
     real = {name: found.pop(name) for name in [TRAINED] if given.real}
     seconds = sum(table["seconds"] for table in [*found.values(), *real.values()])
     if given.page:
