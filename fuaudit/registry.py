@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 from fuaudit import declared, renamed
@@ -36,6 +36,12 @@ OWN = "fuaudit"
 
 OWN_MODULES = frozenset({"fuaudit", "fuaudit_plugins"})
 """What such a plugin lies in: a distribution that merely calls itself fuaudit is an outside one."""
+
+UNNAMED = "a package without a name"
+"""Stands for what no sentence can name; nothing of it is loaded."""
+
+_DIST = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9.!+_-]{0,98}")
 
 _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=None)
 
@@ -82,8 +88,7 @@ class Entry:
     @property
     def own(self) -> bool:
         """Whether it is fuaudit's own code."""
-        module = self.point.value.partition(":")[0].partition(".")[0]
-        return normalised(self.distribution) == OWN and module.strip() in OWN_MODULES
+        return normalised(self.distribution) == OWN and _is_ours(self.point)
 
     def value(self) -> Any:
         """What it names, imported.
@@ -92,6 +97,10 @@ class Entry:
             EvidenceError: it is not among those that are trusted; see :func:`trusting`.
             PluginError: its module cannot be imported.
         """
+        if self.distribution == UNNAMED:
+            raise PluginError(
+                f"the {self.words} comes from a package without a sound name and version", "Uninstall it."
+            )
         trusted = _trusted.get()
         if trusted is not None and not self.own and normalised(self.distribution) not in trusted:
             raise EvidenceError(
@@ -159,11 +168,25 @@ def _points(path: tuple[str, ...]) -> dict[str, list[tuple[EntryPoint, str, str]
         if (dist := point.dist) is None:
             return "unknown", "unknown"
         if id(dist) not in owners:
-            owners[id(dist)] = dist.name, dist.version
-        return owners[id(dist)]
+            owners[id(dist)] = _owner_of(dist)
+        name, version = owners[id(dist)]
+        # a package can call itself fuaudit; what it registers must not be said in fuaudit's name
+        return (f"the stranger {name!r}" if normalised(name) == OWN and not _is_ours(point) else name), version
 
     kinds = (*KINDS, *WORDS)
     return {kind: [(point, *owner(point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in kinds}
+
+
+def _owner_of(dist: Distribution) -> tuple[str, str]:
+    """Name and version of a distribution, which stand in sentences: in the forms that installers write, or none."""
+    name, version = dist.metadata["Name"], dist.metadata["Version"]
+    if isinstance(name, str) and isinstance(version, str) and _DIST.fullmatch(name) and _VERSION.fullmatch(version):
+        return name, version
+    return UNNAMED, "unknown"
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.value.partition(":")[0].partition(".")[0].strip() in OWN_MODULES
 
 
 def _singular(kind: str) -> str:

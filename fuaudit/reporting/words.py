@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents
 from fuaudit.verification.figure import Figure, Value
-from fuaudit.verification.finding import NON_ADAPTIVE, ResidualCopy, Subject, Verdict
+from fuaudit.verification.finding import ResidualCopy, Subject, Verdict
 
 MARKS = {
     Verdict.PASS: "✓",
@@ -148,9 +148,8 @@ def recomputed(contents: Contents) -> list[str]:
 
 
 def trusted(contents: Contents) -> list[str]:
-    """What was taken on trust, each once; audits name non-adaptive requests in words of their own."""
-    texts = (text for check in contents.checks for text in check.assumptions)
-    return [TRUST, *dict.fromkeys(NON_ADAPTIVE if "non-adaptive" in text else text for text in texts)]
+    """What was taken on trust, each once."""
+    return [TRUST, *dict.fromkeys(text for check in contents.checks for text in check.assumptions)]
 
 
 def person(contents: Contents) -> list[tuple[str, str]]:
@@ -197,10 +196,11 @@ def _done(contents: Contents) -> str:
 
 def _found(contents: Contents) -> str:
     required = [check for check in contents.checks if check.required]
-    passed = sum(check.verdict is Verdict.PASS for check in required)
+    count = sum(check.verdict is Verdict.PASS for check in required)
     begin = f"{contents.claim.said(contents.claim.question)} "
     if contents.verdict is Verdict.PASS:
-        more = dict.fromkeys(check.plainly for check in contents.checks if check.plainly)
+        passed = [check for check in contents.checks if check.verdict is Verdict.PASS]
+        more = dict.fromkeys(check.plainly for check in passed if check.plainly)
         return " ".join((f"{begin}All {len(required)} checks that had to pass did.", *more))
     if contents.verdict is Verdict.FAIL:
         return (
@@ -208,7 +208,7 @@ def _found(contents: Contents) -> str:
             "that the request was carried out."
         )
     return (
-        f"{begin}They could not decide it: {contents.reason} Of {len(required)} checks that had to pass, {passed} did. "
+        f"{begin}They could not decide it: {contents.reason} Of {len(required)} checks that had to pass, {count} did. "
         "This run gives no ground to say that the request was carried out."
     )
 

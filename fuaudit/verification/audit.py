@@ -21,6 +21,9 @@ from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject
 if TYPE_CHECKING:
     from fuaudit.verification.case import Case
 
+LARGEST = 2**63
+"""No whole number of a finding is beyond it, so that every one can be written, read and compared with a float."""
+
 ARGUMENTS = {
     "data": "--data",
     "erased": "--erased",
@@ -162,11 +165,21 @@ def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
 
 
 def _is_text(value: Any) -> bool:
-    return type(value) is str
+    return type(value) is str and _is_written(value)
+
+
+def _is_written(text: str) -> bool:
+    """Whether a file can hold a text: half of a surrogate pair is none."""
+    try:
+        return bool(text.encode() or True)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, float) and isfinite(value)
 
 
 def _wrong_figures(figures: Any) -> Iterator[str]:

@@ -7,6 +7,7 @@ outside package registers its own: a kind of evidence is a sentence in the group
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
@@ -149,6 +150,9 @@ def claim_of(asks: str) -> Claim:
     return replace(claim, of=f"{entry.distribution} {entry.version}")
 
 
+_NAME = re.compile("(?=.{3,60}$)[A-Za-z][A-Za-z0-9,-]*( [A-Za-z0-9,-]+)*")
+
+
 def _wrong_in(claim: object, asks: str) -> str:
     if type(claim) is not Claim:
         return f"it is {type(claim).__name__}, not a Claim"
@@ -156,15 +160,17 @@ def _wrong_in(claim: object, asks: str) -> str:
         return f"asks must be {asks!r}, as it is registered, and of must be left out"
     if not all(map(_is_line, (claim.name, claim.shows, claim.question))) or type(claim.editors) is not bool:
         return "name, shows and question must be one line of text, editors true or false"
-    if claim.name.casefold() in {own.name.casefold() for own in CLAIMS.values()}:
-        return f"{claim.name!r} is a claim of fuaudit's own"
-    if not isinstance(claim.needs, frozenset) or not claim.needs or not claim.needs <= known_evidence():
+    if not _NAME.fullmatch(claim.name):
+        return "name must be 3 to 60 letters of ASCII, digits, hyphens and commas, with single spaces between"
+    if any(own.name in claim.name.lower() for own in CLAIMS.values()):
+        return f"{claim.name!r} holds the name of a claim of fuaudit's own"
+    if type(claim.needs) is not frozenset or not claim.needs or not claim.needs <= known_evidence():
         return "needs must be a frozenset of kinds of evidence that are registered, at least one"
     return ""
 
 
 def _is_line(text: object) -> bool:
-    return isinstance(text, str) and bool(text.strip()) and text.isprintable()
+    return type(text) is str and bool(text.strip()) and text.isprintable()
 
 
 def _added(kind: str, own: Set[str]) -> dict[str, Entry]:

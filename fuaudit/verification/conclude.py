@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fuaudit import registry
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.evidence import Evidence
-from fuaudit.verification.finding import NON_ADAPTIVE, Finding, Verdict, combine
+from fuaudit.verification.finding import Finding, Verdict, combine
 from fuaudit.verification.outside import SHORT, Outside
 from fuaudit.verification.spec import Check, Spec
 
@@ -98,13 +98,8 @@ def _rests_on(spec: Spec, pairs: Pairs, outside: tuple[Outside, ...]) -> tuple[s
     named = [line for _, finding in pairs if finding.verdict is Verdict.PASS for line in finding.assumptions]
     return (
         f"The spec {spec.id} asks for what is to be shown: {spec.source}, SHA-256 {spec.digest}.",
-        *dict.fromkeys((*(code.assumption for code in outside), *map(_once, named))),
+        *dict.fromkeys((*(code.assumption for code in outside), *named)),
     )
-
-
-def _once(line: str) -> str:
-    """Audits name non-adaptive requests in words of their own."""
-    return NON_ADAPTIVE if "non-adaptive" in line else line
 
 
 def error_rates(spec: Spec, findings: tuple[Finding, ...]) -> dict[str, float | None]:

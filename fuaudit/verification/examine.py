@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from fuaudit import registry
@@ -40,6 +41,8 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     if wrong := wrong_in(finding, name, check.declared().alpha(audit)):
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code
+    if finding.plainly and not entry.own:
+        finding = replace(finding, plainly=f"The {entry} says: {finding.plainly}")
     return finding, 0
 
 

@@ -38,8 +38,9 @@ def gather(run: Run, given: Given) -> Evidence:
     parent = parent_of(run, as_path(given.get("parent")))
     dataset = rows_at_hand(run.config, given, rows_of(run, parent))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
+    commitment = given.get("commitment")
     known = Known(
-        given.get("commitment"),
+        None if commitment is None else commitment.strip().lower(),
         given.get("request"),
         None if beacon is None else beacon_of(beacon),
         receipts_in(run, [Path(path) for path in given.get("receipts", ())]),
@@ -71,7 +72,7 @@ def rows_at_hand(config: Config, given: Given, rows: int) -> Dataset | None:
     try:
         found = load_dataset(config, as_path(data))
     except UsageError:
-        if data is not None:
+        if data is not None or erased is not None:
             raise
         return None
     found = padded(found, rows)

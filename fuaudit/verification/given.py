@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from fuaudit.data.dataset import Dataset, require_rows
 from fuaudit.errors import UsageError, nearest
@@ -57,6 +58,15 @@ class Given(TypedDict, total=False):
     workers: int
 
 
+LEAST = {
+    "budget": (0, "a number of training runs"),
+    "spot_check": (1, "a number of stretches"),
+    "workers": (1, "a number of processes"),
+}
+"""The whole numbers among them, and the least of each."""
+
+_COMMITMENT = re.compile("[0-9A-Fa-f]{64}")
+
 SILENT = {"stopping": "fixed", "workers": 1, "budget": 0, "receipts": ()}
 """Values that ask for nothing: a limit of no run at all is kept by whoever runs none."""
 
@@ -66,8 +76,6 @@ def require_fitting(given: Mapping[str, Any], key: bytes | None) -> None:
     for word in given.keys() - Given.__annotations__.keys():
         raise UsageError(f"verify takes no {word!r}", nearest(word, Given.__annotations__))
     require_kinds(given)
-    if (stretches := given.get("spot_check")) is not None and stretches < 1:
-        raise UsageError(f"a spot check replays at least 1 stretch, not {stretches}")
     if given.get("cache") is not None and key is None:
         raise UsageError("kept results belong to a key, and none was given", "Choose one: openssl rand -hex 32")
     if isinstance(given.get("data"), Dataset) and given.get("erased") is not None:
@@ -78,12 +86,25 @@ def require_fitting(given: Mapping[str, Any], key: bytes | None) -> None:
 
 
 def require_kinds(given: Mapping[str, Any]) -> None:
-    """Raises UsageError where data or request are not what they must be, with the way to make one."""
+    """Raises UsageError where something is not what it must be, with the way to make it."""
     data, request = given.get("data"), given.get("request")
     if data is not None and not isinstance(data, Path | str):
         require_rows(data)
     if request is not None:
         require_request(request)
+    for word, (least, what) in LEAST.items():
+        number = given.get(word)
+        if number is not None and (type(number) is not int or number < least):
+            raise UsageError(f"{word} is {what}, from {least}, not {number!r}")
+    if "workers" in given and given["workers"] is None:
+        raise UsageError("workers is a number of processes, from 1, not None")
+    if given.get("stopping", "fixed") not in get_args(Stopping):
+        raise UsageError(f"stopping is one of {', '.join(get_args(Stopping))}, not {given['stopping']!r}")
+    if not isinstance(given.get("receipts", ()), Sequence) or isinstance(given.get("receipts"), str):
+        raise UsageError("receipts are several: give a list of files")
+    commitment = given.get("commitment")
+    if commitment is not None and not (isinstance(commitment, str) and _COMMITMENT.fullmatch(commitment.strip())):
+        raise UsageError(f"a commitment has 64 hexadecimal digits: {commitment!r} has not")
 
 
 def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:

@@ -19,6 +19,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
+from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.evidence import Evidence
@@ -66,7 +67,7 @@ def outside_code(evidence: Evidence, spec: Spec) -> tuple[Outside, ...]:
     used |= {("claims", spec.asks)} - {("claims", asks) for asks in CLAIMS}
     used |= {("evidence", word) for word in (spec.claim.needs | spec.evidence) - EVIDENCE.keys()}
     for run in (evidence.run, *evidence.ancestors):
-        used |= set(_plugins_of(run)) if isinstance(run, Run) else set()
+        used |= set(_plugins_of(run))
     found: dict[str, list[Entry]] = {}
     for kind, name in sorted(used):
         entry = registry.find(kind, name)
@@ -87,14 +88,18 @@ def require_trusted(outside: Iterable[Outside], spec: Spec) -> None:
         )
 
 
-def _plugins_of(run: Run) -> Iterator[tuple[str, str]]:
-    """Kind and name of every plugin that a run was made with."""
+def _plugins_of(run: Run | Tombstone) -> Iterator[tuple[str, str]]:
+    """Kind and name of every plugin that a run was made with, or names for what comes; a tombstone names its method."""
+    if run.is_child:
+        yield "unlearners", run.info["unlearner"]["use"]
+    if not isinstance(run, Run):
+        return
     for table, kind in TABLES.items():
         yield kind, getattr(run.config, table)["use"]
     for stage in run.config.server:
         yield stage_kind(stage), stage["use"]
-    if run.is_child:
-        yield "unlearners", run.info["unlearner"]["use"]
+    if run.config.unlearner:
+        yield "unlearners", run.config.unlearner["use"]
 
 
 def _outside(name: str, entries: list[Entry]) -> Outside:

@@ -25,6 +25,7 @@ from fuaudit.verification.claims import CLAIMS, Claim, claim_of, known_claims, l
 BUILT_IN = "built-in"
 """The origin of the specs that ship with fuaudit."""
 
+_FILE = re.compile(r"[A-Za-z0-9_-]+\.toml")
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(/[0-9]{1,9})?")
 
 
@@ -105,7 +106,7 @@ class Spec:
     trusts: tuple[str, ...] | None = None
     origin: str = ""
 
-    @property
+    @cached_property
     def claim(self) -> Claim:
         """What it asks for; EvidenceError where it does not trust whoever defines that."""
         with registry.trusting(self.trusts):
@@ -145,7 +146,9 @@ class Spec:
         same = self.digest == _built_in_digests().get(_stem(self.id))
         if self.origin == BUILT_IN:
             return BUILT_IN if same else "changed from a built-in one by a program"
-        return f"{self.origin or 'made by a program'}{', the same as the built-in one' if same else ''}"
+        # the name of a file is chosen by whoever wrote it, and must not read like a sentence of this one
+        name = self.origin if _FILE.fullmatch(self.origin) else f"the file {self.origin!a}"
+        return f"{name if self.origin else 'made by a program'}{', the same as the built-in one' if same else ''}"
 
 
 def _resolved(check: Check) -> dict[str, Any]:

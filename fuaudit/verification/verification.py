@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fuaudit import registry
 from fuaudit.verification.conclude import Conclusion
 from fuaudit.verification.finding import EXIT_CODES, FORMAT, Finding, Verdict
-from fuaudit.verification.spec import Spec
+from fuaudit.verification.spec import Check, Spec
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +62,7 @@ class Verification:
                 "role": check.role,
                 "basis": list(check.basis),
                 "evidence": sorted(check.declared().evidence),
-                "recomputes": check.declared().recomputes,
+                "recomputes": _recomputes(check),
                 "finding": asdict(finding),
             }
             for check, finding in zip(spec.checks, self.findings, strict=True)
@@ -81,3 +82,9 @@ class Verification:
             "lineage": list(self.lineage),
             "context": self.context,
         }
+
+
+def _recomputes(check: Check) -> str:
+    """What its audit works out itself; in whose words, where it is not fuaudit's."""
+    entry, text = registry.find("audits", check.audit["use"]), check.declared().recomputes
+    return text if entry.own or not text else f"what the {entry} calls {text!r}"

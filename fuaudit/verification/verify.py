@@ -102,9 +102,9 @@ def effort_of(given: Given, progress: Progress) -> Effort:
 def _judged(case: Case, policy: Spec, key: bytes, outside: tuple[Outside, ...]) -> Verification:
     """What the audits find, and what follows from it."""
     examined = [examine(check, case) for check in policy.checks]
-    # what outside code does is trusted by every finding
+    # Every finding trusts what outside code does. That comes first: whoever shortens a list keeps it.
     trusted = tuple(code.assumption for code in outside)
-    findings = tuple(replace(found, assumptions=(*found.assumptions, *trusted)) for found, _ in examined)
+    findings = tuple(replace(found, assumptions=(*trusted, *found.assumptions)) for found, _ in examined)
     return Verification(
         case.run.path,
         case.run.digest,

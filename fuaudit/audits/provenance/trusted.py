@@ -11,6 +11,7 @@ from fuaudit.draws import Stream
 from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
+from fuaudit.verification.finding import NON_ADAPTIVE
 
 BEFORE_TRAINING = (
     "The commitment given by --commitment was received before training began: one that was received after the request "
@@ -22,7 +23,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
     """All that a finding takes on trust, but what single answers do."""
     lines = []
     if case.run.is_child:
-        lines.append("The request did not depend on the draws or on published models (non-adaptive).")
+        lines.append(NON_ADAPTIVE)
     if case.known.commitment is None:
         lines.append("The commitment is not anchored outside: no --commitment was given to compare with.")
     else:
