@@ -133,7 +133,7 @@ def test_a_name_that_fuaudit_defines_is_refused_before_anything_is_imported(stra
         ("MINE = 'exact'", "it is str, not a Claim"),
         ("MINE = EXACT", "asks must be 'mine'"),
         ("MINE = replace(MINE, of='fuaudit 0.2.0')", "of must be left out"),
-        ("MINE = replace(MINE, name='Exact erasure')", "is a claim of fuaudit's own"),
+        ("MINE = replace(MINE, name='Exact erasure')", "a claim of fuaudit's own"),
         ("MINE = replace(MINE, needs=frozenset())", "at least one"),
         ("MINE = replace(MINE, needs=frozenset({'hope'}))", "kinds of evidence that are registered"),
         ("MINE = replace(MINE, shows='one\\ntwo')", "one line of text"),

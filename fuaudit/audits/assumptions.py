@@ -17,7 +17,7 @@ from fuaudit.runs.run import Run
 from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 
 SHOWS_NOT = "It shows neither that the guarantee is true nor that its conclusion holds for this run."
 
@@ -52,7 +52,7 @@ class Assumptions:
             return _finding(Verdict.NOT_APPLICABLE, reason)
         states = {name: CHECKS[name](case) if name in CHECKS else UNCHECKED for name in names}
         broken = [name for name, state in states.items() if state.word == NOT_MET]
-        trusted = tuple(name for name, state in states.items() if state.word == ON_TRUST)
+        trusted = tuple(SAID.get(name, name) for name, state in states.items() if state.word == ON_TRUST)
         counts = {word: sum(state.word == word for state in states.values()) for word in (MET, NOT_MET, ON_TRUST)}
         figures = _figures(counts)
         details = tuple(f"{name}: {state.word}; {state.evidence}" for name, state in states.items())
@@ -140,11 +140,15 @@ def non_adaptive(case: Case) -> AssumptionStatus:
     return AssumptionStatus(ON_TRUST, "no run can show why its request was made")
 
 
+NON_ADAPTIVE_REQUESTS = "non-adaptive requests"
+SAID = {NON_ADAPTIVE_REQUESTS: NON_ADAPTIVE}
+"""Assumptions that other audits name too, in the sentence of all."""
+
 CHECKS: dict[str, Callable[[Case], AssumptionStatus]] = {
     LAW: exact_law,
     "fixed cohort and batch sizes": fixed_sizes,
     "a partition that is never drawn again": fixed_partition,
-    "non-adaptive requests": non_adaptive,
+    NON_ADAPTIVE_REQUESTS: non_adaptive,
 }
 """What can be said of assumptions by name; any other is listed as taken on trust."""
 
