@@ -145,6 +145,15 @@ def stored_form(document: Any) -> bytes:
         raise EvidenceError(f"these are no findings: {error}") from None
 
 
+def _require_consistent(document: dict[str, Any]) -> None:
+    """Raises ValueError where a PASS stands over checks of which it cannot follow."""
+    rows = [(row["role"], Verdict(row["finding"]["verdict"])) for row in map(_mapping, _sequence(document["checks"]))]
+    required = {verdict for role, verdict in rows if role == "required"} - {Verdict.NOT_APPLICABLE}
+    refuted = {Verdict.FAIL, Verdict.ERROR}.intersection(verdict for _, verdict in rows)
+    if document["verdict"] == Verdict.PASS and (required != {Verdict.PASS} or refuted):
+        raise ValueError("a PASS stands over checks that do not give one")
+
+
 def read_contents(document: dict[str, Any]) -> Contents:
     """The contents of a document of findings; EvidenceError when it is not one."""
     require_findings(document, Path("the document"))
@@ -152,6 +161,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
     try:
         context = _mapping(document["context"])
         spec = _mapping(document["spec"])
+        _require_consistent(document)
         seen = _mapping(context.get("participation", {}))
         served = _mapping(context.get("served") or {})
         own, first = _mapping(seen.get("own_accuracy", {})), context.get("first_change")

@@ -7,6 +7,7 @@ import pytest
 from tests_support import AUDIT_KEY, installed
 
 from fuaudit import unlearn, verify
+from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.reporting import render
 from fuaudit.verification.spec import Check
@@ -89,3 +90,15 @@ def test_a_file_that_is_called_built_in(name, tiny, tmp_path):
     kid = unlearn(tiny(tmp_path / "p"), "fats", Request.of([0]), tmp_path / "c", data=tiny.dataset)
     found = verify(kid, path, key=AUDIT_KEY, data=tiny.dataset, save=False)
     assert f"client-erasures/1 ({name}" not in found.reason
+
+
+@pytest.mark.parametrize("verdict", ["INCONCLUSIVE", "FAIL", "ERROR", "nothing"])
+def test_a_pass_over_checks_that_give_none_is_not_reported(result, verdict):
+    document = result().as_json()
+    assert document["verdict"] == "PASS"
+    if verdict == "nothing":
+        document["checks"] = []
+    else:
+        document["checks"][1]["finding"]["verdict"] = verdict
+    with pytest.raises(EvidenceError):
+        render(document, "md")
