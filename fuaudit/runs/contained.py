@@ -1,0 +1,117 @@
+"""What a run committed to: the contents of rows, and who is who."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fuaudit.commitments.contents import (
+    Contents,
+    Differences,
+    Opening,
+    client_called,
+    compare,
+    require_opening,
+    span,
+)
+from fuaudit.commitments.keys import commitment
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS
+from fuaudit.runs.planned import WithPlan
+
+if TYPE_CHECKING:
+    from fuaudit.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class WithContents(WithPlan):
+    """A run that opens its commitment, and knows clients by name and samples by number."""
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The leaves of what clients' rows hold, which the commitment covers."""
+        return Contents.of_tensors(self.arrays(CONTENTS), self.path / CONTENTS)
+
+    @cached_property
+    def opening(self) -> Opening:
+        """Names of clients, and the salts of the leaves; of what a prune dropped neither.
+
+        Raises:
+            EvidenceError: names or salts do not belong to the leaves, or some are missing or surplus.
+        """
+        path = self.path / CLIENTS
+        opening, contents = Opening.of_table(self.document(CLIENTS), path), self.contents
+        require_opening(contents, opening, path)
+        if not self.opens_just(opening):
+            raise EvidenceError(f"{path} lacks names or salts of what is retained, or has some of what was erased")
+        return opening
+
+    def opens_just(self, opening: Opening) -> bool:
+        """Whether names and salts are those that the run must hold: all, or those that the last prune left.
+
+        That prune was of this run, or of an ancestor: a child has what its parent had.
+        """
+        contents, before = self.contents, self.original.samples
+        if not self.pruned and self.keys.partition is not None:
+            return opening.is_whole(contents)
+        left = self.populations[-1:] if self.pruned else self.populations[1:-1]
+        return any(opening.is_that_of(contents, kept, before) for kept in left)
+
+    @property
+    def committed(self) -> dict[str, str]:
+        """All that the commitment covers but the contents."""
+        return self.keys.committed(self.files[CONFIG]["sha256"])
+
+    @cached_property
+    def commitment(self) -> str:
+        """The commitment of the lineage, computed from what the run holds."""
+        return commitment(**self.committed, contents=self.contents.root)
+
+    def name(self, client: int) -> str | None:
+        """The name of a client; None where a prune dropped it, or there never was one."""
+        return self.opening.name(client) if client in self.contents.clients else None
+
+    def called(self, client: int) -> str:
+        """A client in words: by its number, and its name where it has one that is no number."""
+        name = self.name(client)
+        return f"client {client}" if name in (None, str(client)) else f"client {client} ({name})"
+
+    def client(self, text: str) -> int:
+        """The id of the client with a name. Names are ids where the data names nobody.
+
+        A client whose name was dropped by a prune is found by its id.
+
+        Raises:
+            UsageError: nobody has that name, or it is not said who is meant.
+        """
+        return client_called(text, self.contents.clients, self.opening)
+
+    def numbered(self, client: int) -> tuple[int, ...]:
+        """The samples of a client when training started, erased ones included: what CLIENT:INDEX counts.
+
+        Raises:
+            UsageError: there is no such client.
+        """
+        samples = self.original.samples
+        if client not in samples:
+            raise UsageError(f"this federation has no client {client}", f"Clients are {span(self.original.clients)}.")
+        return samples[client]
+
+    def sample(self, client: int, index: int) -> int:
+        """The id of a client's sample by its number, from 0, among those it had when training started.
+
+        Raises:
+            UsageError: there is no such client or sample, or a prune took its id out.
+        """
+        owned = self.numbered(client)
+        if not 0 <= index < len(owned):
+            raise UsageError(f"client {client} has samples 0 to {len(owned) - 1}, not {index}")
+        if owned[index] in self.stand_ins:
+            raise UsageError(f"client {client} was erased, and a prune took out the ids of its samples")
+        return owned[index]
+
+    def differences(self, dataset: Dataset) -> Differences:
+        """Where the retained rows and the test rows at hand are not those that were committed to."""
+        kept = self.plan.retained
+        return compare(self.contents, self.opening, kept, {c: self.numbered(c) for c in kept.clients}, dataset)

@@ -1,0 +1,219 @@
+"""The plan of a run: its requests, its populations, its keys, and the draws that follow from them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+from fuaudit.commitments.keys import Keys, contexts, next_context
+from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
+from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Plan, Population, Request
+from fuaudit.plans.plan import Segments
+from fuaudit.runs.encoding import involvement_of, population_of, read_segments, recorded_of
+from fuaudit.runs.layout import INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED
+from fuaudit.runs.stored import Stored
+
+
+@dataclass(frozen=True)
+class WithPlan(Stored):
+    """A run that tells who was there, who was to be forgotten, and what was drawn."""
+
+    @property
+    def _plan_table(self) -> dict[str, Any]:
+        table: dict[str, Any] = self.document(PLAN)
+        return table
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests carried out up to this run, in order."""
+        rows = [Request(tuple(r["clients"]), tuple(r["samples"])) for r in self._plan_table["requests"]]
+        if any(row != Request.of(row.clients, row.samples) for row in rows):
+            raise EvidenceError(f"{self.path / PLAN} holds no requests: ids are not sorted, or occur twice")
+        return tuple(rows)
+
+    @property
+    def request(self) -> Request:
+        """The last request; UsageError for a training run."""
+        if not self.is_child:
+            raise UsageError(f"{self.path} is a training run: it carries out no request")
+        return self.requests[-1]
+
+    @property
+    def beacon(self) -> str | None:
+        """What was published after the commitment and mixed into all draws; None for nothing."""
+        beacon: str | None = self._plan_table["beacon"]
+        return beacon
+
+    @cached_property
+    def _partition(self) -> tuple[Population, frozenset[int]]:
+        path = self.path / PARTITION
+        population, unknown = population_of(self.arrays(PARTITION), path)
+        erased = {client for request in self.requests for client in request.clients}
+        if any(unknown.intersection(ids) for client, ids in population.samples.items() if client not in erased):
+            raise EvidenceError(f"{path} lacks ids of clients that were never erased")
+        return population, unknown
+
+    @property
+    def original(self) -> Population:
+        """The population that training started from; see :attr:`stand_ins`."""
+        return self._partition[0]
+
+    @property
+    def stand_ins(self) -> frozenset[int]:
+        """Ids in the place of those that a prune took out of the partition: the smallest that nobody has."""
+        return self._partition[1]
+
+    @cached_property
+    def populations(self) -> tuple[Population, ...]:
+        """The population that training started from, and those after every request."""
+        return tuple(accumulate(self.requests, Population.without, initial=self.original))
+
+    @property
+    def before(self) -> Population:
+        """The population before the last request; after a prune :attr:`stand_ins` are what an erased client had."""
+        return self.populations[-2]
+
+    @cached_property
+    def rows(self) -> int:
+        """How many training rows there were at least: ids below it are rows, at hand or erased."""
+        return max(self.original.owner, default=-1) + 1
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """Which leaf of the tree of seeds serves which draw."""
+        law = self.learner.law
+        return Leaves(self.original.clients, law.rounds, law.steps)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """``keys.json``. EvidenceError when it is not one, or its tree has not the size that the run needs."""
+        keys = Keys.of_table(self.document(KEYS), self.path / KEYS)
+        room = self.config.run.requests
+        needed = self.leaves.size * (room + 1)
+        if keys.seeds.size != needed:
+            raise EvidenceError(
+                f"{self.path / KEYS} has a tree of {keys.seeds.size:,} seeds; {room} requests need {needed:,}"
+            )
+        if len(self.requests) > room:
+            raise EvidenceError(f"{self.path} has {len(self.requests)} requests, its commitment has room for {room}")
+        return keys
+
+    @cached_property
+    def sources(self) -> tuple[Seeded, ...]:
+        """The draws of training and of every request so far."""
+        seeds = self.keys.seeds
+        return tuple(
+            Seeded(seeds, self.leaves, generation, context)
+            for generation, context in enumerate(contexts(self.beacon, self.requests, self.original))
+        )
+
+    def fresh(self, request: Request) -> Seeded:
+        """The draws for one more request.
+
+        Raises:
+            UsageError: the commitment has no room for one more.
+        """
+        last, room = self.sources[-1], self.config.run.requests
+        if last.generation >= room:
+            raise UsageError(
+                f"the commitment of {self.path} has room for {room} requests, and all of them were carried out",
+                "Train anew, with requests = N in the table [run] as large as may be needed.",
+            )
+        context = next_context(last.context, request, self.original)
+        return Seeded(last.seeds, self.leaves, last.generation + 1, context)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, from its segments and keys; EvidenceError when they do not fit together."""
+        try:
+            plan = read_plan(self)
+            _require_present(plan)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
+            raise EvidenceError(f"{self.path / PLAN} is not a plan: {error!r}") from None
+        return plan
+
+    @property
+    def next_position(self) -> Position:
+        """The first position that was not executed; ``END`` when training was over."""
+        return Position(self.rounds_executed + 1, 0) if self.rounds_executed < self.plan.law.rounds else END
+
+
+def _require_present(plan: Plan) -> None:
+    """Raises ValueError where a round names a client of a population that its batches are not drawn over.
+
+    Only where the two streams are drawn over different populations can that be. A stream changes only in rounds in
+    which a segment starts, and what lies between two of those is judged once: a config may name any number of rounds.
+    """
+    starts = {segment.start.round for name in (Stream.COHORTS, Stream.BATCHES) for segment in plan.streams[name]}
+    after = plan.law.rounds + 1
+    bounds = sorted(
+        {
+            1,
+            after,
+            *(round_number for start in starts for round_number in (start, start + 1) if 1 <= round_number < after),
+        }
+    )
+    for first, end in pairwise(bounds):
+        begin, last = Position(first, 0), Position(first, plan.law.steps)
+        batches = _versions(plan.streams[Stream.BATCHES], begin, last)
+        if batches <= _versions(plan.streams[Stream.COHORTS], begin, begin):
+            continue
+        for round_number in range(first, end):
+            named = set(plan.cohort(round_number))
+            if any(not named <= plan.populations[version].samples.keys() for version in batches):
+                raise ValueError(f"round {round_number} draws batches of a client that is gone by then")
+
+
+def _versions(segments: Segments, first: Position, last: Position) -> set[int]:
+    """The populations that a stream is drawn over from one position to another, both included."""
+    begin, end = (bisect_right(segments, at, key=lambda segment: segment.start) for at in (first, last))
+    return {segment.version for segment in segments[begin - 1 : end]}
+
+
+def read_plan(run: WithPlan) -> Plan:
+    """The plan of a run: law from the config, populations from partition and requests, sources from seeds."""
+    recorded = recorded_of(run.arrays(RECORDED)) if run.has(RECORDED) else {}
+    if not recorded.keys() <= set(range(1, len(run.sources))):
+        raise ValueError("draws are recorded of training, or of a request that there is not")
+    sources: tuple[Draws, ...] = tuple(
+        Recorded(recorded[number]) if number in recorded else source for number, source in enumerate(run.sources)
+    )
+    table = run._plan_table["streams"]
+    counts = len(sources), len(run.populations)
+    if set(table) != set(Stream) or len(table[Stream.INITIAL]) != 1:
+        raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
+    streams = {stream: read_segments(table[stream], *counts) for stream in Stream}
+    return Plan(
+        run.learner.law,
+        _drawn_over(run),
+        sources,
+        streams,
+        index=involvement_of(run.arrays(INVOLVEMENT)) if run.has(INVOLVEMENT) else None,
+    )
+
+
+def _drawn_over(run: WithPlan) -> tuple[Population, ...]:
+    """The populations that rounds are drawn over.
+
+    Under a law with draws that last all rounds those of erased clients are gone after a prune. Such a client is in no
+    round that was kept, and nobody else's draws depend on it, so all populations are taken without it.
+    """
+    if not run.learner.law.lasting:
+        return run.populations
+    seeds, leaves = run.keys.seeds, run.leaves
+    gone = {
+        client
+        for number, request in enumerate(run.requests, 1)
+        for client in request.clients
+        if not any(seeds.holds(leaves.client(generation, client)) for generation in range(number))
+    }
+    if not gone:
+        return run.populations
+    return tuple(
+        Population({client: ids for client, ids in population.samples.items() if client not in gone})
+        for population in run.populations
+    )

@@ -1,0 +1,99 @@
+"""What a run is by its files: its identity, and the bytes that were hashed when it was opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fuaudit import registry
+from fuaudit.config import Config
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_bytes
+from fuaudit.formats.forms import Array, as_tensors
+from fuaudit.runs.layout import form_of
+from fuaudit.runs.ledger import Ledger
+from fuaudit.runs.manifest import limit_of, read_listed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The files of a run, whose manifest, digests and ledger agree.
+
+    Attributes:
+        path: the folder.
+        digest: of the manifest's list of files: the identity of the run. The ledger, which holds times, is
+            tied to it by its last event, and is not part of it.
+        info: ``run.json``: kind, parent, unlearner, versions, engine, device.
+        files: path -> digest and size of every file; empty for one that is still growing.
+        documents: what was read of JSON files.
+    """
+
+    path: Path
+    digest: str
+    info: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+    ledger: Ledger
+    config: Config = field(repr=False)
+    documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file: that which was hashed when the run was opened.
+
+        Raises:
+            EvidenceError: the run has no such file, or it was exchanged since.
+        """
+        if entry := self.files.get(name):
+            return read_listed(self.path, name, entry)
+        if self.files:
+            raise EvidenceError(f"{self.path} has no {name}")
+        return read_bytes(self.path / name, limit_of(name))  # the run is still growing, and is no evidence
+
+    def document(self, name: str) -> Any:
+        """What a JSON file of the run holds; EvidenceError as for :meth:`read`, or where it is in another form."""
+        if name not in self.documents:
+            self.documents[name] = form_of(name).parse(self.read(name), self.path / name)
+        return self.documents[name]
+
+    def arrays(self, name: str) -> dict[str, Array]:
+        """The tensors of a file of the run as arrays, read now; EvidenceError as for :meth:`document`."""
+        arrays: dict[str, Array] = form_of(name).parse(self.read(name), self.path / name)
+        return arrays
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """As :meth:`arrays`, for whoever computes with them."""
+        return as_tensors(self.arrays(name))
+
+    def has(self, name: str) -> bool:
+        """Whether the run has a file."""
+        return name in self.files if self.files else (self.path / name).exists()
+
+    @property
+    def is_child(self) -> bool:
+        """Whether unlearning wrote this run."""
+        return bool(self.info["kind"] == "unlearning")
+
+    @property
+    def rounds_executed(self) -> int:
+        """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
+        return int(self.info["rounds_executed"])
+
+    @property
+    def pruned(self) -> bool:
+        """Whether seeds and ids that were needed for earlier populations only were destroyed in this run."""
+        return self.ledger.kinds[-1:] == ["pruned"]
+
+    @cached_property
+    def learner(self) -> Any:
+        """The learner plugin."""
+        return registry.build("learners", self.config.learner)
+
+    @cached_property
+    def unlearner(self) -> Any:
+        """The unlearner plugin of a child run, with the options that are recorded."""
+        recorded = self.info["unlearner"]
+        return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
