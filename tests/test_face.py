@@ -1,6 +1,7 @@
 """The public face: the verbs as functions, what they take, and errors that say what is expected and how to make it."""
 
 import importlib
+import json
 import os
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import torch
 from click.shell_completion import BashComplete
 
 import fuaudit
-from fuaudit import load_run, report, train, unlearn, verify
+from fuaudit import load_run, prove, report, train, unlearn, verify
 from fuaudit.cli import cli
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
@@ -123,6 +124,39 @@ def test_a_verification_is_shown_on_one_line(verified):
     assert len(repr(verified)) < 500
     assert "\n" not in repr(verified)
     assert "child" in repr(verified)
+
+
+# proofs
+
+
+def test_a_proof_is_what_the_command_prints(fuaudit):
+    found = prove("fats-as-printed")
+    assert found.exact is False
+    assert [str(proof.result.total_variation) for proof in found.proofs] == ["0", "1/8"]
+    assert json.loads(fuaudit("prove", "fats-as-printed", "--json")[1]) == json.loads(json.dumps(found.as_json()))
+    assert prove("fats", "sample", rounds=2).exact is True
+
+
+def test_a_sweep_is_what_the_command_prints(fuaudit):
+    found = prove("fats-as-printed", "sample", up_to=2, leaves=2000)
+    assert found.exact is False
+    said = fuaudit("prove", "fats-as-printed", "--request", "sample", "--up-to", 2, "--leaves", 2000, "--json")
+    assert (said[0], json.loads(said[1])) == (1, found.as_json())
+    assert prove("fats", up_to=2, leaves=1).exact is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"unlearner": "finetune"}, "edits models"),
+        ({"unlearner": "fats", "up_to": 2, "rounds": 1}, "rounds would say which one"),
+        ({"unlearner": "fats", "round": 1}, "takes no round"),
+        ({"unlearner": "fatz"}, "Did you mean 'fats'"),
+    ],
+)
+def test_what_cannot_be_proved_is_said(given, said):
+    with pytest.raises(UsageError, match=said):
+        prove(**given)
 
 
 # a list of runs

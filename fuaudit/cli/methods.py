@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fuaudit.describe import Description
     from fuaudit.registry import Entry
     from fuaudit.selftest.selftest import Selftest
+    from fuaudit.workflow.prove import Proof, Proofs, Swept
 
 
 @click.command()
@@ -162,71 +163,46 @@ def prove(
     Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
     asks for one kind. That they do not differ says nothing of federations that were not looked at.
     """
-    from fuaudit.plans import UniformLaw
-    from fuaudit.proofs import exactness
-    from fuaudit.proofs.toys import Shape, federation, stream_of
-    from fuaudit.registry import build
     from fuaudit.terminal import bars
-    from fuaudit.unlearning import is_editor
-    from fuaudit.unlearning.protocol import claims_exactness
+    from fuaudit.workflow.prove import Proofs
+    from fuaudit.workflow.prove import prove as work
 
-    unlearner = build("unlearners", name)
-    if is_editor(unlearner):
-        raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
-    kinds = (request,) if request else ("client", "sample")
-    if up_to is not None:
-        if single := given("clients", "samples", "rounds", "cohort", "steps", "batch", "requests"):
-            raise UsageError(
-                f"--up-to sweeps all federations up to a bound, and {', '.join(single)} would say which one",
-                f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
-            )
-        with bars(quiet or as_json) as progress:
-            _prove_up_to(unlearner, name, up_to, kinds, leaves, not without_replacement, as_json, quiet, progress)
-        return
-    law = UniformLaw(rounds, cohort, steps, batch, replacement=not without_replacement)
-    claimed = {kind: claims_exactness(unlearner, law.name, kind) for kind in kinds}
-    proofs, lines = [], []
-    for kind in kinds:
-        population = federation((samples or 1 + requests,) * (clients or 2 + (kind != "sample") * requests))
-        asked = stream_of([Shape.of_kind(kind)] * requests, population)
-        result = exactness(unlearner, law, population, asked, leaves=leaves)
-        proofs.append(_proof(kind, asked, result) | {"claimed": claimed[kind]})
-        lines += _lines(kind, asked, result)
-        if not claimed[kind]:
-            lines.append(f"  {name} does not claim to be exact here ({law.name}, {kind})")
-    exact = all(proof["total_variation"] == "0" for proof in proofs)
-    if exact:
+    words = ("clients", "samples", "rounds", "cohort", "steps", "batch", "requests")
+    if up_to is not None and (single := given(*words)):
+        raise UsageError(
+            f"--up-to sweeps all federations up to a bound, and {', '.join(single)} would say which one",
+            f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
+        )
+    sizes = dict(zip(words, (clients, samples, rounds, cohort, steps, batch, requests), strict=True))
+    with bars(quiet or as_json) as progress:
+        found = work(
+            name, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
+        )
+    lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
+    emit(as_json, found.as_json(), [short] if quiet else lines)
+    sys.exit({True: 0, False: 1, None: 3}[found.exact])
+
+
+def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
+    """Proofs on one federation in words, and on one line."""
+    lines = []
+    for proof in found.proofs:
+        lines += _lines(proof)
+        if not proof.claimed:
+            lines.append(f"  {found.unlearner} does not claim to be exact here ({found.law}, {proof.kind})")
+    if found.exact:
         lines.append(
             f"One federation, of {rounds} round{'s' * (rounds > 1)}, shows little: give --up-to, or more --rounds and "
             "--cohort."
         )
-    short = "; ".join(f"{proof['request']}: total variation {proof['total_variation']}" for proof in proofs)
-    emit(as_json, {"unlearner": name, "exact": exact, "proofs": proofs}, [short] if quiet else lines)
-    sys.exit(0 if exact else 1)
+    return lines, "; ".join(f"{proof.kind}: total variation {proof.result.total_variation}" for proof in found.proofs)
 
 
-def _proof(kind: str, asked: Any, result: Any) -> dict[str, Any]:
-    """A proof as JSON."""
-    document: dict[str, Any] = {
-        "request": kind,
-        "requests": list(map(str, asked)),
-        "total_variation": str(result.total_variation),
-        "histories": result.histories,
-    }
-    if w := result.witness:
-        document["witness"] = {
-            "history": w.history,
-            "initial": w.initial,
-            "unlearned": str(w.unlearned),
-            "retrained": str(w.retrained),
-        }
-    return document
-
-
-def _lines(kind: str, asked: Any, result: Any) -> list[str]:
+def _lines(proof: Proof) -> list[str]:
     """A proof in words."""
-    lines = [f"{kind}: total variation {result.total_variation}"]
-    lines.append(f"  {result.histories} histories compared; requests: {'; '.join(map(str, asked))}")
+    result = proof.result
+    lines = [f"{proof.kind}: total variation {result.total_variation}"]
+    lines.append(f"  {result.histories} histories compared; requests: {'; '.join(map(str, proof.requests))}")
     if w := result.witness:
         half = [] if w.initial is None else [f"initial model of half {w.initial}"]
         lines += [
@@ -236,40 +212,17 @@ def _lines(kind: str, asked: Any, result: Any) -> list[str]:
     return lines
 
 
-def _prove_up_to(
-    unlearner: Any,
-    name: str,
-    bound: int,
-    kinds: tuple[str, ...],
-    leaves: int,
-    replacement: bool,
-    as_json: bool,
-    quiet: bool,
-    progress: Any,
-) -> None:
-    from fuaudit.proofs.sweep import sweep
-    from fuaudit.proofs.toys import AllToys
-
-    found = sweep(unlearner, AllToys(bound, replacement, kinds), leaves, progress)
-    document: dict[str, Any] = {
-        "unlearner": name,
-        "requests": list(kinds),
-        "proved": len(found.proved),
-        "refuted": len(found.refuted),
-        "too_large": found.too_large,
-        "leaves": found.leaves,
-        "budget": leaves,
-    }
-    lines = [
+def _many(swept: Swept) -> tuple[list[str], str]:
+    """Proofs on all federations up to a bound in words, and on one line."""
+    found = swept.found
+    short = (
         f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large; "
-        f"requests for a {' or a '.join(kinds)}"
-    ]
-    if found.smallest:
-        toy, result = found.smallest
-        document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
-        lines.append(f"smallest refutation: {toy}: total variation {result.total_variation}")
-    emit(as_json, document, lines[:1] if quiet else lines)
-    sys.exit(1 if found.refuted else 0 if found.proved else 3)
+        f"requests for a {' or a '.join(swept.kinds)}"
+    )
+    if not found.smallest:
+        return [short], short
+    toy, result = found.smallest
+    return [short, f"smallest refutation: {toy}: total variation {result.total_variation}"], short
 
 
 def _history(history: Any) -> list[str]:

@@ -1,0 +1,161 @@
+"""Prove: compare the law of an unlearner with that of retraining, exactly, on small federations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request, UniformLaw
+from fuaudit.progress import Progress, silent
+from fuaudit.proofs.exactness import Exactness, exactness
+from fuaudit.proofs.sweep import Sweep, sweep
+from fuaudit.proofs.toys import AllToys, Shape, federation, stream_of
+from fuaudit.registry import build
+from fuaudit.unlearning.protocol import claims_exactness, is_editor
+
+LEAVES = 200_000
+"""The budget of leaves where none is given."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What came out for one kind of request on one federation; ``claimed``: whether the unlearner claims exactness."""
+
+    kind: str
+    requests: tuple[Request, ...]
+    claimed: bool
+    result: Exactness
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        document: dict[str, Any] = {
+            "request": self.kind,
+            "requests": list(map(str, self.requests)),
+            "total_variation": str(self.result.total_variation),
+            "histories": self.result.histories,
+            "claimed": self.claimed,
+        }
+        if w := self.result.witness:
+            chances = {"unlearned": str(w.unlearned), "retrained": str(w.retrained)}
+            document["witness"] = {"history": w.history, "initial": w.initial, **chances}
+        return document
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """Proofs on one federation, one a kind of request, under one law."""
+
+    unlearner: str
+    law: str
+    proofs: tuple[Proof, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the laws do not differ for any of the kinds."""
+        return all(proof.result.total_variation == 0 for proof in self.proofs)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "unlearner": self.unlearner,
+            "exact": self.exact,
+            "proofs": [proof.as_json() for proof in self.proofs],
+        }
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Proofs on all federations up to a bound, as far as a budget of leaves reached."""
+
+    unlearner: str
+    kinds: tuple[str, ...]
+    budget: int
+    found: Sweep
+
+    @property
+    def exact(self) -> bool | None:
+        """Whether the laws do not differ on any; None where every federation was too large for the budget."""
+        return False if self.found.refuted else True if self.found.proved else None
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        found = self.found
+        document: dict[str, Any] = {
+            "unlearner": self.unlearner,
+            "requests": list(self.kinds),
+            "proved": len(found.proved),
+            "refuted": len(found.refuted),
+            "too_large": found.too_large,
+            "leaves": found.leaves,
+            "budget": self.budget,
+        }
+        if found.smallest:
+            toy, result = found.smallest
+            document |= {"smallest": str(toy), "total_variation": str(result.total_variation)}
+        return document
+
+
+SIZES: Mapping[str, int | None] = {
+    **dict.fromkeys(("clients", "samples")),
+    **dict.fromkeys(("rounds", "cohort", "steps", "batch", "requests"), 1),
+}
+"""What says which federation is meant, with what is taken where it is not said."""
+
+
+def prove(
+    unlearner: str | Mapping[str, object],
+    request: str | None = None,
+    up_to: int | None = None,
+    replacement: bool = True,
+    leaves: int = LEAVES,
+    progress: Progress = silent,
+    **sizes: int | None,
+) -> Proofs | Swept:
+    """Compare the law of an unlearner with retraining, exactly: on one small federation, or on all up to a bound.
+
+    That they do not differ says nothing of federations that were not looked at.
+
+    Args:
+        unlearner: a rewriter by its name, or its table (``use`` and options).
+        request: "client", "sample" or "mixed"; by default client and sample, both.
+        up_to: sweep all federations up to this bound, from 2 to 5.
+        replacement: whether cohorts are drawn with replacement (FATS), or of distinct clients (FedAvg).
+        leaves: the budget, of each proof or of the sweep.
+        sizes: of the one federation, see :data:`SIZES`: ``clients`` (by default one more than the requests erase),
+            ``samples`` of every client (one more than requests), ``rounds``, ``cohort``, ``steps``, ``batch``, and how
+            many ``requests`` come one after another.
+
+    Raises:
+        UsageError: an editor, an unknown name or size, or sizes beside ``up_to``.
+        BudgetError: one proof needs more leaves.
+        PluginError: the unlearner failed.
+    """
+    built = build("unlearners", unlearner)
+    name = unlearner if isinstance(unlearner, str) else str(unlearner["use"])
+    if is_editor(built):
+        raise UsageError(f"{name!r} edits models: it has no plan whose law could be enumerated")
+    if unknown := sorted(sizes.keys() - SIZES.keys()):
+        raise UsageError(f"prove() takes no {', '.join(unknown)}", f"Sizes are {', '.join(SIZES)}.")
+    asked = {word: value for word, value in sizes.items() if value is not None}
+    kinds = (request,) if request else ("client", "sample")
+    if up_to is None:
+        return _proofs(built, name, kinds, replacement, leaves, {**SIZES, **asked})
+    if asked:
+        raise UsageError(f"up_to sweeps all federations up to a bound, and {', '.join(asked)} would say which one")
+    return Swept(name, kinds, leaves, sweep(built, AllToys(up_to, replacement, kinds), leaves, progress))
+
+
+def _proofs(
+    unlearner: Any, name: str, kinds: Sequence[str], replacement: bool, leaves: int, sizes: Mapping[str, Any]
+) -> Proofs:
+    law = UniformLaw(sizes["rounds"], sizes["cohort"], sizes["steps"], sizes["batch"], replacement)
+    count, proofs = sizes["requests"], []
+    for kind in kinds:
+        clients = sizes["clients"] or 2 + (kind != "sample") * count
+        population = federation((sizes["samples"] or 1 + count,) * clients)
+        asked = stream_of([Shape.of_kind(kind)] * count, population)
+        result = exactness(unlearner, law, population, asked, leaves=leaves)
+        proofs.append(Proof(kind, tuple(asked), claims_exactness(unlearner, law.name, kind), result))
+    return Proofs(name, law.name, tuple(proofs))
