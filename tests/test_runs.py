@@ -1152,7 +1152,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
         return checkpoint_bytes(vector, state)
 
     monkeypatch.setattr("fuaudit.runs.encoding.model_and_state", watched)
-    monkeypatch.setattr("fuaudit.runs.run.model_and_state", watched)
+    monkeypatch.setattr("fuaudit.runs.models.model_and_state", watched)
     monkeypatch.setattr("fuaudit.runs.derived_files.checkpoint_bytes", counted)
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6
