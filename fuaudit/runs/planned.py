@@ -182,7 +182,7 @@ def read_plan(run: WithPlan) -> Plan:
     sources: tuple[Draws, ...] = tuple(
         Recorded(recorded[number]) if number in recorded else source for number, source in enumerate(run.sources)
     )
-    table = run._plan_table["streams"]
+    table = run.document(PLAN)["streams"]
     counts = len(sources), len(run.populations)
     if set(table) != set(Stream) or len(table[Stream.INITIAL]) != 1:
         raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
