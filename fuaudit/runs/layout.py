@@ -424,7 +424,7 @@ FILES: tuple[File, ...] = (
         "which generation and population every draw comes from, the requests, and the beacon",
         Json(_PLAN.wrong),
         _SERVER,
-        exempt="the audit of plans repeats it",
+        exempt="the audit provenance repeats it",
         first=True,
     ),
     File(

@@ -36,7 +36,7 @@ class Facts:
 
 
 class KnownFault(Protocol):
-    """A way in which a method is known to go wrong, hashable. The audit of plans bets on it.
+    """A way in which a method is known to go wrong, hashable. The audit plan-law bets on it.
 
     The audit suspects the faults of all of fuaudit's own unlearners, whichever is audited: with those of the audited
     one alone, the size of a test would depend on its name. Those of other packages do not enter. All bets share one

@@ -1,4 +1,4 @@
-"""Verification: reads runs, writes findings. Never edits a run, never executes anything from one."""
+"""Verification: reads runs, writes findings. Never edits a run, and runs no code out of one."""
 
 from fuaudit.verification.finding import Finding, Verdict
 

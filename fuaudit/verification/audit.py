@@ -156,7 +156,7 @@ def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
     if not _are(finding.controls, _is_control):
         yield "controls must be a tuple of Control(name, expected, observed), all texts"
     if not _are(finding.copies, _is_copy):
-        yield "copies must be a tuple of Copy(place, why, holds)"
+        yield "copies must be a tuple of ResidualCopy(place, why, holds)"
     for word in ("error_rate", "bounds_rate"):
         if not _is_rate(getattr(finding, word)):
             yield f"{word} must be a number in [0, 1]"

@@ -5,12 +5,13 @@ Nothing here looks at the names of figures: findings say in typed fields what be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fuaudit import registry
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.evidence import Evidence
-from fuaudit.verification.finding import Finding, Verdict, combine
+from fuaudit.verification.finding import Finding, Verdict
 from fuaudit.verification.outside import SHORT, Outside
 from fuaudit.verification.spec import Check, Spec
 
@@ -28,7 +29,7 @@ class Conclusion:
 
 
 def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outside: tuple[Outside, ...]) -> Conclusion:
-    """The combined verdict; see :func:`fuaudit.verification.finding.combine`.
+    """The combined verdict; see :func:`combine`.
 
     A PASS needs every required check, and that those which passed give the evidence that the claim needs. An editor
     of models can be refuted, but never pass a claim that none of them can show.
@@ -65,6 +66,29 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
             f"The checks that passed do not suffice for {claim.title}: no evidence of {'; '.join(missing)}.",
         )
     return Conclusion(verdict, _reason(spec, required, pairs, evidence, outside), _rests_on(spec, pairs, outside))
+
+
+def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:
+    """The verdict of a spec from those of its checks.
+
+    ======================================================  ============
+    any FAIL, required or supporting                        FAIL
+    else any ERROR                                          ERROR
+    else a required INCONCLUSIVE or NOT_APPLICABLE          INCONCLUSIVE
+    else no required check at all                           INCONCLUSIVE
+    else (every required check is PASS)                     PASS
+    ======================================================  ============
+
+    A supporting check can refute, but its lack of power does not block.
+    """
+    needed, extra = list(required), list(supporting)
+    if Verdict.FAIL in needed + extra:
+        return Verdict.FAIL
+    if Verdict.ERROR in needed + extra:
+        return Verdict.ERROR
+    if not needed or any(verdict is not Verdict.PASS for verdict in needed):
+        return Verdict.INCONCLUSIVE
+    return Verdict.PASS
 
 
 Pairs = list[tuple[Check, Finding]]

@@ -1,8 +1,7 @@
-"""Findings: what an audit saw, how strong it is, and what it does not show. Verdicts, and how they combine."""
+"""Findings: what an audit saw, how strong it is, and what it does not show. And verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -141,29 +140,6 @@ def require_findings(document: Any, path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise EvidenceError(f"{path} does not hold findings")
     return document
-
-
-def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> Verdict:
-    """The verdict of a spec from those of its checks.
-
-    ======================================================  ============
-    any FAIL, required or supporting                        FAIL
-    else any ERROR                                          ERROR
-    else a required INCONCLUSIVE or NOT_APPLICABLE          INCONCLUSIVE
-    else no required check at all                           INCONCLUSIVE
-    else (every required check is PASS)                     PASS
-    ======================================================  ============
-
-    A supporting check can refute, but its lack of power does not block.
-    """
-    needed, extra = list(required), list(supporting)
-    if Verdict.FAIL in needed + extra:
-        return Verdict.FAIL
-    if Verdict.ERROR in needed + extra:
-        return Verdict.ERROR
-    if not needed or any(verdict is not Verdict.PASS for verdict in needed):
-        return Verdict.INCONCLUSIVE
-    return Verdict.PASS
 
 
 EXIT_CODES = {

@@ -1,4 +1,4 @@
-"""Gather: from what an auditor gives to the evidence. Files are read here, and nowhere in an audit."""
+"""Gather: from what an auditor gives to the evidence. The files that he gives are read here."""
 
 from __future__ import annotations
 

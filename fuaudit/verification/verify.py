@@ -65,7 +65,7 @@ def verify(
         opened = run if isinstance(run, Run) else load_run(run)
         policy = policy or read_spec(default_spec(opened))
         require_used(given, policy, opened)
-        # 3. The evidence. From here on nobody reads a file that was given.
+        # 3. The evidence: files that were given are read now, and not again.
         chosen = key if key is not None else secrets.token_bytes(32)
         case = Case(gather(opened, given), Keyed(chosen), effort_of(given, progress))
         outside = outside_code(case.evidence, policy)

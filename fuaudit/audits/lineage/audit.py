@@ -315,7 +315,7 @@ def unused_draws(run: Run, all_of_them: bool = False) -> list[Address]:
     """The recorded draws of a run that its plan does not read, ascending.
 
     Those of earlier requests stay as they were recorded, also where a later request put others in their place; that
-    they are the parent's is asked by the audit of plans. A prune leaves only what is read.
+    they are the parent's is asked by the audit provenance. A prune leaves only what is read.
 
     Args:
         all_of_them: those of earlier requests too.

@@ -1,6 +1,6 @@
 """Level 5, the law of plans at full size: known laws, tests by betting against them, and bounds.
 
-``statistics`` reads numbers off plans, ``laws`` says how these numbers are distributed if plans are drawn on the
-retained data, ``betting`` tests the one against the other, ``simulate`` draws and rewrites plans by the ten
-thousand, and ``audit`` puts them together.
+``simulate`` draws and rewrites plans by the ten thousand. ``comparison`` runs a proved method beside them.
+``plan_statistics`` reads numbers off plans, ``tested`` bets on these numbers against their exact law, ``outcome`` says
+what that amounts to, and ``audit`` puts all together.
 """

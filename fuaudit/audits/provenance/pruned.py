@@ -115,7 +115,7 @@ def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
     if findings.get("format") != FORMAT or findings.get("run") != child.ledger.events[-1]["before"]:
         return f"the findings given are of another run than {name_of(child)} was then"
     if not passed(findings, "provenance"):
-        return "the findings given do not pass the plan"
+        return "the findings given do not pass the audit provenance"
     if not any(_is_near(found) for found in passed(findings, "plan-law")):
         return f"the findings given do not pass plan-law with a distance of {NEAR} or less"
     context = findings.get("context")

@@ -57,7 +57,7 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
     if case.known.before is None:
         return []
     if not passed(case.known.before.findings, "provenance"):
-        return ["The findings given with --before do not pass the audit plan: nothing here rests on them."]
+        return ["The findings given with --before do not pass the audit provenance: nothing here rests on them."]
     if not any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
         return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
     digest = f" (SHA-256 {case.known.before.sha256})"
