@@ -4,10 +4,11 @@
     python benchmarks/startup.py --before ~/fuaudit-0.1/.venv/bin/python      beside another version
     python benchmarks/startup.py --repeats 9 --json startup.json
 
-Every command runs in a process of its own on one tiny federation, so nearly all of its time goes into imports. The two
-versions take turns, a, b, a, b, so what disturbs the machine for a while disturbs both; told are medians, and ratios of
-medians. Seconds of the processor (user and system) do not grow while others use the machine; those of the wall clock
-do. Which heavy libraries a command imports is found out in one more run.
+Every command runs in a process of its own on one tiny federation, so nearly all of its time goes into imports. Each
+version makes its own runs, for none reads those of another. The two versions take turns, a, b, a, b, so what disturbs
+the machine for a while disturbs both. Told are medians, and ratios of medians. Seconds of the processor (user and
+system) grow little while others use the machine; those of the wall clock grow much. Which heavy libraries a command
+imports is found out in one more run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,12 @@ title = "startup"
 asks = "run"
 out_of_scope = ["much"]
 """
-AUDITS = "integrity", "replay", "provenance", "lineage"
+AUDITS = "integrity", "replay", "provenance", "plan", "lineage"
+"""Those of a run alone, under the names of all versions."""
+
+INSTALLED = (
+    "from importlib.metadata import entry_points; print(*(e.name for e in entry_points(group='fuaudit.audits')))"
+)
 CHECK = '[[check]]\nclaim = "{0}"\naudit = {{ use = "{0}" }}\n'
 
 
@@ -87,17 +93,21 @@ def spent(python: str, arguments: tuple[str, ...], folder: Path) -> Spent:
     return Spent(time.perf_counter() - begin, used.ru_utime + used.ru_stime)
 
 
-def imported(python: str, arguments: tuple[str, ...], folder: Path) -> list[str]:
-    """The heavy libraries that a command imports."""
+def imported(python: str, arguments: tuple[str, ...], folder: Path) -> list[str] | None:
+    """The heavy libraries that a command imports; None where the version has no such command."""
     done = subprocess.run([python, "-c", WATCHED, *arguments], cwd=folder, capture_output=True, text=True)
+    if "No such command" in done.stderr:
+        return None
     found = set(done.stderr.rsplit("imported", 1)[-1].split())
     return [name for name in HEAVY if name in found]
 
 
 def prepared(python: str, folder: Path) -> None:
     """A run, and a child of it with findings."""
+    folder.mkdir()
+    named = subprocess.run([python, "-c", INSTALLED], capture_output=True, text=True, check=True).stdout.split()
     (folder / "config.toml").write_text(CONFIG)
-    (folder / "spec.toml").write_text(SPEC + "".join(map(CHECK.format, AUDITS)))
+    (folder / "spec.toml").write_text(SPEC + "".join(CHECK.format(audit) for audit in AUDITS if audit in named))
     for words in (
         ("train", "config.toml", "--out", "run"),
         ("unlearn", "run", "--with", "fats", "--client", "0", "--out", "child"),
@@ -126,38 +136,44 @@ def main() -> None:
     pythons["now"] = sys.executable
     rows = []
     with tempfile.TemporaryDirectory() as made:
-        kept, work = Path(made) / "kept", Path(made) / "work"
-        kept.mkdir()
-        prepared(sys.executable, kept)
+        work = Path(made) / "work"
+        kept = {version: Path(made) / version for version in pythons}
+        for version, python in pythons.items():
+            prepared(python, kept[version])
         for name in given.command or COMMANDS:
             arguments, times = COMMANDS[name], {version: list[Spent]() for version in pythons}
-            heavy = {version: imported(python, arguments, copy_of(kept, work)) for version, python in pythons.items()}
+            heavy = {
+                version: imported(python, arguments, copy_of(kept[version], work))
+                for version, python in pythons.items()
+            }
             for _ in range(given.repeats):
                 for version, python in pythons.items():
-                    times[version].append(spent(python, arguments, copy_of(kept, work)))
-            row = {
-                "command": name,
-                **{
-                    version: {
-                        "wall": statistics.median(each.wall for each in found),
-                        "cpu": statistics.median(each.cpu for each in found),
-                        "heavy": heavy[version],
-                    }
-                    for version, found in times.items()
-                },
-            }
+                    if heavy[version] is not None:
+                        times[version].append(spent(python, arguments, copy_of(kept[version], work)))
+            row = {"command": name, **{version: told(times[version], heavy[version]) for version in pythons}}
             rows.append(row)
             print(line(row), flush=True)
     if given.json:
         given.json.write_text(json.dumps({"repeats": given.repeats, "load": os.getloadavg(), "rows": rows}, indent=1))
 
 
+def told(times: list[Spent], heavy: list[str] | None) -> dict | None:
+    """Medians, and the libraries; None where there is no such command."""
+    if heavy is None:
+        return None
+    wall, cpu = (statistics.median(getattr(each, kind) for each in times) for kind in ("wall", "cpu"))
+    return {"wall": wall, "cpu": cpu, "heavy": heavy}
+
+
 def line(row: dict) -> str:
-    """A row of the table in Markdown: processor and wall clock for each version, the ratio, what is imported."""
-    parts = [f"{row[version]['cpu']:.2f} s ({row[version]['wall']:.2f} s)" for version in row if version != "command"]
-    if "before" in row:
-        parts.append(f"{row['before']['cpu'] / row['now']['cpu']:.1f}")
-    return f"| {row['command']} | {' | '.join(parts)} | {', '.join(row['now']['heavy']) or 'nothing'} |"
+    """A row of the table in Markdown: for each version processor, wall clock and libraries; the ratio of processors."""
+    found = [row[version] for version in row if version != "command"]
+    parts = [
+        f"{each['cpu']:.2f} s ({each['wall']:.2f} s) | {', '.join(each['heavy']) or 'nothing'}" if each else "none | "
+        for each in found
+    ]
+    ratio = [f"{found[0]['cpu'] / found[1]['cpu']:.1f}" if all(found) else ""] if len(found) == 2 else []
+    return f"| {' | '.join([row['command'], *parts, *ratio])} |"
 
 
 if __name__ == "__main__":
