@@ -62,7 +62,7 @@ device = "cpu"
 SPEC = """
 id = "startup"
 title = "startup"
-asks = "run"
+asks = "{}"
 out_of_scope = ["much"]
 """
 AUDITS = "integrity", "replay", "provenance", "plan", "lineage"
@@ -107,15 +107,24 @@ def prepared(python: str, folder: Path) -> None:
     folder.mkdir()
     named = subprocess.run([python, "-c", INSTALLED], capture_output=True, text=True, check=True).stdout.split()
     (folder / "config.toml").write_text(CONFIG)
-    (folder / "spec.toml").write_text(SPEC + "".join(CHECK.format(audit) for audit in AUDITS if audit in named))
-    for words in (
-        ("train", "config.toml", "--out", "run"),
-        ("unlearn", "run", "--with", "fats", "--client", "0", "--out", "child"),
-        ("verify", "child", "--spec", "spec.toml"),
-    ):
-        done = subprocess.run([python, "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    checks = "".join(CHECK.format(audit) for audit in AUDITS if audit in named)
+    require(command(python, ("train", "config.toml", "--out", "run"), folder), 0)
+    require(command(python, ("unlearn", "run", "--with", "fats", "--client", "0", "--out", "child"), folder), 0)
+    for asks in ("run", "exact"):  # what a run alone shows had no word of its own at first
+        (folder / "spec.toml").write_text(SPEC.format(asks) + checks)
+        done = command(python, ("verify", "child", "--spec", "spec.toml"), folder)
+        if done.returncode != 2:
+            break
+    require(done, 0, 3)
+
+
+def command(python: str, words: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([python, "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
+
+
+def require(done: subprocess.CompletedProcess, *codes: int) -> None:
+    if done.returncode not in codes:
+        raise SystemExit(f"{' '.join(done.args[3:])}: {done.stdout}{done.stderr}")
 
 
 def copy_of(folder: Path, work: Path) -> Path:
