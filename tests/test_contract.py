@@ -403,7 +403,7 @@ def velocity(self, shape):
         (aggregator(normed), "infinite or NaN"),
         (aggregator(lambda s, u, c, state: (total(u) / u.shape[-2], state)), "unused places"),
         (aggregator(lambda s, u, c, state: (u[..., :1, :].clone(), state)), "order of places"),
-        (aggregator(library_mean), "one by one"),
+        (aggregator(library_mean), "than each run by itself"),
         (aggregator(overwrites), "updates that it was given, in place"),
         (aggregator(hoards, lambda s, shape: {"all": shape.zeros(1, shape.dimension)}), "change from round to round"),
         (aggregator(overwrites_state, velocity), "old state in place"),

@@ -25,7 +25,7 @@ from fuaudit.audits.model_law.audit import ModelLaw
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Request, schedule
+from fuaudit.plans import Request, stacked
 from fuaudit.plans.stacked import expand_many
 from fuaudit.replicas import pairs as pairs_module
 from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs
@@ -238,8 +238,8 @@ def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
         drawn.append((len(plans), len(rounds)))
         return expand_many(plans, rounds)
 
-    monkeypatch.setattr(schedule, "expand_many", recorded)
-    for module in (schedule, pairs_module):
+    monkeypatch.setattr(stacked, "expand_many", recorded)
+    for module in (stacked, pairs_module):
         monkeypatch.setattr(module, "IDS_AT_ONCE", 6 * 16)
     assert pairs.shards(70)[:2] == [(0, 6), (6, 6)]
     found = pairs.compute((0, 6), 1)
