@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 import sklearn.datasets  # noqa: F401, its first import draws from Python's global generator
@@ -23,6 +24,9 @@ from fuaudit.plans import Request
 from fuaudit.verification.spec import builtin_specs, read_spec
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
+
+hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("suite")  # how busy a machine is says nothing about a property
 
 SECRET = bytes(range(32))
 

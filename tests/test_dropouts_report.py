@@ -152,7 +152,7 @@ def test_a_run_without_its_participations_costs_no_audit(tmp_path, quick, monkey
     learner = {"use": "fats", "rounds": 2, "cohort": 2, "steps": 1, "batch": 2, "step_size": 0.1}
     run = train(config(learner=learner), tmp_path / "run", secret=secret(4))
     (run.path / "participation.json").unlink()
-    monkeypatch.setattr("fuaudit.verification.verify._examine", None)
+    monkeypatch.setattr("fuaudit.verification.verify.examine", None)
     with pytest.raises(EvidenceError, match=r"has no participation\.json"):
         verify(reseal(run.path), spec=quick, budget=0, key=AUDIT_KEY, save=False)
 
