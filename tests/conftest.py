@@ -1,7 +1,9 @@
 """What every test gets: global generators that must stay as they were, and one small federation."""
 
+import hashlib
 import os
 import random
+import secrets
 import shutil
 import sys
 import tempfile
@@ -33,6 +35,26 @@ SECRET = bytes(range(32))
 MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     tempfile.tempdir = str(MEMORY)  # runs are written durably, and waiting for a disk is a third of that
+
+ORDER = "FUAUDIT_TEST_ORDER"
+"""The environment variable with the order of tests; worker processes inherit it, so all have the same."""
+
+
+def pytest_configure():
+    os.environ.setdefault(ORDER, secrets.token_hex(4))
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"The same order again: {ORDER}={os.environ[ORDER]}")
+
+
+def pytest_collection_modifyitems(items):
+    """Modules in random order, and within each its tests; what a module prepares once stays prepared once."""
+
+    def place(*names):
+        return hashlib.sha256(" ".join([os.environ[ORDER], *names]).encode()).digest()
+
+    items.sort(key=lambda item: (place(item.module.__name__), place(item.nodeid)))
 
 
 def generator_states():
