@@ -29,6 +29,7 @@ from scipy.stats import binom
 
 from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import BETTING, SHARES
+from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.audits.plan_law import simulate
 from fuaudit.audits.plan_law.plan_statistics import Ids
 from fuaudit.audits.plan_law.simulate import Trial
@@ -172,7 +173,7 @@ def parameters(root: bytes, name: str, audits: int, pairs: int, powered: int, ke
         child = unlearn(run, name, TARGET, Path(folder) / name)
         for number in range(audits):
             key = derive(root, "parameters", name, str(number))
-            work = Pairs.of(Case(Evidence(child, None, data), Keyed(key)), TEST_ROWS)
+            work = Pairs.of(Case(Evidence(child, None, data), Keyed(key)), Statistics(TEST_ROWS))
             found = list(IN_PROCESS.map(CachedJob(work, kept) if kept else work, work.shards(pairs)))
             arms = {arm: np.concatenate([part[arm] for part in found]) for arm in found[0]}
             path = wealths(arms, ("subject", "second", "untouched"))

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import SHARES
+from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.commitments.keys import derive
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
@@ -226,7 +227,7 @@ def federation(audits: int) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         run = train(CONFIG, Path(folder) / "run", secret=derive(ROOT, "training"))
         child = unlearn(run, "fats", Request.of(clients=[0]), Path(folder) / "child")
-        work = Pairs.of(Case(Evidence(child, None, data), Keyed(derive(ROOT, "pairs"))), 300)
+        work = Pairs.of(Case(Evidence(child, None, data), Keyed(derive(ROOT, "pairs"))), Statistics(300))
         parts = [work.compute(part, 1) for part in work.shards(audits * PAIRS)]
     arms = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     names, found = ("untouched", "retrained", "second", "subject"), []

@@ -22,6 +22,7 @@ from tests_support import changed
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.audits.model_law.audit import ModelLaw
+from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
@@ -191,18 +192,18 @@ def case(child):
 
 
 def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
-    pairs = Pairs.of(case, 100)
-    assert Pairs.of(replace(case), 100).digest == pairs.digest
+    pairs = Pairs.of(case, Statistics(100))
+    assert Pairs.of(replace(case), Statistics(100)).digest == pairs.digest
     data = case.dataset
     inputs = data.inputs.clone()
     inputs[5, 0] += 1
     others = [
-        Pairs.of(case, 101),
-        Pairs.of(replace(case, key=Keyed(KEY[::-1])), 100),
-        Pairs.of(changed(case, dataset=replace(data, inputs=inputs)), 100),
-        Pairs.of(changed(case, dataset=replace(data, test_targets=data.test_targets.flip(0))), 100),
-        Pairs.of(changed(case, dataset=replace(data, absent=frozenset({7}))), 100),
-        Pairs.of(changed(case, run=untouched), 100),
+        Pairs.of(case, Statistics(101)),
+        Pairs.of(replace(case, key=Keyed(KEY[::-1])), Statistics(100)),
+        Pairs.of(changed(case, dataset=replace(data, inputs=inputs)), Statistics(100)),
+        Pairs.of(changed(case, dataset=replace(data, test_targets=data.test_targets.flip(0))), Statistics(100)),
+        Pairs.of(changed(case, dataset=replace(data, absent=frozenset({7}))), Statistics(100)),
+        Pairs.of(changed(case, run=untouched), Statistics(100)),
     ]
     assert len({pairs.digest, *(other.digest for other in others)}) == 7
 
@@ -211,7 +212,7 @@ def test_the_digest_of_pairs_covers_what_they_depend_on(case, untouched):
 def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
     """Cut otherwise, in another order, with other threads and in other processes: the same bits."""
     run = unlearn(trained, name, Request.of([target]), tmp_path / name)
-    pairs = Pairs.of(Case(Evidence(run, None, Digits().load(None)), Keyed(KEY)), 100)
+    pairs = Pairs.of(Case(Evidence(run, None, Digits().load(None)), Keyed(KEY)), Statistics(100))
     [whole] = InProcess().map(pairs, [(0, 6)])
     pieces = list(Processes(2).map(pairs, [(4, 2), (0, 1), (1, 3)]))
     assert set(whole) == {"subject", "untouched", "retrained", "second"} | (
@@ -224,14 +225,14 @@ def test_parts_do_not_know_each_other(trained, target, tmp_path, name):
 
 
 def test_parts_have_one_size_and_cover_the_pairs(case):
-    pairs = Pairs.of(case, 100)
+    pairs = Pairs.of(case, Statistics(100))
     assert pairs.shards(70) == [(0, PAIRS_A_SHARD), (32, 32), (64, 6)]
     assert pairs.shards(1000)[:2] == pairs.shards(70)[:2]
 
 
 def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
     """Where rounds are large, one at a time and fewer pairs: a round of the small run reads 2 x 2 x 4 samples."""
-    pairs = Pairs.of(case, 100)
+    pairs = Pairs.of(case, Statistics(100))
     expected, drawn = pairs.compute((0, 6), 1), []
 
     def recorded(plans, rounds):
@@ -377,7 +378,7 @@ def test_kept_results_need_a_key(child, tmp_path, quick):
 def test_a_run_that_changes_during_its_audit_is_no_evidence(child, untouched, tmp_path):
     from fuaudit.errors import EvidenceError
 
-    pairs = Pairs.of(Case(Evidence(load_run(child.path), None, Digits().load(None)), Keyed(KEY)), 100)
+    pairs = Pairs.of(Case(Evidence(load_run(child.path), None, Digits().load(None)), Keyed(KEY)), Statistics(100))
     with pytest.raises(EvidenceError, match="has changed during its audit"):
         replace(pairs, run=untouched.path).compute((0, 1), 1)
 

@@ -13,11 +13,11 @@ from tests_support import changed
 
 from fuaudit import unlearn
 from fuaudit.audits.model_law.audit import BETTING, SHARES, ModelLaw, Sampled
+from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError
 from fuaudit.plans import Request
-from fuaudit.replicas.measure import STATISTICS
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest
 from fuaudit.statistics.two_sample.betting import two_sample
@@ -244,6 +244,6 @@ def test_the_shares_are_those_of_the_test(child):
     from fuaudit.replicas.pairs import Pairs
 
     asked = ModelLaw(pairs=12, alpha=0.01, test_rows=100)
-    arms = Pairs.of(Case(Evidence(child, None, DATA), Keyed(KEY)), 100).compute((0, 12), 1)
+    arms = Pairs.of(Case(Evidence(child, None, DATA), Keyed(KEY)), Statistics(100)).compute((0, 12), 1)
     path = two_sample(arms["subject"], arms["retrained"], 0.008, SHARES).log_wealth
     assert audit(child, asked).series["log wealth, subject"] == path.tolist()

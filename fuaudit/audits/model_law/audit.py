@@ -18,11 +18,12 @@ import numpy as np
 
 from fuaudit.audits.model_law import figures
 from fuaudit.audits.model_law.figures import BOUNDS, Floats
+from fuaudit.audits.model_law.measure import PRIMARY, STATISTICS, Statistics
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import UsageError
-from fuaudit.replicas.measure import PRIMARY, STATISTICS
-from fuaudit.replicas.pairs import PAIRS_A_SHARD, WITHOUT, Pairs, runs_a_pair
+from fuaudit.replicas.arms import WITHOUT
+from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs, runs_a_pair
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
 from fuaudit.statistics.two_sample.betting import two_sample
@@ -85,7 +86,7 @@ class ModelLaw:
 
     def __post_init__(self) -> None:
         if self.pairs < 2 or not 0 < self.alpha < 1 or not 0 < self.effect <= 1 or self.test_rows < 1:
-            raise UsageError("parameters needs pairs >= 2, alpha in (0, 1), effect in (0, 1] and test_rows >= 1")
+            raise UsageError("model-law needs pairs >= 2, alpha in (0, 1), effect in (0, 1] and test_rows >= 1")
 
     def examine(self, case: Case) -> Finding:
         """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
@@ -130,7 +131,7 @@ class ModelLaw:
 
     def _sampled(self, case: Case, limit: int) -> Sampled:
         """Pairs, part by part in a fixed order, up to the limit; when a decision stops them, after a whole part."""
-        pairs = Pairs.of(case, self.test_rows)
+        pairs = Pairs.of(case, Statistics(self.test_rows))
         job: Job = CachedJob(pairs, case.effort.cache) if case.effort.cache else pairs
         shards, found = pairs.shards(limit), list[Arrays]()
         with closing(case.effort.executor.map(job, shards)) as results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +40,24 @@ PRIMARY = 1
 
 Rows = tuple[Tensor, Tensor]
 """Inputs and targets on the device of the models."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The statistics, with at most ``test_rows`` retained rows and as many test rows; see
+    :class:`fuaudit.replicas.pairs.Measuring`.
+    """
+
+    test_rows: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What results depend on."""
+        return {"statistics": list(STATISTICS), "test rows": self.test_rows}
+
+    def of(self, case: Case) -> Measure:
+        """The statistics of a case."""
+        return Measure.of(case, self.test_rows)
 
 
 @dataclass(frozen=True)
