@@ -34,7 +34,8 @@ SECRET = sha256(b"fuaudit demo 0").digest()
 """Everybody knows it, so the demo shows the same everywhere. A real one is drawn by the operating system.
 
 With it client 0 first takes part in round 12, and FATS goes on from the model stored after round 10. The mean over
-secrets is round 5.3.
+secrets is round 5.3. Rounds and step sizes were settled with this secret in view, so the demo is an example and no
+typical case: with these settings three of four secrets learned nine in ten nines, and one learned none.
 """
 
 EXPECTED = {"fats": "PASS", "noop": "FAIL"}
