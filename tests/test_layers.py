@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import house  # noqa: E402
+
 LEVELS = [
     {"errors", "progress", "text"},
     {"renamed"},
@@ -48,20 +52,10 @@ def name_of(path):
 def imported(path):
     """The modules that a file imports, also inside functions, but not for type checking only."""
     tree = tree_of(path)
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
-        if node in for_types:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name_of(path)}: imports are written in full"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    yield from house.imported(tree)
 
 
 def room(module):

@@ -163,6 +163,7 @@ class PrintedSometimes(FatsUnlearning):
     """Algorithm 2 as printed for some requests and federations, and right for all others."""
 
     def printed(self, plan, request):
+        """Whether it is as printed here; every mutant says when."""
         raise NotImplementedError
 
     def rewrite(self, plan, request, fresh, not_before):
@@ -294,6 +295,7 @@ class OtherCohorts(FatsUnlearning):
     """Right but for the cohorts that are drawn anew."""
 
     def chosen(self, at, left, count, fresh, request):
+        """The cohort that is drawn anew; every mutant has a way of its own."""
         raise NotImplementedError
 
     def rewrite(self, plan, request, fresh, not_before):
