@@ -37,7 +37,7 @@ from fuaudit.plans import Request
 from fuaudit.plans.reference import PROVED
 from fuaudit.plans.veil import rewritten
 from fuaudit.registry import build
-from fuaudit.runs.prune import parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.evidence import Evidence

@@ -28,7 +28,8 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.reference import PROVED
 from fuaudit.proofs.toys import federation
-from fuaudit.runs.prune import parent_of, prune
+from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.prune import prune
 from fuaudit.statistics.known_law import log_wealth
 from fuaudit.statistics.rounding import up
 from fuaudit.unlearning.baselines import Noop, Retrain

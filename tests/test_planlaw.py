@@ -34,7 +34,8 @@ from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation
-from fuaudit.runs.prune import parent_of, prune
+from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.prune import prune
 from fuaudit.runs.run import load_run
 from fuaudit.statistics import known_law, sequential, violation_rates
 from fuaudit.testing import check_audit

@@ -29,10 +29,11 @@ from fuaudit.draws import END, Keyed
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.registry import build
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.platforms import Platform, inherited, made, makers
 from fuaudit.runs.platforms import told as platforms_of
-from fuaudit.runs.prune import parent_of, prune
+from fuaudit.runs.prune import prune
 from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference

@@ -42,10 +42,10 @@ from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.repeat import commands
 from fuaudit.reporting.words import copies
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import checkpoint_bytes, derived_files
 from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.prune import parent_of
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import RoundState, execute, initial_state

@@ -42,8 +42,10 @@ from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.encoding import model_and_state
+from fuaudit.runs.exchange import recover
+from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
-from fuaudit.runs.prune import other_holders, prune, recover
+from fuaudit.runs.prune import prune
 from fuaudit.runs.writer import recorded_bytes
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape

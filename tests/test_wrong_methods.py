@@ -16,7 +16,7 @@ from fuaudit.draws import Keyed
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import Shape, federation
-from fuaudit.runs.prune import parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fuaudit.runs.layout import CONFIG
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure

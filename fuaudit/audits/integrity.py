@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import inherited, told
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict

@@ -245,7 +245,8 @@ def _listed(row: dict[str, str], quiet: bool) -> str:
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.prune import orphans, other_holders, standing
+    from fuaudit.runs.exchange import standing
+    from fuaudit.runs.neighbours import orphans, other_holders
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
 

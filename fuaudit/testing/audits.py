@@ -17,7 +17,7 @@ from unittest import mock
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Request
-from fuaudit.runs.prune import parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.run import load_run
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset

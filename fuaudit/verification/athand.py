@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fuaudit.commitments.contents import Candidate, committed
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.receipts import Receipt, Row
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 
 Place = tuple[int, int]
 """A client, and the number of one of her rows at training, from 0: a leaf."""

@@ -10,8 +10,8 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.effort import Effort
 from fuaudit.verification.evidence import Evidence, Known
 from fuaudit.verification.finding import Verdict

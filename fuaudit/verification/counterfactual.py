@@ -16,8 +16,8 @@ from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import Checkpoints
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from fuaudit.commitments.contents import Differences
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.athand import AtHand, at_hand

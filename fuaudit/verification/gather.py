@@ -14,9 +14,10 @@ from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
-from fuaudit.runs.prune import Tombstone, parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.receipts import Receipt, read_receipt
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.athand import require_ids_of
 from fuaudit.verification.evidence import Before, Evidence, Known

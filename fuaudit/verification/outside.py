@@ -19,8 +19,8 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec

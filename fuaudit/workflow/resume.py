@@ -9,12 +9,13 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.layout import checkpoint_name
 from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, stand
-from fuaudit.runs.prune import Tombstone, parent_of
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup

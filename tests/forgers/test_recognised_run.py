@@ -14,7 +14,7 @@ from tests_support import AUDIT_KEY, config, secret
 
 from fuaudit import train, unlearn, verify
 from fuaudit.plans import Request
-from fuaudit.runs.prune import parent_of
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.verification.spec import Check
 
 sys.path.append(str(Path(__file__).parents[1] / "mutants"))

@@ -291,7 +291,8 @@ def test_platforms_whose_work_was_lost(child, old):
 
 def test_a_platform_between_seal_and_prune(family, old, tmp_path):
     """The forger adds a platform after the seal, in a pruned run and in a tombstone: refused in words."""
-    from fuaudit.runs.prune import parent_of, prune
+    from fuaudit.runs.ancestors import parent_of
+    from fuaudit.runs.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     pruned, (stone,) = prune(root / "child")
@@ -315,8 +316,9 @@ def test_a_platform_between_seal_and_prune(family, old, tmp_path):
 @pytest.mark.parametrize("way", ["a round", "recorded draws", "a ledger", "a size", "another engine"])
 def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
     """The forger lists files in a tombstone whose digests are the old model, and makes its child name the tombstone."""
+    from fuaudit.runs.ancestors import parent_of
     from fuaudit.runs.manifest import digest_of_files
-    from fuaudit.runs.prune import parent_of, prune
+    from fuaudit.runs.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     pruned, _ = prune(root / "child")
@@ -347,7 +349,8 @@ def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
 def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
     """The forger lists a file in the manifest of before the prune, whose digest is a part of the old model."""
     from fuaudit.runs.manifest import digest_of_files
-    from fuaudit.runs.prune import former_of, prune
+    from fuaudit.runs.prune import prune
+    from fuaudit.runs.pruned_contents import former_of
 
     root = shutil.copytree(family, tmp_path / "family")
     run, _ = prune(root / "child")
@@ -382,7 +385,7 @@ def test_a_tombstone_has_one_form_too(family, old, tmp_path, tiny):
         lambda: (root / "parent" / "old.txt").write_text(word(old)),
     ):
         change()
-        from fuaudit.runs.prune import parent_of
+        from fuaudit.runs.ancestors import parent_of
 
         with pytest.raises(EvidenceError):
             parent_of(load_run(pruned.path))

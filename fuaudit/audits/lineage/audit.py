@@ -36,8 +36,9 @@ from fuaudit.runs.layout import (
     checkpoint_name,
     file_of,
 )
-from fuaudit.runs.prune import Tombstone, other_holders
+from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
 from fuaudit.training.stages import Chain
 from fuaudit.verification.case import Case, drawn_plan

@@ -31,8 +31,9 @@ from fuaudit.plans import UniformLaw
 from fuaudit.plans.attendance import Attendance
 from fuaudit.plans.reference import ANEW, KEEPS, PROVED, is_closed
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.prune import Tombstone, moment, repeated
+from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.statistics.rounding import up
 from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor

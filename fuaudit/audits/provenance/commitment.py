@@ -8,8 +8,8 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed
 from fuaudit.plans import Plan
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import Verdict
 

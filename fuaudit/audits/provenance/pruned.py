@@ -13,9 +13,11 @@ from fuaudit import registry
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.draws import END, Recorded, Stream
 from fuaudit.errors import EvidenceError
+from fuaudit.runs.ancestors import repeated
 from fuaudit.runs.layout import RECORDED
-from fuaudit.runs.prune import Tombstone, former_of, repeated, unspoiled
+from fuaudit.runs.pruned_contents import former_of, unspoiled
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case, made_by_another
 from fuaudit.verification.finding import FORMAT, NEAR, Verdict
 

@@ -14,8 +14,8 @@ from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.layout import CONFIG
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import edited, provenance, rewritten
 from fuaudit.unlearning.protocol import doubts_of, is_editor

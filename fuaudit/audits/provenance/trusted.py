@@ -8,8 +8,8 @@ from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.pruned import passed
 from fuaudit.draws import Stream
-from fuaudit.runs.prune import Tombstone
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NON_ADAPTIVE
 

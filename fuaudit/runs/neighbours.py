@@ -1,0 +1,92 @@
+"""Neighbours: what a prune of a run means for the folders beside it, which it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from fuaudit.draws import Seeds
+from fuaudit.draws.seeds import Part
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_json
+from fuaudit.runs.ancestors import lineage
+from fuaudit.runs.layout import KEYS, MANIFEST, RUN
+from fuaudit.runs.pruned_contents import kept_leaves
+from fuaudit.runs.run import Run
+
+
+def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Path], list[Path]]:
+    """Folders beside a run with seeds that its prune destroys, or has destroyed: prune leaves them alone.
+
+    Then those whose keys cannot be read, which may hold some. The run itself, ancestors that still are runs, and
+    folders that are ``passed_over`` are not looked into.
+
+    Raises:
+        EvidenceError: an ancestor does not check out, or another run lies under its name.
+    """
+    chain, mine = lineage(run), run.keys.seeds
+    found, unread = list[Path](), list[Path]()
+    passed = {ancestor.path.resolve() for ancestor in chain if isinstance(ancestor, Run)}.union(passed_over)
+    trees: list[tuple[Path, Seeds]] = []
+    for folder in sorted(run.path.resolve().parent.iterdir()):
+        path = folder / KEYS
+        try:
+            if folder.resolve() in passed or not folder.is_dir() or not (path.is_symlink() or path.exists()):
+                continue
+            tree = _tree_in(read_json(path))  # not as strictly as a run is opened: a holder is one in whatever form
+        except (EvidenceError, OSError):  # no permission to look inside is an answer too
+            unread.append(folder)
+            continue
+        if tree is not None and _same_tree(mine, tree):
+            trees.append((folder, tree))
+    if trees:
+        gone = [part for part in mine.keeping(kept_leaves(run, chain)).parts if part.seed is None]
+        found = [folder for folder, tree in trees if any(_overlap(part, tree) for part in gone)]
+    return found, unread
+
+
+def orphans(run: Run) -> list[Path]:
+    """Runs beside a run whose parent its prune would bury, and which it would not prune: they can be judged less then.
+
+    None are named where the lineage cannot be read as it is: a prune that was killed has begun to bury it.
+    """
+    try:
+        chain = [ancestor for ancestor in lineage(run) if isinstance(ancestor, Run)]
+    except EvidenceError:
+        return []
+    buried, passed = {ancestor.digest for ancestor in chain[1:]}, {ancestor.path.resolve() for ancestor in chain}
+    return [
+        folder
+        for folder in sorted(run.path.resolve().parent.iterdir())
+        if folder.resolve() not in passed and _parent_in(folder, buried)
+    ]
+
+
+def _parent_in(folder: Path, digests: Collection[str]) -> bool:
+    """Whether a folder holds a run with one of these parents; not, where it cannot be read."""
+    try:
+        return (folder / MANIFEST).is_file() and read_json(folder / RUN)["parent"]["digest"] in digests
+    except (EvidenceError, OSError, TypeError, KeyError):
+        return False
+
+
+def _same_tree(mine: Seeds, theirs: Seeds) -> bool:
+    """Whether two trees are one. By a seed that both hold, where there is one: roots take long to compute."""
+    if mine.size != theirs.size:
+        return False
+    both = next((part.first for part in mine.parts if part.seed is not None and theirs.holds(part.first)), None)
+    return mine.root == theirs.root if both is None else mine.leaf(both) == theirs.leaf(both)
+
+
+def _overlap(gone: Part, tree: Seeds) -> bool:
+    """Whether a tree holds a seed inside a part."""
+    return any(part.seed is not None and part.first < gone.last and gone.first < part.last for part in tree.parts)
+
+
+def _tree_in(table: Any) -> Seeds | None:
+    """The tree of seeds in a neighbour's file; None where there is none."""
+    try:
+        return Seeds.of_rows(table["seeds"])
+    except (EvidenceError, TypeError, KeyError):
+        return None

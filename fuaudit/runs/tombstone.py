@@ -1,0 +1,125 @@
+"""Tombstones: what a prune leaves of an ancestor. Digests of its files and its ``run.json``; no key."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuaudit.config import Config
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_bytes, sha256, storage, sync_folder, write_bytes
+from fuaudit.formats.forms import pretty_json
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    CONFIG,
+    FILES,
+    LEDGER,
+    MANIFEST,
+    RECORDED,
+    RUN,
+    TOMBSTONE,
+    When,
+    checkpoint_name,
+    file_of,
+    form_of,
+    names_in,
+    rounds_in,
+    stored_rounds,
+)
+from fuaudit.runs.ledger import read_ledger, wrong_course
+from fuaudit.runs.manifest import digest_of_files, limit_of
+from fuaudit.runs.run import named_plugins
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What a prune left of a run: its digest, those of its files, its ``run.json``; no key."""
+
+    path: Path
+    digest: str
+    files: dict[str, Any]
+    info: dict[str, Any]
+    config: Config | None = field(default=None, repr=False, compare=False)
+    """That of its child, which is its own."""
+
+    @property
+    def is_child(self) -> bool:
+        """Whether unlearning wrote the run that was here."""
+        return bool(self.info["kind"] == "unlearning")
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """See :attr:`fuaudit.runs.run.Run.checkpoints`."""
+        return rounds_in(self.files)
+
+    @property
+    def rounds_executed(self) -> int:
+        """See :attr:`fuaudit.runs.run.Run.rounds_executed`."""
+        return int(self.info["rounds_executed"])
+
+
+def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
+    """The tombstone in a pruned run's folder, of a run with a config; EvidenceError when it is not one."""
+    if strange := [name for name in names_in(path, torn=True) if file_of(name) is None]:
+        raise EvidenceError(f"{path} holds what neither a run nor a tombstone has: {', '.join(strange[:5])}")
+    at = path / TOMBSTONE
+    stone = Tombstone(path, **form_of(TOMBSTONE).parse(read_bytes(at, limit_of(TOMBSTONE)), at), config=config)
+    if not {RUN, CONFIG} <= stone.files.keys() or digest_of_files(stone.files) != stone.digest:
+        raise EvidenceError(f"{at} is not a tombstone: its files do not have its digest")
+    if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
+        raise EvidenceError(f"{at} is not a tombstone: its copy of {RUN} is another")
+    ledger = read_ledger(path)
+    if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info, stone.checkpoints):
+        raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
+    if wrong := _wrong_files(stone, ledger.kinds[-1] == "pruned") or _wrong_info(stone):
+        raise EvidenceError(f"{at} is not that of a run: {wrong}")
+    return stone
+
+
+def _wrong_files(stone: Tombstone, pruned: bool) -> str:
+    """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
+    editor = stone.is_child and stone.info["unlearner"]["kind"] == "editor"
+    held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
+    fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
+    others = stone.files.keys() - {checkpoint_name(round_number) for round_number in stone.checkpoints}
+    if others - ({RECORDED} if stone.is_child else set()) != fixed:
+        return "it lists other files than such a run has"
+    if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
+        return "it lists a file that is larger than such files are"
+    if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
+        return f"its copy of {RUN} has another size"
+    every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.rounds_executed
+    if editor and stone.checkpoints != (last,):
+        return "it lists models of other rounds than an editor stores"
+    # counted before they are listed: the last round may be any number
+    if every and not editor and (last // every > len(stone.files) or stone.checkpoints != stored_rounds(every, last)):
+        return "it lists models of other rounds than its config stores"
+    return ""
+
+
+def _wrong_info(stone: Tombstone) -> str:
+    """What the ``run.json`` in a tombstone says otherwise than its config; empty for nothing."""
+    config, info = stone.config, stone.info
+    if config is None:
+        return ""
+    if (info["engine"], info["device"]) != (config.run.engine, config.run.device):
+        return f"it names another engine or device in {RUN} than in {CONFIG}"
+    if [(row["kind"], row["use"]) for row in info["plugins"]] != named_plugins(config):
+        return f"it names other plugins in {RUN} than in {CONFIG}"
+    return ""
+
+
+def bury(stone: Tombstone) -> None:
+    """Replace a run by its tombstone. Called again after a kill, it finishes."""
+    content = pretty_json({"digest": stone.digest, "files": stone.files, "info": stone.info})
+    path = stone.path / TOMBSTONE
+    if not path.exists() or read_bytes(path) != content:
+        write_bytes(path, content)
+    with storage(stone.path):
+        (stone.path / MANIFEST).unlink(missing_ok=True)
+        for item in stone.path.iterdir():
+            if item.name not in (TOMBSTONE, LEDGER):
+                shutil.rmtree(item) if item.is_dir() else item.unlink()
+        sync_folder(stone.path)
