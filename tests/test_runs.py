@@ -25,7 +25,7 @@ import torch
 from conftest import SECRET
 
 from fuaudit import registry
-from fuaudit.audits.lineage.audit import _of_models
+from fuaudit.audits.lineage.regenerated import follow_from_models
 from fuaudit.commitments.keys import Keys
 from fuaudit.data.dataset import scaling_constants
 from fuaudit.data.images import Digits
@@ -1161,7 +1161,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     assert max(most) <= 1
     most.clear()
     case = Case(Evidence(run, None, load_dataset(run.config, None)), Keyed(SECRET))
-    files = _of_models(case)
+    files = follow_from_models(case)
     assert {name: sha256(content) for name, content in files.items()} == {
         name: run.files[name]["sha256"] for name in files
     }

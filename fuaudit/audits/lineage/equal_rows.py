@@ -8,23 +8,30 @@ looked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fuaudit.commitments.contents import row_digests
+from fuaudit.audits.replay.tolerance import Judgement
+from fuaudit.commitments.contents import row_digests, span
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
 from fuaudit.verification.athand import AtHand, to_be_forgotten
+from fuaudit.verification.case import Case
+from fuaudit.verification.figure import Figure
+from fuaudit.verification.finding import Verdict
 
 NEAR = "Near copies are not looked for; by receipts only equal bits are found."
 NO_NEAR = "No retained row is a near copy of an erased one: they are not looked for."
 
 HERS = "Salts and ids of the receipts are those that the clients were given: the commitment covers neither."
 """What a comparison by receipts assumes: with other salts no row fits."""
+
+MOST_EQUAL = 20
+"""How many equal rows a finding lists."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +100,82 @@ def _by_receipt(dataset: Dataset, retained: list[int], opened: Sequence[Row]) ->
     at = torch.tensor(retained)
     digests = row_digests(dataset.inputs[at], dataset.targets[at])
     yield from held_by(opened, dict(zip(retained, digests, strict=True)))
+
+
+def with_equal_rows(case: Case, judged: Judgement, fails: bool) -> Judgement:
+    """The judgement, and what is known of retained rows that equal erased ones; with ``fails`` one makes a FAIL."""
+    if not case.run.is_child:
+        return judged
+    if wrong := [receipt for receipt in case.known.receipts if receipt.commitment != case.run.commitment]:
+        shows = f"The receipt of {wrong[0].whose!r} is under another commitment than the run."
+        both = (f"receipt: {wrong[0].commitment}", f"run: {case.run.commitment}")
+        return replace(judged, verdict=Verdict.FAIL, shows=shows, details=(*both, *judged.details))
+    if case.dataset is None:
+        return replace(judged, details=(*judged.details, "Retained rows were not compared with erased ones."))
+    found = equal_rows(case.run, case.dataset, case.evidence.at_hand, case.known.receipts)
+    return _with_verdict(_with_words(case, judged, found), found, fails)
+
+
+def _with_words(case: Case, judged: Judgement, found: Equal) -> Judgement:
+    """The judgement with the figures, lines and assumptions of a comparison."""
+    unknown = f"No retained row equals one of {found.unknown} erased rows, which are neither at hand nor opened."
+    assumed = ((unknown,) if found.unknown else ()) + ((HERS,) if found.opened else ()) + (NO_NEAR,)
+    return replace(
+        judged,
+        figures=(*_figures(found), *judged.figures),
+        assumptions=(*judged.assumptions, *assumed),
+        details=(
+            *(_equal_in_words(case, *pair) for pair in found.pairs[:MOST_EQUAL]),
+            *judged.details,
+            f"Retained rows were compared with {found.compared} erased rows at hand and {found.opened} by receipts. "
+            + NEAR,
+            *_not_compared(found),
+        ),
+    )
+
+
+def _with_verdict(judged: Judgement, found: Equal, fails: bool) -> Judgement:
+    """The judgement with what equal rows do to its verdict, or to the sentence of its PASS."""
+    if not found.pairs and found.unknown and fails and judged.verdict is Verdict.PASS:
+        # a spec that refuses equal rows has to know that there are none: what was not looked at shows nothing
+        shows = f"{found.unknown} rows that were to be forgotten are neither at hand nor opened: none was compared."
+        return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows)
+    if not found.pairs:
+        return judged
+    shows = f"{len({kept for kept, _ in found.pairs})} retained rows equal rows that were to be forgotten."
+    if fails:
+        return replace(judged, verdict=Verdict.FAIL, shows=shows)
+    unasked = f"{shows} Their owners did not ask, and models follow from them."
+    return replace(judged, qualification=f"{unasked} {judged.qualification}".strip())
+
+
+def _figures(found: Equal) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "equal_rows",
+            "Retained rows that equal rows in question",
+            len(found.pairs),
+            "by their inputs where those at hand open their leaves, and by receipts; near copies are not looked for",
+        ),
+        Figure(
+            "compared_rows",
+            "Rows in question that retained ones were compared with",
+            found.known,
+            "those at hand that open their leaves, and those of receipts; each counted once",
+        ),
+    )
+
+
+def _not_compared(found: Equal) -> Iterator[str]:
+    """Rows at hand under erased ids that were not compared, in words."""
+    for rows, why in (
+        (found.others.other, "open no leaf of the commitment: they are other rows"),
+        (found.others.unknown, "cannot be told from other rows: no salt is left that opens their leaves"),
+    ):
+        if rows:
+            yield f"{len(rows)} rows at hand under erased ids {why}, and were not compared: {span(rows)}"
+
+
+def _equal_in_words(case: Case, kept: int, erased: int) -> str:
+    owner = case.run.called(case.run.plan.retained.owner[kept])
+    return f"row {kept} of {owner} equals the erased row {erased}"

@@ -1,0 +1,86 @@
+"""Other copies: where else the contribution of erased data may lie. They are named, not judged."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from fuaudit.draws import END
+from fuaudit.errors import EvidenceError
+from fuaudit.plans import Request
+from fuaudit.runs.layout import KEYS, LEDGER, MODEL, TOMBSTONE, checkpoint_name
+from fuaudit.runs.neighbours import other_holders
+from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
+from fuaudit.training.setup import depended_on
+from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.finding import ResidualCopy
+
+
+def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
+    """Where the contribution of what any request of the lineage erased may still lie: named, not judged.
+
+    These are the ancestors at hand, and runs beside the run that hold seeds of its earlier populations.
+    """
+    run = case.run
+    if not run.is_child:
+        return ()
+    found = []
+    for ancestor in case.evidence.ancestors:
+        if isinstance(ancestor, Tombstone):
+            found.append(_buried(ancestor))
+        else:
+            later = run.requests[len(ancestor.requests) :]
+            found += [ResidualCopy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
+    oldest = case.evidence.ancestors[-1] if case.evidence.ancestors else run
+    if oldest.is_child:
+        missing = oldest.info["parent"]["digest"][:16]
+        where = f"the parent {missing} of {oldest.path.name}"
+        found.append(ResidualCopy(where, "is not at hand; it may hold models with the contribution"))
+    return *found, *_beside(case)
+
+
+def _buried(stone: Tombstone) -> ResidualCopy:
+    """What is left of a pruned ancestor; a prune that was killed may have left more than a tombstone."""
+    rest = sorted(item.name for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
+    if rest:
+        why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
+        return ResidualCopy(stone.path.name, why)
+    return ResidualCopy(stone.path.name, "was pruned; its tombstone holds no file of it but run.json", holds=False)
+
+
+def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
+    """Files of an ancestor that hold what later requests erased, and why."""
+    plan = drawn_plan(ancestor)
+    drawn = min((at for request in later if (at := plan.first_involvement(request))), default=END).round
+    known = depended_on(ancestor.config, reduce(or_, later, Request()))
+    keys = "gives every erased draw back; prune destroys it"
+    if drawn > plan.law.rounds:
+        keys = "with the partition, gives the draws over the old population back"
+
+    def holding(round_number: int) -> str:
+        """How a model came to hold it; empty where it does not."""
+        if round_number >= drawn:
+            return "trained with the erased data"
+        return f"made in rounds that depend on {known}" if known and round_number else ""
+
+    last = holding(plan.law.rounds)
+    return [
+        *((checkpoint_name(r), f"model after round {r}, {holding(r)}") for r in ancestor.checkpoints if holding(r)),
+        *([(MODEL, f"final model, {last}")] if last else []),
+        (KEYS, keys),
+    ]
+
+
+def _beside(case: Case) -> list[ResidualCopy]:
+    """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations."""
+    lineage = {ancestor.path.resolve() for ancestor in case.evidence.ancestors}
+    try:
+        holding, unread = other_holders(case.run, lineage)
+    except EvidenceError as error:  # beside it lies another run under the name of an ancestor
+        return [ResidualCopy("runs beside this one", f"could not be looked through: {error}")]
+    why = "gives draws over an earlier population back; its models may hold the contribution"
+    return [
+        *(ResidualCopy(f"{path.name}/{KEYS}", why) for path in holding),
+        *(ResidualCopy(f"{path.name}/{KEYS}", "cannot be read, and may give such draws back") for path in unread),
+    ]
