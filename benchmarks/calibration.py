@@ -31,9 +31,9 @@ from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import BETTING, SHARES
 from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.audits.plan_law import simulate
+from fuaudit.audits.plan_law.known_laws import chance, registered
 from fuaudit.audits.plan_law.plan_statistics import Ids
 from fuaudit.audits.plan_law.simulate import Trial
-from fuaudit.audits.plan_law.tested import chance, registered
 from fuaudit.commitments.keys import derive
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fuaudit.reporting.figures import ROLES, STYLE
+from fuaudit.reporting.drawings import ROLES, STYLE
 
 Entry = Mapping[str, Any]
 """What one run found: its ``key``, and for its stored models ``rounds``, ``uploads`` and ``accuracies`` (percent)."""

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from fuaudit.audits.model_law.audit import BETTING
 from fuaudit.reporting.contents import read_contents
-from fuaudit.reporting.figures import ARMS, ROLES, STYLE, drawings
+from fuaudit.reporting.drawings import ARMS, ROLES, STYLE, drawings
 
 COLOURS = {
     "ink": "#16202c",

@@ -32,10 +32,10 @@ from scipy.stats import beta
 
 from fuaudit.audits.plan_law import comparison, simulate
 from fuaudit.audits.plan_law.audit import PlanLaw
+from fuaudit.audits.plan_law.known_laws import registered
 from fuaudit.audits.plan_law.outcome import finding
 from fuaudit.audits.plan_law.plan_statistics import Ids, of_history
 from fuaudit.audits.plan_law.simulate import Scores, Step, Trial
-from fuaudit.audits.plan_law.tested import registered
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import END, Address, Draws, Keyed, Position, Purpose
 from fuaudit.plans import AvailabilityLaw, Law, Plan, Request, UniformLaw

@@ -14,8 +14,8 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit import registry
 from fuaudit.audits.plan_law.audit import PlanLaw
 from fuaudit.audits.plan_law.comparison import alone, compare, differences, needed, references
+from fuaudit.audits.plan_law.known_laws import plans_for, registered, suspects
 from fuaudit.audits.plan_law.simulate import Step, Trial
-from fuaudit.audits.plan_law.tested import plans_for, registered, suspects
 from fuaudit.audits.provenance import Provenance
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw

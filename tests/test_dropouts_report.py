@@ -12,7 +12,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
 from fuaudit.reporting import figures, render
 from fuaudit.reporting.contents import read_contents
-from fuaudit.reporting.figures import drawings
+from fuaudit.reporting.drawings import drawings
 
 COHORTS = [[0, 1, 2], [], [1], [0, 2]] * 5
 

@@ -22,10 +22,10 @@ from scipy.stats import binom
 from fuaudit import registry
 from fuaudit.audits.plan_law import simulate
 from fuaudit.audits.plan_law.audit import PlanLaw, trial_of
+from fuaudit.audits.plan_law.known_laws import chance, registered
 from fuaudit.audits.plan_law.outcome import finding
 from fuaudit.audits.plan_law.plan_statistics import NUMBERS, Probe, of_history, score, statistics
 from fuaudit.audits.plan_law.simulate import Scores, Step, Trial, retrained
-from fuaudit.audits.plan_law.tested import chance, registered
 from fuaudit.draws import END, Address, Keyed, Position, Purpose, enumerate_law
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request, UniformLaw, exact_laws

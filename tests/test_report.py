@@ -18,7 +18,7 @@ from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
-from fuaudit.reporting.figures import drawings
+from fuaudit.reporting.drawings import drawings
 from fuaudit.reporting.words import figures, trusted
 from fuaudit.verification.store import begin, findings_name, finish
 

@@ -22,7 +22,7 @@ from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.prune import prune
 from fuaudit.training.execute import RoundState, execute
 from fuaudit.training.setup import setup
-from fuaudit.unlearning.apply import provenance
+from fuaudit.unlearning.apply import unlearner_record
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_child_labelled_as_another_algorithm(parent):
     request = Request.of(clients=[drawn_client(parent)])
     child = unlearn(parent, "noop", request, parent.path.parent / "mislabelled")
     info = json.loads((child.path / "run.json").read_text())
-    info["unlearner"] = provenance(find("unlearners", "fats"), build("unlearners", "fats"))
+    info["unlearner"] = unlearner_record(find("unlearners", "fats"), build("unlearners", "fats"))
     (child.path / "run.json").write_bytes(pretty_json(info))
     result, found = audits(reseal(child.path))
     assert result.verdict == "FAIL"

@@ -15,7 +15,7 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
-from fuaudit.verification.served import NOT_COMPARED
+from fuaudit.verification.model_in_use import NOT_COMPARED
 
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 

@@ -31,7 +31,7 @@ from fuaudit.replicas.arms import Batch, arms_of
 from fuaudit.runs.run import load_run
 from fuaudit.runs.writer import versions
 from fuaudit.training.engines.protocol import single_threaded
-from fuaudit.unlearning.apply import provenance
+from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.workers import Arrays, Shard, digest_of_code
@@ -116,7 +116,7 @@ class Pairs:
             "key": sha256(self.secret),
             "measured": self.measuring.told,
             "versions": versions(ready.device.type),
-            "unlearner": provenance(registry.find("unlearners", name), case.evidence.unlearner),
+            "unlearner": unlearner_record(registry.find("unlearners", name), case.evidence.unlearner),
             "code": digest_of_code([model.__module__, *(type(plugin).__module__ for plugin in plugins)]),
         }
         return sha256(canonical_json(facts))

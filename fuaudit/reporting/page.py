@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from fuaudit.reporting import words
 from fuaudit.reporting.contents import Checked, Contents
-from fuaudit.reporting.figures import drawings
+from fuaudit.reporting.drawings import drawings
 from fuaudit.reporting.repeat import commands, identities
 from fuaudit.verification.finding import Verdict
 

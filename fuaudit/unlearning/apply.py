@@ -21,10 +21,10 @@ from fuaudit.training.execute import RoundState, client_problem, execute, requir
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message, is_editor
 
-__all__ = ["edited", "provenance", "rewritten"]
+__all__ = ["edited", "rewritten", "unlearner_record"]
 
 
-def provenance(entry: Entry, unlearner: Any) -> dict[str, Any]:
+def unlearner_record(entry: Entry, unlearner: Any) -> dict[str, Any]:
     """What a run records of the unlearner: name, options, distribution and version."""
     return {
         "use": entry.name,

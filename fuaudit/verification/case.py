@@ -15,8 +15,8 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.effort import Effort
 from fuaudit.verification.evidence import Evidence, Known
 from fuaudit.verification.finding import Verdict
+from fuaudit.verification.model_in_use import in_use
 from fuaudit.verification.rerun import Rerun
-from fuaudit.verification.served import in_use
 
 
 @dataclass(frozen=True)

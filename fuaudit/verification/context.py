@@ -11,7 +11,7 @@ from fuaudit.runs.names import place_of, to_forget
 from fuaudit.runs.platforms import makers, told
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import digest_of_vector, versions
-from fuaudit.unlearning.apply import provenance
+from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
@@ -42,7 +42,7 @@ def context_of(case: Case) -> dict[str, Any]:
         "run_versions": _versions_of(run),
         "audit_versions": versions(),
         "model": digest_of_vector(run.model),
-        "served": _served(case),
+        "served": _model_in_use(case),
         "metrics": run.metrics,
         "participation": {name: run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
     }
@@ -53,9 +53,10 @@ def context_of(case: Case) -> dict[str, Any]:
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if run.is_child:
+        installed = registry.find("unlearners", info["unlearner"]["use"])
         table |= {
             # what the installed plugin says of itself, not what the run says of it
-            "unlearner": provenance(registry.find("unlearners", info["unlearner"]["use"]), case.evidence.unlearner),
+            "unlearner": unlearner_record(installed, case.evidence.unlearner),
             "request": str(run.request),
             "to_forget": to_forget(run),
             "first_change": info.get("first_change"),
@@ -69,7 +70,7 @@ def _versions_of(run: Run) -> dict[str, str]:
     return {name: " and ".join(dict.fromkeys(t[name] for t in tables if name in t)) for name in tables[-1]}
 
 
-def _served(case: Case) -> dict[str, Any] | None:
+def _model_in_use(case: Case) -> dict[str, Any] | None:
     """The model in use: SHA-256 of its file, and whether it is the run's; None where none was given."""
     if case.known.model is None or case.in_use is None:
         return None

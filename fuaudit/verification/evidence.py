@@ -17,8 +17,8 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.athand import AtHand, at_hand
-from fuaudit.verification.served import Served
+from fuaudit.verification.erased_rows import AtHand, at_hand
+from fuaudit.verification.model_in_use import ModelInUse
 
 NO_DATA = UsageError("the data is not at hand", "Give --data ROOT.")
 
@@ -48,7 +48,7 @@ class Known:
     request: Request | None = None
     beacon: str | None = None
     receipts: tuple[Receipt, ...] = ()
-    model: Served | None = None
+    model: ModelInUse | None = None
     before: Before | None = None
 
 

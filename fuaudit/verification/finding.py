@@ -20,13 +20,6 @@ NO_REQUEST = "The run carries out no request."
 NON_ADAPTIVE = "Requests depend neither on the draws nor on models published from them (non-adaptive)."
 """What every statement about laws assumes, and no run can show."""
 
-SERVER_DATA = "The method was given the test set, on which its figures are measured: not on rows it did not see."
-"""What findings say of an editor that needs ``server data``."""
-
-
-NEAR = 0.05
-"""The largest ``effect`` of plan-law at which a PASS is evidence for a claim: at 1 every method has it."""
-
 
 class Verdict(StrEnum):
     """The outcome of an audit.

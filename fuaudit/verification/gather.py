@@ -19,11 +19,11 @@ from fuaudit.runs.receipts import Receipt, read_receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import load_dataset
-from fuaudit.verification.athand import require_ids_of
+from fuaudit.verification.erased_rows import require_ids_of
 from fuaudit.verification.evidence import Before, Evidence, Known
 from fuaudit.verification.finding import require_findings
 from fuaudit.verification.given import Given
-from fuaudit.verification.served import read_served
+from fuaudit.verification.model_in_use import read_model_in_use
 
 T = TypeVar("T")
 Above = Run | Tombstone | None
@@ -45,7 +45,7 @@ def gather(run: Run, given: Given) -> Evidence:
         given.get("request"),
         None if beacon is None else beacon_of(beacon),
         receipts_in(run, [Path(path) for path in given.get("receipts", ())]),
-        None if model is None else read_served(Path(model), run),
+        None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
     )
     return Evidence(run, parent, dataset, known)

@@ -33,7 +33,7 @@ from fuaudit.runs.writer import (
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
-from fuaudit.unlearning.apply import edited, provenance, rewritten
+from fuaudit.unlearning.apply import edited, rewritten, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.train import finish, seal, size_of_run, state_after
 
@@ -100,7 +100,7 @@ def unlearn(
         "device": ready.device.type,
         "versions": versions(ready.device.type),
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
-        "unlearner": provenance(registry.find("unlearners", name), unlearner),
+        "unlearner": unlearner_record(registry.find("unlearners", name), unlearner),
         "first_change": list(change.first_change),
         "doubts": list(change.doubts),
     }

@@ -13,7 +13,7 @@ from tests_support import AUDIT_KEY, config, secret
 from fuaudit import train, unlearn, verify
 from fuaudit.plans import Request
 from fuaudit.runs.layout import checkpoint_name
-from fuaudit.verification.served import NOT_COMPARED
+from fuaudit.verification.model_in_use import NOT_COMPARED
 
 TARGET = 0
 

@@ -19,8 +19,8 @@ from fuaudit.commitments.contents import row_digests, span
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
-from fuaudit.verification.athand import AtHand, to_be_forgotten
 from fuaudit.verification.case import Case
+from fuaudit.verification.erased_rows import AtHand, to_be_forgotten
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Verdict
 

@@ -30,7 +30,7 @@ from fuaudit.statistics.two_sample.betting import two_sample
 from fuaudit.statistics.two_sample.power import Detectable, detectable_rate
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, SERVER_DATA, Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 from fuaudit.workers import Arrays, CachedJob, Job
 
 SHARES = tuple(0.5 if at == PRIMARY else 0.5 / (len(STATISTICS) - 1) for at in range(len(STATISTICS)))
@@ -42,13 +42,15 @@ BETTING = 0.8
 LEAST_BATCH = 16
 """Pairs below which no batch test is made: it could not reject."""
 
+SERVER_DATA = "The method was given the test set, on which its figures are measured: not on rows it did not see."
+"""What findings say of an editor that needs ``server data``."""
+
 COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
 
 STOPPED = (
     "The results decided when to stop (--stopping decided): the test by betting allows that; the limits of the power "
-    "are "
-    "stated as if looked at once.",
+    "are stated as if looked at once.",
 )
 """Taken on trust where the number of pairs was not fixed."""
 

@@ -22,9 +22,9 @@ from fuaudit.audits.plan_law.comparison import (
     first_holding,
     references,
 )
+from fuaudit.audits.plan_law.known_laws import POWER, chance, suspects
 from fuaudit.audits.plan_law.outcome import NAME, plans_drawn, untouched_below
 from fuaudit.audits.plan_law.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
-from fuaudit.audits.plan_law.tested import POWER, chance, suspects
 from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
@@ -39,12 +39,15 @@ from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import NEAR, NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
+from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 
 SHOWS_NOT = (
     "It says nothing about requests that depend on the draws, nor about what is computed along a plan; a method that "
     "draws otherwise in fewer plans than the bound says stays unseen."
 )
+LARGEST_EFFECT = 0.05
+"""The largest ``effect`` at which a PASS is evidence for a claim: at 1 every method has it."""
+
 ONE_BY_ONE = 50
 """How many draws in arrays take the time of one by itself, about."""
 
@@ -113,8 +116,8 @@ class PlanLaw:
 
     @property
     def evidence(self) -> frozenset[str]:
-        """None where a PASS may leave the law of the method further from that of retraining than :data:`NEAR`."""
-        return frozenset({"reference"}) if self.effect <= NEAR else frozenset()
+        """None where a PASS may leave the law of the method further than :data:`LARGEST_EFFECT` from retraining's."""
+        return frozenset({"reference"}) if self.effect <= LARGEST_EFFECT else frozenset()
 
     def cost(self, case: Case) -> str:
         """How many plans the methods will rewrite, at most; each takes what their own code takes."""

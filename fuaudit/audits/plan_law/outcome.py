@@ -9,9 +9,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from fuaudit.audits.plan_law.known_laws import POWER, Suspect, bounds_of, first_involvement, registered, suspects, test
 from fuaudit.audits.plan_law.plan_statistics import Ids, Statistic
 from fuaudit.audits.plan_law.simulate import KEPT, Scores, Trial
-from fuaudit.audits.plan_law.tested import POWER, Suspect, bounds_of, first_involvement, registered, suspects, test
 from fuaudit.draws import END
 from fuaudit.plans import Population, exact_laws
 from fuaudit.statistics.known_law import log_wealth

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.draws import END, Recorded, Stream
 from fuaudit.errors import EvidenceError
@@ -19,7 +20,7 @@ from fuaudit.runs.pruned_contents import former_of, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case, made_by_another
-from fuaudit.verification.finding import FORMAT, NEAR, Verdict
+from fuaudit.verification.finding import FORMAT, Verdict
 
 KEEPING_NOTHING = "retrain"
 """The one unlearner whose plan starts over whatever was drawn."""
@@ -119,7 +120,7 @@ def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
     if not passed(findings, "provenance"):
         return "the findings given do not pass the audit provenance"
     if not any(_is_near(found) for found in passed(findings, "plan-law")):
-        return f"the findings given do not pass plan-law with a distance of {NEAR} or less"
+        return f"the findings given do not pass plan-law with a distance of {LARGEST_EFFECT} or less"
     context = findings.get("context")
     words = context.get("arguments") if isinstance(context, dict) else None
     words = words if isinstance(words, list) else []
@@ -144,4 +145,4 @@ def _is_near(found: Mapping[str, Any]) -> bool:
     rows = [row for row in figures if isinstance(row, dict)] if isinstance(figures, list) else []
     values = {str(row.get("key")): row.get("value") for row in rows}
     below = values.get("differs_below", values.get("untouched_below"))
-    return isinstance(below, int | float) and 0 <= below <= NEAR
+    return isinstance(below, int | float) and 0 <= below <= LARGEST_EFFECT

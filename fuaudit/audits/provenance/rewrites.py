@@ -17,7 +17,7 @@ from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
-from fuaudit.unlearning.apply import edited, provenance, rewritten
+from fuaudit.unlearning.apply import edited, rewritten, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
 from fuaudit.verification.finding import Verdict
@@ -54,7 +54,7 @@ def form(child: Run) -> CheckResult:
             Verdict.FAIL, f"{name_of(child)} was stopped after round {child.rounds_executed} of {law.rounds}."
         )
     recorded = child.info["unlearner"]
-    installed = provenance(registry.find("unlearners", name), child.unlearner)
+    installed = unlearner_record(registry.find("unlearners", name), child.unlearner)
     if other := made_by_another(child):
         return CheckResult(Verdict.INCONCLUSIVE, f"{other}.")
     if installed != recorded:
@@ -132,7 +132,7 @@ def _strange_method(stone: Tombstone) -> str:
     """In words that a tombstone describes an installed method in other words than the plugin; "" where it does not."""
     recorded = stone.info["unlearner"]
     try:
-        installed = provenance(registry.find("unlearners", recorded["use"]), _method(stone))
+        installed = unlearner_record(registry.find("unlearners", recorded["use"]), _method(stone))
     except UsageError as error:
         return f"The tombstone of {name_of(stone)} names a method that cannot be: {error}."
     if installed == recorded:

@@ -31,14 +31,14 @@ NOT_COMPARED = "The model in use is the last one of this run: nothing was given 
 
 
 @dataclass(frozen=True)
-class Served:
+class ModelInUse:
     """The model in use: the SHA-256 of its file, and the tensors in it."""
 
     sha256: str
     tensors: dict[str, Tensor]
 
 
-def read_served(path: Path, run: Run) -> Served:
+def read_model_in_use(path: Path, run: Run) -> ModelInUse:
     """The model in use, from a safetensors file: a vector ``(d,)``, or the named parameters of the model.
 
     Others write such files, with metadata and in orders of their own, so they are not held to the form of a run's.
@@ -59,10 +59,10 @@ def read_served(path: Path, run: Run) -> Served:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise EvidenceError(f"{path}: {name} holds NaN or infinities")
-    return Served(sha256(content), tensors)
+    return ModelInUse(sha256(content), tensors)
 
 
-def difference(served: Served, run: Run, layout: Callable[[], Layout]) -> str:
+def difference(given: ModelInUse, run: Run, layout: Callable[[], Layout]) -> str:
     """How the model in use differs from the last one of the run; empty where it does not.
 
     ``layout`` names the parameters of the model, and raises UsageError where the data is not at hand.
@@ -73,7 +73,7 @@ def difference(served: Served, run: Run, layout: Callable[[], Layout]) -> str:
         EvidenceError: parameters are named, and without the data nothing says which of them is which.
     """
     model = run.model
-    tensors = dict(served.tensors)
+    tensors = dict(given.tensors)
     if len(tensors) == 1 and next(iter(tensors.values())).ndim == 1:
         return _numbers("it", next(iter(tensors.values())), model)
     if "vector" in tensors:  # a stored round, with the server's memory
@@ -111,14 +111,14 @@ def _numbers(name: str, found: Tensor, expected: Tensor) -> str:
     return f"{share:.3%} of the numbers of {name} differ, by up to {float((ours - theirs).abs().max()):.3g}"
 
 
-def in_use(served: Served | None, run: Run, layout: Callable[[], Layout]) -> tuple[Verdict, str] | None:
+def in_use(given: ModelInUse | None, run: Run, layout: Callable[[], Layout]) -> tuple[Verdict, str] | None:
     """Whether the model in use is the last one of the run, and what to say of it; None where none was given."""
-    if served is None:
+    if given is None:
         return None
     try:
-        wrong = difference(served, run, layout)
+        wrong = difference(given, run, layout)
     except EvidenceError as error:
         return Verdict.INCONCLUSIVE, f"The model in use cannot be compared: {error}"
     if wrong:
         return Verdict.FAIL, f"The model in use is not that of the run: {wrong}."
-    return Verdict.PASS, f"The model in use (SHA-256 of its file {served.sha256}) is that of the run."
+    return Verdict.PASS, f"The model in use (SHA-256 of its file {given.sha256}) is that of the run."

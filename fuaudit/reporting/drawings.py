@@ -1,4 +1,4 @@
-"""Figures as SVG to stand inside a page: no script, no reference outside, the same bytes for the same numbers.
+"""Drawings as SVG to stand inside a page: no script, no reference outside, the same bytes for the same numbers.
 
 Colours are named by their role and filled in by the style sheet of the page, so that one drawing serves light, dark
 and print; every line also has a pattern or markers of its own.
@@ -65,7 +65,7 @@ ARMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: what it shows, how its numbers were obtained, and its SVG."""
+    """What it shows, how its numbers were obtained, and its SVG."""
 
     title: str
     caption: str
@@ -74,7 +74,7 @@ class Drawing:
 
 
 def drawings(contents: Contents) -> list[Drawing]:
-    """The figures for which the document holds numbers."""
+    """The drawings for which the document holds numbers."""
     found: list[Drawing] = []
     for check in contents.checks:
         found += [_wealth(check, f"w{check.number}")] if f"log wealth, {SUBJECT}" in check.series else []
