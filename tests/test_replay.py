@@ -30,8 +30,8 @@ from tests_support import (
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.replay.audit import Replay
+from fuaudit.audits.replay.gaps import gaps
 from fuaudit.audits.replay.stretches import detection, drawn_stretches
-from fuaudit.audits.replay.tolerance import gaps
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import write_bytes

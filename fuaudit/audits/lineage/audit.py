@@ -19,7 +19,8 @@ from fuaudit.audits.lineage.regenerated import (
     strays,
 )
 from fuaudit.audits.lineage.unused_draws import with_records_of_before
-from fuaudit.audits.replay.tolerance import Judgement, within_tolerance
+from fuaudit.audits.replay.judgement import Judgement
+from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
 from fuaudit.runs.layout import PARTICIPATION
 from fuaudit.verification.case import Case

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fuaudit.audits.replay.tolerance import Judgement
+from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.commitments.contents import row_digests, span
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.receipts import Receipt, Row, held_by

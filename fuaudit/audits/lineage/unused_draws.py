@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fuaudit.audits.replay.tolerance import Judgement
+from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.draws import Address, Recorded
 from fuaudit.plans.expanded import expand
 from fuaudit.runs.layout import RECORDED

@@ -61,8 +61,6 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     """
     whole, chosen = drawn_stretches(case, count)
     chance = detection(len(whole), len(chosen), 1)
-    several = [forged for forged in (2, 5, 10, 20, 50) if forged <= len(whole)]
-    table = "; ".join(f"{forged}: {float(detection(len(whole), len(chosen), forged)):.4g}" for forged in several)
     found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
     wrong = [line for lines in found.values() for line in lines]
     # a stretch is judged by who made it alone: it starts from what is stored
@@ -86,45 +84,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         verdict,
         shows,
         SHOWS_NOT,
-        (
-            Figure(
-                "stretches",
-                "Stretches between stored models",
-                len(whole),
-                "counted from the rounds that the run stores",
-            ),
-            Figure(
-                "stretches_replayed",
-                "Stretches replayed",
-                len(chosen),
-                "drawn without replacement by the audit's key; each from the model stored before it, compared bit for "
-                "bit",
-            ),
-            Figure(
-                "detection",
-                "Probability of seeing one forged stretch",
-                str(chance),
-                "hypergeometric, exact: stretches replayed over all stretches",
-            ),
-            Figure(
-                "detection_asked",
-                "Probability that a pass needs",
-                asked,
-                "set in the spec; 1 asks for all stretches",
-            ),
-            Figure(
-                "chosen_by",
-                "Who asked for a spot check",
-                "the spec" if case.effort.spot_check is None else "the auditor",
-                "the spec, or the auditor with --spot-check",
-            ),
-            Figure(
-                "detection_of_more",
-                "Probability of seeing one of several forged stretches",
-                table or "there is one stretch only",
-                "hypergeometric; the number of forged stretches before each colon",
-            ),
-        ),
+        _figures(len(whole), len(chosen), asked, "the spec" if case.effort.spot_check is None else "the auditor"),
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {float(chance):.4g}",
         assumptions=(
             "The key of the audit was not known to anybody before the run was sealed.",
@@ -134,6 +94,34 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             *wrong,
             *dict.fromkeys(chain(*elsewhere)),
             f"stretches replayed: {', '.join(f'{a + 1} to {b}' for a, b in chosen)}",
+        ),
+    )
+
+
+def _figures(whole: int, chosen: int, asked: float, chosen_by: str) -> tuple[Figure, ...]:
+    several = [forged for forged in (2, 5, 10, 20, 50) if forged <= whole]
+    table = "; ".join(f"{forged}: {float(detection(whole, chosen, forged)):.4g}" for forged in several)
+    return (
+        Figure("stretches", "Stretches between stored models", whole, "counted from the rounds that the run stores"),
+        Figure(
+            "stretches_replayed",
+            "Stretches replayed",
+            chosen,
+            "drawn without replacement by the audit's key; each from the model stored before it, compared bit for bit",
+        ),
+        Figure(
+            "detection",
+            "Probability of seeing one forged stretch",
+            str(detection(whole, chosen, 1)),
+            "hypergeometric, exact: stretches replayed over all stretches",
+        ),
+        Figure("detection_asked", "Probability that a pass needs", asked, "set in the spec; 1 asks for all stretches"),
+        Figure("chosen_by", "Who asked for a spot check", chosen_by, "the spec, or the auditor with --spot-check"),
+        Figure(
+            "detection_of_more",
+            "Probability of seeing one of several forged stretches",
+            table or "there is one stretch only",
+            "hypergeometric; the number of forged stretches before each colon",
         ),
     )
 

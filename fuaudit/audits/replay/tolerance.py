@@ -5,19 +5,22 @@ It earns a PASS only where leaving the erased data in would show ten times as fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, isfinite
+from dataclasses import dataclass, replace
+from math import isfinite
 
 import torch
 from torch import Tensor
 
+from fuaudit.audits.replay.gaps import Gaps, bit_equal, gaps
+from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.statistics.rounding import up
 from fuaudit.training.execute import state_without
+from fuaudit.training.rounds import State
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import Counterfactual, RestrictedSchedule
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
+from fuaudit.verification.finding import Control, Verdict
 
 ELSEWHERE = "On another platform than the run's, models were compared within a tolerance."
 """What a PASS says that no equal bits stand behind."""
@@ -25,93 +28,17 @@ ELSEWHERE = "On another platform than the run's, models were compared within a t
 TIMES = 10
 """How many tolerances away the erased data, left in, must lie."""
 
-Gaps = dict[tuple[int, str], float]
-"""(round, tensor) -> gap, where two sets of models differ. The model is called ``vector``."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What stored models or files amount to: the fields of a finding that depend on them."""
-
-    verdict: Verdict
-    shows: str
-    figures: tuple[Figure, ...] = ()
-    detectable: str = ""
-    controls: tuple[Control, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
-    qualification: str = ""
-
-    def finding(self, audit: str, shows_not: str, copies: tuple[ResidualCopy, ...] = ()) -> Finding:
-        """The finding of an audit of this run."""
-        return Finding(
-            audit,
-            Subject.RUN,
-            self.verdict,
-            self.shows,
-            shows_not,
-            self.figures,
-            detectable=self.detectable,
-            controls=self.controls,
-            assumptions=self.assumptions,
-            details=self.details,
-            copies=copies,
-            qualification=self.qualification if self.verdict is Verdict.PASS else "",
-        )
-
-
-def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
-    """How far two sets of models are apart, tensor by tensor, where they differ at all.
-
-    A gap is the largest difference of two entries over the largest entry of ``scale``, in absolute values: a
-    largest, not a mean, because what a sample leaves may sit in a few entries. It is infinite for numbers that
-    cannot be compared: other shapes, NaN, a scale of nothing but zeros, and integers, which have no rounding.
-    """
-    result: Gaps = {}
-    for round_number in sorted(found.keys() & other.keys()):
-        ours, theirs, unit = (_tensors(models, round_number) for models in (found, other, scale))
-        for name in sorted(ours.keys() | theirs.keys()):
-            if name not in ours or name not in theirs:
-                result[round_number, name] = inf
-            elif not torch.equal(ours[name], theirs[name]):
-                result[round_number, name] = _gap(ours[name], theirs[name], unit.get(name))
-    return result
-
-
-def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
-    """The share of the numbers of two sets of models that agree in every bit; of tensors of other shapes none does."""
-    same = total = 0
-    for round_number in sorted(found.keys() & other.keys()):
-        ours, theirs = _tensors(found, round_number), _tensors(other, round_number)
-        total += sum(tensor.numel() for tensor in theirs.values())
-        same += sum(
-            int((ours[name] == tensor).sum())
-            for name, tensor in theirs.items()
-            if name in ours and ours[name].shape == tensor.shape
-        )
-    return same / total if total else 1.0
-
-
-def _tensors(models: Checkpoints, round_number: int) -> dict[str, Tensor]:
-    vector, state = models[round_number]
-    return {"vector": vector, **{f"state {name}": tensor for name, tensor in state.items()}}
-
-
-def _gap(a: Tensor, b: Tensor, scale: Tensor | None) -> float:
-    if a.shape != b.shape or a.dtype != b.dtype or scale is None or not a.is_floating_point():
-        return inf
-    unit = float(scale.abs().max())
-    gap = float((a.double() - b.double()).abs().max()) / unit if unit else inf
-    return gap if isfinite(gap) else inf
-
 
 def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgement:
     """Judge stored models that differ in bits from their replay on another platform.
 
-    PASS: every gap is within the tolerance, and with the data of any request left in every stored model that
-    then differs is ten times the tolerance away. FAIL, where no platform matters: the plan reads what was to be
-    forgotten, or a stored model is an ancestor's, bit for bit, after rounds that were drawn anew and that here make
-    one ten tolerances away. INCONCLUSIVE: everything else.
+    - PASS: every gap is within the tolerance. The faults of every request were executed here, and each moves the
+      models that it moves at all by ten tolerances or more. The parents' stored models are those executed here, within
+      the tolerance.
+    - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
+      for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
+      away from the replay.
+    - INCONCLUSIVE: everything else.
 
     Args:
         stored: the models of the run, at the rounds of ``case.rerun.replayed``.
@@ -136,57 +63,83 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
-    details = [
-        f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
-        f"{alike:.0%} of the numbers agree in every bit; what the others hold below the tolerance, nothing here judges",
-    ]
-    controls: list[Control] = []
-    effects: list[float] = []
-    blind: list[str] = []
-    for link in left.links:
-        request = f"request to {link.parent.path.name}"
-        effect = gaps(link.untouched, link.taken_out, replayed)
-        faults = {
-            "the erased data left in": effect,
-            "the untouched models": _untouched(link, replayed),
-            "sizes and constants of before": gaps(link.remembered, replayed, replayed),
-        }
-        for name, found in faults.items():
-            far = f"between {min(found.values()):.3g} and {max(found.values()):.3g} away" if found else "no difference"
-            details.append(f"{request}: {name}: {far}")
-            blind += [f"{request}: {name}"] if found and min(found.values()) < TIMES * limit else []
-        # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
-        blind += [] if effect else [f"{request}: its data was never drawn"]
-        effects += effect.values()
-        controls += _controls(case, link, limit)
-        if gap > limit and max(gaps(stored, link.untouched, replayed).values(), default=0.0) <= limit:
-            details.append(f"{request}: the stored models are within the tolerance of the untouched ones")
-    if effects:
-        figures += (_effect(min(effects)),)
+    faults = [_faults(case, link, stored, gap > limit, limit) for link in left.links]
+    effects = [effect for fault in faults for effect in fault.effects]
+    blind = [line for fault in faults for line in fault.blind]
+    controls = tuple(control for fault in faults for control in fault.controls)
     verdict, shows = _outcome(gap > limit, left.missing, blind, all(control.held for control in controls))
-    detectable = ""
-    if verdict is Verdict.PASS:
-        # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
-        share = 2 * limit / min(effects)
-        figures += (_share(share),)
-        detectable = f"a stored model that kept a share of {up(share, 3)} or more of what the erased data did"
-    assumptions = (
-        "The run was made on the platforms that it names.",
-        "Rounding on the platform of the run moves models by at most the tolerance.",
-        "A fault leaves in a model a share of what one of the executed faults leaves in it.",
-        f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {alike:.0%} agree in "
-        "every bit.",
-    )
-    return Judgement(
+    judged = Judgement(
         verdict,
         shows,
-        figures,
-        detectable,
-        tuple(controls),
-        assumptions if verdict is Verdict.PASS else (),
-        (*details, *(f"could not be told from rounding: {line}" for line in blind), *left.missing),
+        (*figures, *([_effect(min(effects))] if effects else [])),
+        controls=controls,
+        details=(
+            f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
+            f"{alike:.0%} of the numbers agree in every bit; what the others hold below the tolerance, nothing here "
+            "judges",
+            *(line for fault in faults for line in fault.lines),
+            *(f"could not be told from rounding: {line}" for line in blind),
+            *left.missing,
+        ),
         qualification=ELSEWHERE,
     )
+    # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
+    return _passed(judged, 2 * limit / min(effects), alike) if verdict is Verdict.PASS else judged
+
+
+def _passed(judged: Judgement, share: float, alike: float) -> Judgement:
+    """A PASS, with the share of the effect that it would have seen and what it takes on trust."""
+    return replace(
+        judged,
+        figures=(*judged.figures, _share(share)),
+        detectable=f"a stored model that kept a share of {up(share, 3)} or more of what the erased data did",
+        assumptions=(
+            "The run was made on the platforms that it names.",
+            "Rounding on the platform of the run moves models by at most the tolerance.",
+            "A fault leaves in a model a share of what one of the executed faults leaves in it.",
+            f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {alike:.0%} agree in "
+            "every bit.",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Faults:
+    """What the faults of one request do to the models, executed here.
+
+    Attributes:
+        effects: gaps that the erased data makes where it is left in.
+        blind: faults that the tolerance could not have told from rounding.
+        controls: whether the parent's stored models are those executed here.
+        lines: how far each fault is away, for an engineer.
+    """
+
+    effects: tuple[float, ...]
+    blind: tuple[str, ...]
+    controls: tuple[Control, ...]
+    lines: tuple[str, ...]
+
+
+def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
+    """The faults of one request; ``apart`` says that the stored models are not within the limit of the replay."""
+    replayed, request = case.rerun.replayed, f"request to {link.parent.path.name}"
+    effect = gaps(link.untouched, link.taken_out, replayed)
+    faults = {
+        "the erased data left in": effect,
+        "the untouched models": _untouched(link, replayed),
+        "sizes and constants of before": gaps(link.remembered, replayed, replayed),
+    }
+    lines, blind = list[str](), list[str]()
+    for name, found in faults.items():
+        far = f"between {min(found.values()):.3g} and {max(found.values()):.3g} away" if found else "no difference"
+        lines.append(f"{request}: {name}: {far}")
+        if found and min(found.values()) < TIMES * limit:
+            blind.append(f"{request}: {name}")
+    if not effect:  # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
+        blind.append(f"{request}: its data was never drawn")
+    if apart and max(gaps(stored, link.untouched, replayed).values(), default=0.0) <= limit:
+        lines.append(f"{request}: the stored models are within the tolerance of the untouched ones")
+    return _Faults(tuple(effect.values()), tuple(blind), _controls(case, link, limit), tuple(lines))
 
 
 def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figure, ...]:
@@ -273,28 +226,21 @@ def _copied(link: Counterfactual, stored: Checkpoints, replayed: Checkpoints, li
     ]
 
 
-def _controls(case: Case, link: Counterfactual, limit: float) -> list[Control]:
+def _controls(case: Case, link: Counterfactual, limit: float) -> tuple[Control, ...]:
     """Whether a parent's stored models are the ones executed here with its data; none for an edited parent."""
     parent = link.parent
     if "edited_by" in parent.info:
-        return []
+        return ()
     before, after = parent.plan.retained, case.run.plan.retained
-    held = {}
+    held = dict[int, tuple[Tensor, State]]()
     for round_number in parent.checkpoints:
         vector, state = parent.checkpoint(round_number)
-        held[round_number] = (
-            vector,
-            state_without(case.rerun.ready.procedure, state, before, after),
-        )  # as in what is executed here
+        # as in what is executed here
+        held[round_number] = vector, state_without(case.rerun.ready.procedure, state, before, after)
     far = max(gaps(held, link.untouched, case.rerun.replayed).values(), default=0.0)
     expected = "within the tolerance"
-    return [
-        Control(
-            f"models of {parent.path.name} replayed here",
-            expected,
-            expected if far <= limit else "beyond the tolerance",
-        )
-    ]
+    observed = expected if far <= limit else "beyond the tolerance"
+    return (Control(f"models of {parent.path.name} replayed here", expected, observed),)
 
 
 def _number(value: float) -> float | str:

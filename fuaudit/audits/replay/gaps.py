@@ -1,0 +1,58 @@
+"""Gaps: how far two sets of stored models are apart, and how many of their numbers agree in every bit."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+
+import torch
+from torch import Tensor
+
+from fuaudit.runs.derived_files import Checkpoints
+
+Gaps = dict[tuple[int, str], float]
+"""(round, tensor) -> gap, where two sets of models differ. The model is called ``vector``."""
+
+
+def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
+    """How far two sets of models are apart, tensor by tensor, where they differ at all.
+
+    A gap is the largest difference of two entries over the largest entry of ``scale``, in absolute values: a
+    largest, not a mean, because what a sample leaves may sit in a few entries. It is infinite for numbers that
+    cannot be compared: other shapes, NaN, a scale of nothing but zeros, and integers, which have no rounding.
+    """
+    result: Gaps = {}
+    for round_number in sorted(found.keys() & other.keys()):
+        ours, theirs, unit = (_tensors(models, round_number) for models in (found, other, scale))
+        for name in sorted(ours.keys() | theirs.keys()):
+            if name not in ours or name not in theirs:
+                result[round_number, name] = inf
+            elif not torch.equal(ours[name], theirs[name]):
+                result[round_number, name] = _gap(ours[name], theirs[name], unit.get(name))
+    return result
+
+
+def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
+    """The share of the numbers of two sets of models that agree in every bit; of tensors of other shapes none does."""
+    same = total = 0
+    for round_number in sorted(found.keys() & other.keys()):
+        ours, theirs = _tensors(found, round_number), _tensors(other, round_number)
+        total += sum(tensor.numel() for tensor in theirs.values())
+        same += sum(
+            int((ours[name] == tensor).sum())
+            for name, tensor in theirs.items()
+            if name in ours and ours[name].shape == tensor.shape
+        )
+    return same / total if total else 1.0
+
+
+def _tensors(models: Checkpoints, round_number: int) -> dict[str, Tensor]:
+    vector, state = models[round_number]
+    return {"vector": vector, **{f"state {name}": tensor for name, tensor in state.items()}}
+
+
+def _gap(a: Tensor, b: Tensor, scale: Tensor | None) -> float:
+    if a.shape != b.shape or a.dtype != b.dtype or scale is None or not a.is_floating_point():
+        return inf
+    unit = float(scale.abs().max())
+    gap = float((a.double() - b.double()).abs().max()) / unit if unit else inf
+    return gap if isfinite(gap) else inf
