@@ -1,8 +1,10 @@
-"""Tests of categories against a known law, by betting: valid at any time, with a stated rate of false alarms.
+"""Tests of categories against a known law, by betting. One may look after every observation.
 
-A bettor who thinks the next category has law p, against the known law q, multiplies his wealth by p(x) / q(x).
-If q is right this is fair whatever p is made of the past, so the wealth is a martingale that starts at 1, and by
-Ville's inequality it ever reaches 1/alpha with probability at most alpha. The average of such wealths is one too.
+- *Null hypothesis*: every observation has the law q, whatever came before.
+- *Test*: a bettor expects the law p, which may depend on earlier observations. Each observation x multiplies his wealth
+  by p(x) / q(x). Wealth starts at 1, and is averaged over several bettors.
+- *Guarantee*: under the null hypothesis the average is a supermartingale, a martingale where p is 0 wherever q is. By
+  Ville's inequality it ever reaches 1/alpha with probability at most alpha.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 WEIGHTS = (None, 100.0, 10_000.0)
-"""The bettors, with equal shares of the wealth. None: Krichevsky and Trofimov's, half an observation of each category
-before the first; it learns a large deviation fast, and pays (k - 1) / 2 log n for it. A number: so many observations
-that fit the known law; slower, and cheap where the deviation is small."""
+"""The bettors' priors, in observations before the first; the bettors have equal shares of the wealth.
+
+None is the prior of Krichevsky and Trofimov, half an observation of each category: it learns a large deviation fast,
+and pays about (k - 1) / 2 log n in log wealth. A number is so many observations that fit the known law: it learns more
+slowly, and costs little where the deviation is small.
+"""
 
 
 def checked_law(law: Sequence[float], categories: ArrayLike) -> tuple[Floats, Ids]:
@@ -32,7 +37,7 @@ def checked_law(law: Sequence[float], categories: ArrayLike) -> tuple[Floats, Id
 
 
 def before(x: Ids, size: int) -> Ids:
-    """How often the category of each place occurred at earlier places, ``(n,)``; ``size`` is the number of them."""
+    """How often the category of each place occurred at earlier places, ``(n,)``, among ``size`` categories."""
     order = np.argsort(x, kind="stable")
     counts = np.bincount(x, minlength=size)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -44,10 +49,10 @@ def before(x: Ids, size: int) -> Ids:
 def log_wealth(categories: ArrayLike, law: Sequence[float], suspects: Sequence[Sequence[float]] = ()) -> Floats:
     """Log wealth after every observation, ``(n,)``, of categories ``(n,)`` in 0 .. k - 1 against their law ``(k,)``.
 
-    The plug-in probability of a category is (times seen + prior) / (number seen + sum of priors), for the priors
-    of :data:`WEIGHTS`; each of the ``suspects (m, k)``, laws of faults that are known beforehand, has a bettor of
-    its own who believes in it and need not learn. All have equal shares. A category that the law makes impossible
-    gives infinite wealth for ever.
+    A bettor of :data:`WEIGHTS` expects a category with probability
+    (times seen + its prior) / (observations seen + sum of priors). Each of the ``suspects (m, k)``, laws of faults that
+    are known beforehand, has a bettor who expects that law and need not learn. All have equal shares. After a category
+    that the law makes impossible the wealth is infinite.
 
     Raises:
         ValueError: no law, or categories outside it.
@@ -67,12 +72,12 @@ def log_wealth(categories: ArrayLike, law: Sequence[float], suspects: Sequence[S
 
 
 def _ratios(q: Floats, x: Ids) -> Floats:
-    """1 up to the first impossible category, infinite from there on: that observation settles the matter."""
+    """Factors ``(n,)``: 1 up to the first impossible category, infinite from there on."""
     return np.where(np.logical_or.accumulate(q[x] == 0), np.inf, 1.0)
 
 
 def average(paths: Iterable[Floats]) -> Floats:
-    """Log of the mean of wealths given by their logs."""
+    """The log of the mean of wealths, from their logs."""
     stacked = np.stack(list(paths))
     mean: Floats = np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))
     return mean

@@ -1,4 +1,4 @@
-"""Figures in sentences that are bounds: a bound that was rounded to the nearest would say too much half of the time."""
+"""Rounding of bounds: a bound that is rounded to the nearest number would claim too much half of the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 
 def up(value: float, digits: int = 2) -> str:
-    """A number in so many digits, rounded up: what is below ``value`` is below the number in words too."""
+    """A number in so many significant digits, rounded up: what is below ``value`` is below what is printed too."""
     if value != value or value in (float("inf"), float("-inf")):
         return f"{value:g}"
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(Decimal(repr(float(value))))):.{digits}g}"

@@ -1,7 +1,8 @@
-"""Tests by betting: wealth that grows only by luck where the hypothesis holds, and when it is large enough to reject.
+"""Tests by betting: the wealth of a bet against a hypothesis, and when it is large enough to reject.
 
-Wealth starts at 1 and is a martingale, or an average of such, if the hypothesis holds. By Ville's inequality it
-then ever reaches 1 / alpha with probability at most alpha, so one may look after every observation.
+Wealth starts at 1. Where the hypothesis holds it is a martingale or a supermartingale, or an average of such. By
+Ville's inequality it then ever reaches 1 / alpha with probability at most alpha, so one may look after every
+observation.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class SequentialTest:
 
     @property
     def pairs_needed(self) -> int | None:
-        """How many pairs a rejection takes, at the growth of the log wealth seen so far; None without growth.
+        """How many pairs a rejection takes; None where the log wealth has not grown.
 
-        The pairs it took, where it did; else an extrapolation of the mean growth a pair, which is no bound.
+        After a rejection it is the number that it took. Before one it is extrapolated from the mean growth of log
+        wealth per pair, and is no bound.
         """
         if self.rejected_at is not None:
             return self.rejected_at

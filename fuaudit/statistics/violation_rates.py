@@ -1,11 +1,17 @@
-"""What may be claimed when nothing was rejected: upper bounds on how often a *stated* violation occurs.
+"""Upper bounds on how often a *stated* violation occurs, where no test rejected.
 
-Nothing bounds the distance between laws in general. But if the law q of exact unlearning and the law v of a stated
-violation are both known, then a method that commits it at rate rho has the law (1 - rho) q + rho v, and
-"rho >= rho0" is a hypothesis that can be rejected: bet on q. The wealth, the product of q / p with
-p = (1 - rho0) q + rho0 v, has at most mean 1 for every rho >= rho0, since it has mean 1 + (rho - rho0) d with
-d = sum q v / p - sum q q / p: the sum of p p / p is 1, so d < 0 follows from sum q q / p >= 1 (Cauchy and Schwarz)
-and (1 - rho0) sum q q / p + rho0 sum q v / p = 1. Hence "the violation occurs at a rate below rho0", at level alpha.
+No bound on the distance between laws holds in general. A bound on a rate needs two known laws: q, that of exact
+unlearning, and v, that of the violation. A method that commits the violation at rate rho has the law
+(1 - rho) q + rho v.
+
+- *Null hypothesis*: rho >= rho0.
+- *Test*: bet on q. The wealth is the product of q(x) / p(x) over all observations x, with p = (1 - rho0) q + rho0 v.
+- *Guarantee*: under the null hypothesis the wealth is a supermartingale that starts at 1. By Ville's inequality it ever
+  reaches 1/alpha with probability at most alpha. A rejection says at level alpha: the rate is below rho0.
+
+Why a supermartingale: at rate rho a factor has the mean 1 + (rho - rho0) d, with d = sum q v / p - sum q q / p. By
+Cauchy and Schwarz sum q q / p >= 1. From (1 - rho0) sum q q / p + rho0 sum q v / p = 1 follows sum q v / p <= 1. So
+d <= 0, and the mean is at most 1 for every rho >= rho0.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ class RateBound:
 
 
 def reversed_wealth(categories: ArrayLike, exact: Sequence[float], violation: Sequence[float], rate: float) -> Floats:
-    """Log wealth ``(n,)`` against "the violation occurs at ``rate`` or more"; its largest value so far decides."""
+    """The largest log wealth so far, ``(n,)``, against "the violation occurs at ``rate`` or more"."""
     q, x = checked_law(exact, categories)
     v, _ = checked_law(violation, categories)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -54,8 +60,8 @@ def rate_bound(
 ) -> RateBound:
     """The smallest of :data:`RATES` such that it and all larger ones are rejected at level ``alpha``.
 
-    It needs no correction for the many rates: a false statement means that the largest rate of the grid which is
-    not above the true one was rejected.
+    The many rates need no correction. The bound is false only if the largest rate of the grid that is not above the
+    true one was rejected. For that rate the null hypothesis holds, so this has probability at most ``alpha``.
 
     Raises:
         ValueError: no law, categories outside it, or an ``alpha`` outside (0, 1).
@@ -72,10 +78,11 @@ def rate_bound(
 
 
 def undetected_rate_limit(plans: int, chance: float, alpha: float) -> float:
-    """A violation that shows with this chance, and was seen in none of so many plans, has at most this rate.
+    """The upper limit, at confidence ``1 - alpha``, of the rate of a violation that none of ``plans`` plans showed.
 
-    (1 - rate * chance) ** plans = alpha, at most 1. The same number is, for ``alpha`` = 1 - power, the rate from
-    which on the violation would have been seen with that power: one plan that shows it is a counterexample.
+    A plan with the violation shows it with probability ``chance``. The limit solves
+    ``(1 - rate * chance) ** plans = alpha``, and is at most 1. With ``alpha = 1 - power`` it is a detectable rate:
+    plans with a violation at this rate or more show it at least once with that power.
     """
     if plans < 1 or not chance > 0:
         return 1.0
@@ -83,7 +90,7 @@ def undetected_rate_limit(plans: int, chance: float, alpha: float) -> float:
 
 
 def plans_needed(rate: float, chance: float, alpha: float) -> int | None:
-    """How many plans without a violation confine its rate to below ``rate``; None if no number does."""
+    """How many plans that show no violation bound its rate by ``rate``; None if no number does."""
     shown = rate * chance
     if not shown > 0:
         return None

@@ -1,25 +1,27 @@
-"""Tests of a number of pairs that is fixed in advance, by swapping the runs within pairs.
+"""Two-sample tests at a number of pairs that is fixed in advance, by swapping the runs within pairs.
 
-Under the null hypothesis that both arms have one law, every pair is exchangeable, so all ``2**n`` ways to swap
-pairs are equally likely given the unordered pairs. A row of numbers is computed for the data as they are and for
-``B`` random ways to swap them; the rank of the first row among all ``B + 1`` is a p-value that is valid for every n
-and B, ``(1 + number of rows at least as large) / (B + 1)``. Several numbers are combined by the sum of the inverses
-of their p-values (as in Wilson's harmonic mean, PNAS 2019), ranked in its turn among those of all rows. That is exact
-too, whatever the numbers' dependence: every row is treated as the first one is.
+- *Null hypothesis*: both arms have one law. Then every pair is exchangeable: given the unordered pairs, all ``2**n``
+  ways to swap pairs are equally likely.
+- *Test*: a row of numbers is computed for the data as they are, and for ``B`` random ways to swap pairs. The p-value of
+  a number is ``(1 + how many of the B others are at least as large) / (B + 1)``.
+- *Guarantee*: it is at most alpha with probability at most alpha, for every n and B.
+- *Several numbers* are combined by the sum of the inverses of their p-values (as in Wilson's harmonic mean, PNAS 2019).
+  This sum is ranked among those of all rows in its turn. Every row is treated as the first one is, so the guarantee
+  holds for the combined p-value too, however the numbers depend on each other.
 
-Four tests run over the statistics, ``s`` of them, which are replaced by the normal scores of their pooled ranks (these
-know nothing of which arm is which, have no units, and give a place to values that are not finite):
+Each of the ``s`` statistics is replaced by the normal scores of its pooled ranks. Scores do not know which arm is
+which, have no units, and give a place to values that are not finite. Four tests look at them:
 
-- *MMD* (Gretton et al., JMLR 2012, unbiased), Gaussian and Laplace kernels, five bandwidths each, aggregated as in
+- *MMD* (Gretton et al., JMLR 2012, unbiased): Gaussian and Laplace kernels with five bandwidths each, aggregated as in
   Schrab et al., JMLR 2023, but by ranked p-values;
-- *energy distance* (Szekely and Rizzo 2013), which is the same form with minus the distance as kernel;
+- *energy distance* (Szekely and Rizzo 2013): the same form, with minus the distance as kernel;
 - *KS*: the Kolmogorov-Smirnov distance of every statistic;
-- *C2ST* (Lopez-Paz and Oquab, ICLR 2017): a linear classifier, fitted on the first half of the pairs, must tell the
-  runs of the second half apart; the statistic is the mean difference of its scores, which has more power than its
+- *C2ST* (Lopez-Paz and Oquab, ICLR 2017): a linear classifier is fitted on the first half of the pairs, and must tell
+  the runs of the second half apart. The number is the mean difference of its scores, which has more power than its
   accuracy.
 
-More power than the test by betting at one fixed number of pairs, and none at any other: with optional stopping
-these p-values mean nothing.
+At the fixed number of pairs these tests have more power than the test by betting. Under optional stopping their
+p-values are not valid.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ _RIDGE = 1.0  # of the classifier, in units of one run a statistic
 class BatchTest:
     """The result at a fixed number of pairs: one p-value that decides, and the parts it was combined from.
 
-    ``parts`` are the p-values of the single tests by name, valid alone but not corrected for being four;
-    ``accuracy`` is that of the classifier on the held-out runs.
+    Attributes:
+        parts: the p-values of the four tests by name. Each is valid alone; they are not corrected for being four.
+        accuracy: that of the classifier on the held-out runs.
     """
 
     p_value: float
@@ -124,8 +127,8 @@ def ks_values(x: Floats, y: Floats, signs: Signs) -> Floats:
 def classifier_values(x: Floats, y: Floats, signs: Signs) -> tuple[Floats, float]:
     """The mean score difference on the held-out half under every row of signs ``(b, 1)``, and the accuracy as is.
 
-    The classifier is the ridge regression of the arm on the differences of the first half, without a constant. Its
-    weights are linear in the signs, so it is fitted anew under every row: only then are rows alike.
+    The classifier is the ridge regression of the arm on the differences of the first half, without a constant. It is
+    fitted anew under every row, because rows must be treated alike; its weights are linear in the signs.
     """
     half, gaps = len(x) // 2, x - y
     gram = gaps[:half].T @ gaps[:half] + _RIDGE * np.eye(gaps.shape[1])
@@ -151,7 +154,7 @@ def ranked(values: Floats) -> Floats:
 def combined(p_values: Floats) -> Floats:
     """The combined p-value of every row ``(b, 1)``: the rank of its sum of 1/p among those of all rows.
 
-    The sum is ruled by the smallest p-values, and unlike their minimum it is rarely tied at the top.
+    The smallest p-values rule the sum. Unlike their minimum it is rarely tied at the top.
     """
     return ranked((1 / p_values).sum(axis=1, keepdims=True))
 
@@ -166,8 +169,8 @@ def batch_test(x: ArrayLike, y: ArrayLike, alpha: float, uniform: Uniform) -> Ba
     """Test whether the runs of two arms, ``(n, s)`` each, have one law; false alarms at most ``alpha``.
 
     Args:
-        uniform: gives that many independent numbers, uniform in [0, 1); called once. ``B`` is 2 / alpha,
-            so that a p-value can be below ``alpha`` with a rank to spare, and at least 999.
+        uniform: gives that many independent numbers, uniform in [0, 1); called once. ``B`` is 2 / alpha, and at
+            least 999, so that the second rank of all rows still rejects.
 
     Raises:
         ValueError: arms of different shapes, no statistics, fewer than 4 pairs, or an ``alpha`` outside (0, 1).

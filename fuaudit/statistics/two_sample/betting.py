@@ -1,28 +1,31 @@
-"""The test by betting: whether unlearned runs have the law of retrained runs.
+"""The test by betting: whether unlearned runs have the law of retrained runs. One may look after every pair.
 
-The data are ``n`` pairs of independent runs; pair ``t`` holds ``s`` pre-registered statistics of an unlearned run,
-``x[t]``, and of a retrained run, ``y[t]``. Under the null hypothesis that both arms have one law a pair is
-exchangeable given the pairs before it. A payoff that is antisymmetric in the pair, bounded by 1, and otherwise a
-function of earlier pairs then has conditional mean 0, and the wealth of a predictable bet on it, the product of
-``1 + payoff``, is a martingale from 1. So is any average of wealths, however dependent they are. By Ville's
-inequality the average ever reaches ``1 / alpha`` with probability at most ``alpha``: the auditor may look after
-every pair, and stop or go on as it pleases. Nothing is assumed of the statistics, and no approximation is made.
+The data are ``n`` pairs of independent runs. Pair ``t`` holds ``s`` pre-registered statistics of an unlearned run,
+``x[t]``, and of a retrained run, ``y[t]``.
 
-The bettor does not learn a bet: it divides its money once, over statistics and over fixed stakes, and lets every
-part grow by itself. The part that is right soon holds nearly all of it, so the average does what a bettor who had
-known the right stake would have done, but for the log of that stake's share. For every statistic it bets on
+- *Null hypothesis*: both arms have one law. Then a pair is exchangeable given the pairs before it.
+- *Test*: a payoff is a number in [-1, 1] that changes its sign when the pair is swapped, and otherwise depends on
+  earlier pairs alone. Under the null hypothesis its conditional mean is 0. So the wealth, the product of
+  ``1 + payoff``, is a martingale from 1, and so is any average of wealths, however dependent they are.
+- *Guarantee*: by Ville's inequality the average ever reaches ``1 / alpha`` with probability at most ``alpha``. The
+  auditor may look after every pair, and stop or go on. Nothing is assumed of the statistics, and nothing is
+  approximated.
 
-- the *shift*: ``STAKE * tanh(stake * z)`` with ``z`` the difference over the root mean square of earlier
-  differences, for stakes of either sign. If both arms were normal with one variance, then with the stake
-  ``mean * rms / variance`` of the differences and STAKE 1 this payoff is what the likelihood ratio of the pair
-  against the swapped pair says, and no fair payoff grows faster. STAKE is below 1, so that one freak pair does
-  not end a bet;
-- the *ranks*: 1{x <= u} - 1{y <= u}, times a stake, where ``u`` is where earlier pairs had the largest gap between
-  the two empirical distribution functions; one payoff for either sign of the gap.
+The money is divided once, over statistics and over fixed stakes, and every part grows by itself. The part with the
+best stake soon holds nearly all of it. So the log of the average falls short of that part by at most the log of
+one over its share. The bets on every statistic are
 
-Rank payoffs need no more than the order of values (see :mod:`~fuaudit.statistics.two_sample.arrays`). The shift of
-a pair whose difference is not finite is the sign of the comparison in that order, the largest payoff there is, 0
-when equal; such pairs do not enter the scale. This is antisymmetric, so it is valid, and no wealth is ever nan.
+- the *shift*: ``STAKE * tanh(stake * z)``. ``z`` is the difference over the root mean square of earlier differences.
+  Stakes have either sign. If both arms were normal with one variance, then the stake ``mean * rms / variance`` of the
+  differences and STAKE 1 would give the payoff of the likelihood ratio of the pair against the swapped pair. No fair
+  payoff grows faster. STAKE is below 1, so that one freak pair does not end a bet;
+- the *ranks*: 1{x <= u} - 1{y <= u}, times a stake. ``u`` is where earlier pairs had the largest gap between the two
+  empirical distribution functions; one payoff for either sign of the gap.
+
+Rank payoffs need no more than the order of values (see :mod:`~fuaudit.statistics.two_sample.arrays`). Where the
+difference of a pair is not finite, ``z`` is infinite with the sign of the comparison in that order, or 0 when equal.
+Such a pair does not enter the scale. This payoff changes its sign with a swap as well, so it is valid, and no wealth is
+ever nan.
 
 Sources: payoffs, Shekhar and Ramdas, "Nonparametric two-sample testing by betting", IEEE Trans. Inf. Theory 2023;
 mixtures of fixed stakes, Cover, "Universal portfolios", Mathematical Finance 1991. Shares and stakes were chosen on
@@ -56,9 +59,9 @@ _BLOCK = 1 << 18  # cells of the table of gaps handled at a time: 512 kB stay in
 def differences(x: Floats, y: Floats) -> Floats:
     """Differences over their past scale, ``(..., n, s)``: what bets on a shift look at.
 
-    The scale is the root mean square of earlier finite differences, so the first pair has none and gives 0. While
-    it is 0 (arms that were equal so far) the difference is plus or minus infinity or 0. One enormous finite
-    difference makes later ones small; it costs power, not validity, and rank payoffs do not feel it.
+    The scale is the root mean square of earlier finite differences. The first pair has no scale and gives 0. While the
+    scale is 0, because the arms were equal so far, the result is plus or minus infinity, or 0 for equal values. One
+    enormous finite difference makes later ones small. That costs power, not validity, and rank payoffs do not feel it.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         difference = x - y
@@ -100,9 +103,9 @@ def _rank_payoffs(x: Ranks, y: Ranks) -> NDArray[np.int8]:
 def rank_payoffs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Payoffs on the gap between two distribution functions, twice ``(..., n, s)`` with values -1, 0 and 1.
 
-    The first bets that x is below ``u`` more often than y, the second that y is; each picks its own ``u``, the
-    smallest value of earlier pairs at which the gap of their empirical distribution functions is largest.
-    The conditional mean of either is at most the Kolmogorov-Smirnov distance of the statistic's two laws.
+    The first bets that x is at most ``u`` more often than y, the second that y is. Each picks its own ``u``: the
+    smallest value of earlier pairs at which the gap between the empirical distribution functions is largest. The
+    conditional mean of either is at most the Kolmogorov-Smirnov distance between the statistic's two laws.
     """
     rank_x, rank_y = dense_ranks(x, y)
     count = x.shape[-2]
@@ -151,8 +154,8 @@ def rank_wealth(payoffs: tuple[Floats, Floats]) -> Floats:
 def log_wealth_path(x: ArrayLike, y: ArrayLike, shares: Sequence[float] | None = None) -> Floats:
     """Log of the averaged wealth after every pair, ``(..., n)``, for arms ``(..., n, s)``: one e-process.
 
-    ``shares`` divides the money over the statistics, in advance; equally by default. Leading axes are replicates;
-    memory is about 200 bytes a value, so split very many replicates.
+    ``shares`` divides the money over the statistics, in advance; equally by default. Leading axes are replicates. It
+    takes about 200 bytes of memory a value, so split very many replicates.
 
     Raises:
         ValueError: arms that do not fit together, or shares that are not ``s`` positive numbers.
@@ -170,9 +173,9 @@ def log_wealth_path(x: ArrayLike, y: ArrayLike, shares: Sequence[float] | None =
 def two_sample(x: ArrayLike, y: ArrayLike, alpha: float, shares: Sequence[float] | None = None) -> SequentialTest:
     """Test whether the runs of two arms, ``(n, s)`` each, have one law; false alarms at most ``alpha``.
 
-    Pairs must be independent of each other, and in a pair exchangeable if the laws are equal; the order of the
-    pairs, the statistics and the shares must be fixed before the data are seen. No rejection shows nothing by
-    itself: see :func:`fuaudit.statistics.two_sample.power.detectable_rate`.
+    Pairs must be independent of each other; the two runs of a pair must be exchangeable if the laws are equal. The
+    order of the pairs, the statistics and the shares must be fixed before the data are seen. No rejection shows
+    nothing by itself: see :func:`fuaudit.statistics.two_sample.power.detectable_rate`.
 
     Raises:
         ValueError: arms of different shapes, no statistics, shares that do not fit, or an ``alpha`` outside (0, 1).

@@ -1,8 +1,11 @@
-"""Bounds: what may be claimed in numbers about the distance of two laws, and no more.
+"""Bounds on the distance between two laws, from runs of both arms.
 
-From below, the total variation itself is bounded; from above only the advantage of adversaries of a stated, small
-class. No upper bound on the total variation of continuous parameters is given here: distribution-free, none exists.
-Every bound comes with its *ceiling*, the best that this many runs could have shown.
+- *From below*: the total variation, and the epsilon of (epsilon, delta)-unlearning.
+- *From above*: only the advantage of one stated, small class of adversaries, those that put a threshold on one
+  statistic. No upper bound on the total variation of continuous parameters is given: without assumptions on the laws
+  none exists.
+
+:class:`Thresholds` and :class:`Epsilon` also say the best that so many runs could have shown.
 """
 
 from __future__ import annotations
@@ -20,17 +23,20 @@ from fuaudit.statistics.two_sample.betting import rank_payoffs
 def mean_gap_interval(x: ArrayLike, y: ArrayLike, alpha: float) -> Floats:
     """Lower ends, ``(..., n)``, of an interval ``[lower, 1]`` for the total variation between the laws of the arms.
 
-    With probability at least ``1 - alpha`` no lower end, after any number of pairs, exceeds the total variation;
-    nor the largest Kolmogorov-Smirnov distance of the ``s`` statistics, which is what is bounded. It needs more
-    than the test does: pairs independent of each other, and both arms independent in a pair, with the same two
-    laws throughout. There is no upper end: distribution-free, none exists.
+    - *Guarantee*: with probability at least ``1 - alpha`` no lower end, after any number of pairs, exceeds the largest
+      Kolmogorov-Smirnov distance of the ``s`` statistics. That distance is at most the total variation. There is no
+      upper end: without assumptions on the laws none exists.
+    - *Assumptions*, more than the test needs: pairs are independent of each other, the two runs of a pair are
+      independent, and the two laws are the same in all pairs.
+    - *Method*: the conditional mean of each rank payoff is at most the distance of its statistic, and so is any
+      weighted mean of them. The weighted mean of (payoff + 1) / 2, in [0, 1], is bounded by the predictable plug-in
+      empirical Bernstein sequence (Waudby-Smith and Ramdas, Theorem 2, one-sided). Each of the ``2 s`` payoffs has
+      ``alpha / (2 s)``.
 
-    The conditional mean of each rank payoff is at most that distance, and so is any weighted mean of them. Their
-    weighted mean is bounded by the predictable plug-in empirical Bernstein sequence (Waudby-Smith and Ramdas,
-    Theorem 2, one-sided, on (payoff + 1) / 2 in [0, 1]); the proof does not need equal conditional means: with
-    v in [0, 1] of mean m and a predictable centre c, Fan's inequality exp(l r + r^2 (l + log(1 - l))) <= 1 + l r
-    for r = v - c >= -1 and 0 <= l < 1 gives E exp(l (v - m) + r^2 (l + log(1 - l))) <= exp(l d) (1 - l d) <= 1,
-    d = c - m. Each of the ``2 s`` payoffs has ``alpha / (2 s)``.
+    The theorem is stated for equal conditional means; the proof does not need them. Let v in [0, 1] have the mean m,
+    let c in [0, 1] and 0 <= l < 1 be predictable, r = v - c and d = c - m. Fan's inequality
+    exp(l r + r^2 (l + log(1 - l))) <= 1 + l r, for r >= -1, gives
+    E exp(l (v - m) + r^2 (l + log(1 - l))) <= exp(l d) (1 - l d) <= 1.
     """
     require_alpha(alpha)
     x, y = as_arms(x, y)
@@ -48,17 +54,20 @@ def mean_gap_interval(x: ArrayLike, y: ArrayLike, alpha: float) -> Floats:
 
 
 def _before(values: Floats, start: float) -> Floats:
-    """The values one pair earlier, so that they are predictable, after a start."""
+    """The values one pair earlier, so that they are predictable; ``start`` for the first pair."""
     return np.concatenate([np.full_like(values[..., :1, :], start), values[..., :-1, :]], axis=-2)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The adversaries that put a threshold on one of the statistics: bounds on the best one's advantage.
+    """Bounds on the advantage of the best adversary that puts a threshold on one of the statistics.
 
-    ``largest`` is the largest observed Kolmogorov-Smirnov distance of the ``s`` statistics; with probability at
-    least ``1 - alpha`` the largest true one lies in ``[lower, upper]``, hence the total variation is at least
-    ``lower``. ``upper`` says nothing of adversaries outside the class.
+    Attributes:
+        largest: the largest observed Kolmogorov-Smirnov distance of the ``s`` statistics.
+        lower, upper: with probability at least ``1 - alpha`` the largest true distance lies between them. So the total
+            variation is at least ``lower``. ``upper`` says nothing of other adversaries.
+        width: how far the observed distances are off at most, with that probability. No upper bound from so many runs
+            is smaller.
     """
 
     largest: float
@@ -78,9 +87,10 @@ def _distribution(ranks: Ranks, count: int) -> Floats:
 def threshold_bounds(x: ArrayLike, y: ArrayLike, alpha: float) -> Thresholds:
     """Bounds on the Kolmogorov-Smirnov distances of arms ``(n, s)``, simultaneous over all ``s`` statistics.
 
-    By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant for each of the ``2 s`` empirical
-    distribution functions at ``alpha / (2 s)``, every distance is off by at most ``2 sqrt(log(4 s / alpha) / (2 n))``.
-    Runs must be independent; n is fixed in advance. ``width`` is also the least upper bound that n allows.
+    The Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant holds for each of the ``2 s`` empirical
+    distribution functions at ``alpha / (2 s)``. So every distance is off by at most
+    ``2 sqrt(log(4 s / alpha) / (2 n))``, with probability at least ``1 - alpha``. Runs must be independent, and n fixed
+    in advance.
 
     Raises:
         ValueError: arms of different shapes, no statistics, no runs, or an ``alpha`` outside (0, 1).
@@ -98,9 +108,12 @@ def threshold_bounds(x: ArrayLike, y: ArrayLike, alpha: float) -> Thresholds:
 
 @dataclass(frozen=True)
 class Epsilon:
-    """A lower bound on epsilon at ``delta``, and its ceiling: the bound had every held-out run been told rightly.
+    """A lower bound on epsilon.
 
-    ``statistic`` is the column whose threshold was chosen; ``runs`` the held-out runs of each arm.
+    Attributes:
+        ceiling: what the bound would be if every held-out run had been told rightly.
+        statistic: the column whose threshold was chosen.
+        runs: the held-out runs of each arm.
     """
 
     lower: float
@@ -110,14 +123,14 @@ class Epsilon:
 
 
 def _at_most(errors: ArrayLike, runs: int, alpha: float) -> Floats:
-    """The Clopper-Pearson upper limits of rates, one-sided at ``1 - alpha``, after so many errors in ``runs``."""
+    """Clopper and Pearson's upper limits of rates, one-sided at ``1 - alpha``, from errors in ``runs`` runs."""
     counted = np.asarray(errors, dtype=np.float64)
     limits: Floats = np.where(counted < runs, betaincinv(counted + 1, np.maximum(runs - counted, 0.5), 1 - alpha), 1.0)
     return limits
 
 
 def _epsilon(false_alarms: ArrayLike, misses: ArrayLike, delta: float) -> Floats:
-    """The least epsilon at which tests with these two error rates, above 0, are possible; 0 where they are large."""
+    """The least epsilon, at least 0, at which a test can have these two error rates, which are above 0."""
     a, b = np.asarray(false_alarms, dtype=np.float64), np.asarray(misses, dtype=np.float64)
     least: Floats = np.log(np.maximum(np.maximum((1 - delta - a) / b, (1 - delta - b) / a), 1.0))
     return least
@@ -126,11 +139,14 @@ def _epsilon(false_alarms: ArrayLike, misses: ArrayLike, delta: float) -> Floats
 def epsilon_bound(x: ArrayLike, y: ArrayLike, delta: float, alpha: float) -> Epsilon:
     """A lower bound on the epsilon of (epsilon, delta)-unlearning, in either direction, from arms ``(n, s)``.
 
-    If for all events T both ``P(T) <= e^epsilon Q(T) + delta`` and the same with P and Q exchanged, a test of P
+    (epsilon, delta)-unlearning, with retraining as the reference (Ginart et al. 2019), means that
+    ``P(T) <= e^epsilon Q(T) + delta`` for all events T, and the same with P and Q exchanged. Then every test of P
     against Q with error rates a and b has ``1 - delta - a <= e^epsilon b`` and ``1 - delta - b <= e^epsilon a``.
-    The test is a threshold on one statistic, both chosen on the first half of the runs; its error rates are
-    bounded on the other half (Clopper-Pearson, ``alpha / 2`` each; Jagielski, Ullman and Oprea, NeurIPS 2020).
-    Choosing on the runs that are reported would claim too much. The reference is retraining (Ginart et al. 2019).
+
+    The test here is a threshold on one statistic. Statistic and threshold are chosen on the first half of the runs: a
+    choice on the runs that are reported would claim too much. The error rates are bounded on the other half, each by
+    Clopper and Pearson's limit at ``alpha / 2`` (Jagielski, Ullman and Oprea, NeurIPS 2020). So the bound is above the
+    true epsilon with probability at most ``alpha``.
 
     Raises:
         ValueError: arms of different shapes, fewer than two runs, an ``alpha`` or ``delta`` outside (0, 1).

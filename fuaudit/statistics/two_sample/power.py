@@ -1,22 +1,22 @@
 """Power: the smallest planted violation that the test by betting would have found, by a lower limit.
 
-An audit of ``n`` pairs has to say what an audit of ``n`` pairs would see, so what it says has an error that does not
-vanish: the difference between untouched and retrained runs is known no better than the test itself knows it. Three
-things keep the statement true.
+The limit speaks of a fresh audit with as many pairs. It is computed from the runs of this audit, by resampling. These
+runs tell the difference between untouched and retrained runs no better than the test itself does, so the error of the
+limit does not vanish. Three things keep the statement true.
 
-- *Resamples with replacement, from one pool.* Resampled audits draw untouched runs from those at hand, and all
-  retrained runs, of either arm, from both retrained arms together. Whoever reorders the pairs at hand instead sees
-  their luck in every resample; whoever draws the arms from two pools takes the difference of the pools, which is
-  luck, for an effect, even where nothing is planted.
-- *A margin for the runs at hand.* Some worlds are drawn, each by resampling both pools once, and audits are drawn in
-  each. What worlds differ by beyond what audits of one world differ by is the error of a world drawn from runs; how
-  much more their audits find than audits of the pools is what the luck of the runs adds. An audit counts for the lower
-  limit only if it rejects with a margin for both. It is taken on the root of log wealth: log wealth grows with the
-  square of the effect, so its root has the effect's scale, on which errors are about normal and grow in proportion to
-  the rate.
-- *Rates are asked from the largest down*, and the first that fails ends it. The first rate that is truly too small is
-  passed with probability at most one minus the confidence, and no smaller one is asked unless it is: so the
-  rate stated needs no correction for having been chosen (testing in a fixed sequence).
+- *Resamples with replacement, from one pool.* A resampled audit draws untouched runs from those at hand. It draws all
+  retrained runs, of either arm, from both retrained arms together. To reorder the pairs at hand would keep their luck
+  in every resample. To draw the arms from two pools would take the difference of the pools, which is luck, for an
+  effect, even where nothing is planted.
+- *A margin for the runs at hand.* A world is drawn by resampling both pools once; audits are drawn in each of several
+  worlds. The variance between worlds, beyond what audits of one world explain, is the error of a world drawn from runs.
+  How much more audits of worlds find on average than audits of the pools is what the luck of the runs adds. An audit
+  counts for the lower limit only if it rejects with a margin for both. The margin is taken on the root of log wealth:
+  log wealth grows with the square of the effect, so its root has the effect's scale. On that scale errors are about
+  normal and grow in proportion to the rate.
+- *Rates are asked from the largest down*, and the first that fails ends it (testing in a fixed sequence). The first
+  rate that is truly too small is passed with probability at most one minus the confidence. Smaller rates are asked only
+  if it is passed. So the rate stated needs no correction for having been chosen.
 """
 
 from __future__ import annotations
@@ -43,16 +43,19 @@ _BEYOND = 2.0  # an audit whose root of log wealth is beyond the bar by so much 
 
 
 def lower_limit(hits: int, of: int, confidence: float) -> float:
-    """Clopper and Pearson's lower limit of a probability, one-sided, from hits in independent tries."""
+    """Clopper and Pearson's lower limit of a probability, one-sided, from ``hits`` in ``of`` independent tries."""
     return float(betaincinv(hits, of - hits + 1, 1 - confidence)) if hits else 0.0
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What to look for: the ``power`` wanted, by a lower limit of this ``confidence``, and by how many resamples.
+    """What to look for.
 
-    ``resamples`` audits are drawn at every rate of the grid, which increases; ``worlds`` times ``audits`` more for the
-    margin. The share of 200 audits has a standard error of .021 where the power is .9.
+    Attributes:
+        power: the power wanted, by a lower limit of this ``confidence``.
+        resamples: how many audits are drawn at every rate. The share of 200 has a standard error of .021 at power .9.
+        worlds: how many are drawn for the margin, with ``audits`` in each.
+        rates: the grid, increasing.
     """
 
     power: float = 0.9
@@ -74,7 +77,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Point:
-    """The power at one rate: the share of resampled audits that reject, and the share that do with the margin."""
+    """The power at one ``rate``: the share of resampled audits that reject, and of those that do with the margin."""
 
     rate: float
     estimate: float
@@ -93,7 +96,7 @@ class Detectable:
 
     @property
     def found(self) -> Point | None:
-        """The smallest rate from which on every rate has the power wanted by its lower limit; None if none has."""
+        """The smallest rate such that it and all larger ones have the power wanted; None if the largest has not."""
         at = _from_which_on([point.lower >= self.goal.power for point in self.curve])
         return None if at is None else self.curve[at]
 
@@ -115,8 +118,11 @@ class _Pools:
     def roots(self, rate: float, draws: Floats, worlds: tuple[Places, Places] | None = None) -> Floats:
         """Roots of the largest log wealth of audits with planted violations, ``(...,)``; some that are large end early.
 
-        ``draws`` ``(4, ..., n)`` mark the planted runs and pick an untouched, a retrained and a reference run each;
-        ``worlds`` say which runs of the pools make up each world, ``(k, n)`` and ``(k, m)``, one a first place.
+        Args:
+            draws: uniform numbers ``(4, ..., n)``. They mark the planted runs, and pick an untouched, a retrained and
+                a reference run for each pair.
+            worlds: which runs of the pools make up each world, ``(k, n)`` and ``(k, m)``; the first axis of audits in
+                ``draws`` is then that of worlds.
         """
         marks, *picked = draws
         numbers = np.arange(marks[..., 0].size)
@@ -157,16 +163,19 @@ def _places(uniform: Floats, size: int) -> Places:
 
 
 def _from_which_on(held: Sequence[bool]) -> int | None:
-    """The first place from which on all hold; None if the last does not."""
+    """The first place from which all hold to the end; None if the last does not."""
     failed = [at for at, holds in enumerate(held) if not holds]
     first = failed[-1] + 1 if failed else 0
     return first if first < len(held) else None
 
 
 def _margin(pools: _Pools, rate: float, roots: Floats, own: Floats, draws: Floats, confidence: float) -> float:
-    """By how much roots must exceed the bar at a rate; ``roots`` of audits drawn from the pools themselves there.
+    """By how much roots must exceed the bar at a rate.
 
-    ``own`` are uniform numbers ``(k, n + m)`` for the worlds, ``draws`` ``(4, k, a, n)`` for the audits in each.
+    Args:
+        roots: of audits at that rate that were drawn from the pools themselves.
+        own: uniform numbers ``(k, n + m)`` for the worlds.
+        draws: uniform numbers ``(4, k, a, n)`` for the audits in each world.
     """
     count = len(pools.untouched)
     worlds = _places(own[:, :count], count), _places(own[:, count:], len(pools.retrained))
@@ -190,26 +199,27 @@ def detectable_rate(
 ) -> Detectable:
     """The smallest rate of one planted violation that the test would find: "forgets nothing, now and then".
 
-    An audit of a defective unlearner is simulated many times: each run of its subject is, with probability
-    ``rate``, a run that was not unlearned at all, else a retrained one; it is tested against retrained runs. The
-    total variation between subject and reference is then at most ``rate``.
+    An audit of a defective unlearner is simulated many times. Each run of its subject is, with probability ``rate``, a
+    run that was not unlearned at all, and else a retrained one. It is tested against retrained runs. The total
+    variation between subject and reference is then at most ``rate``.
 
-    What the answer says: had the unlearner left its model untouched in a share of runs of at least ``rate``,
-    independently from run to run, a fresh audit by this test, with this many pairs, these statistics and this
-    ``alpha``, would have rejected with the power wanted; an answer claims more than is true with a probability of about
-    one minus the confidence. What it does not: anything about another kind of violation, however large its total
-    variation. The limit is a bootstrap's, so its confidence is approximate; docs/results/powers.md measures it. Power
-    is taken to grow with the rate between the rates of the grid.
+    - *What the answer says*: suppose the unlearner leaves its model untouched in a share ``rate`` of runs or more,
+      independently from run to run. Then a fresh audit by this test, with this many pairs, these statistics and this
+      ``alpha``, rejects with the power wanted.
+    - *How sure it is*: it claims more than is true with a probability of about one minus the confidence. The limit is a
+      bootstrap's, so its confidence is approximate; docs/results/powers.md measures it. Between the rates of the grid,
+      power is taken to grow with the rate.
+    - *What it does not say*: anything about another kind of violation, however large its total variation.
 
     Args:
         untouched: statistics ``(n, s)`` of runs of the original training, with no unlearning.
         reference: statistics ``(n, s)`` of the retrained runs that the subject is compared with.
-        second: statistics ``(n, s)`` of retrained runs that share nothing with ``reference``. Testing the two is
-            the negative control: where it rejects, the curve means nothing.
+        second: statistics ``(n, s)`` of retrained runs that share nothing with ``reference``. A test of the two is the
+            negative control: where it rejects, the curve means nothing.
         alpha: of the test.
-        uniform: gives that many independent numbers, uniform in [0, 1). It is called once: a keyed source
-            answers twice in the same way. All rates share the numbers, so the planted runs of a rate are also
-            planted at every larger one.
+        uniform: gives that many independent numbers, uniform in [0, 1). It is called once, because a keyed source
+            gives the same numbers again. All rates share the numbers, so the planted runs of a rate are also planted at
+            every larger one.
         goal: the power wanted, its confidence, resamples and grid.
         shares: of the test.
 
