@@ -21,6 +21,14 @@ WORDS = {
 }
 """What plugins declare: former word -> word."""
 
+FLAGS = {
+    "--anyway": ("--allow-inexact",),
+    "--keep": ("--cache",),
+    "--spot": ("--spot-check",),
+    "--until": ("--stop-after", "--stopping"),
+}
+"""Former flag -> what it is called now; where that is several, each by a command of its own."""
+
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
 

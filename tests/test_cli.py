@@ -413,6 +413,9 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
 
 def test_prove_refuses(fuaudit):
     assert fuaudit("prove", "finetune")[0] == 2
+    for option, expected in (("round=5", "no option 'round'"), ("rounds", "NAME=VALUE"), ('use="fats"', "by its name")):
+        code, _, err = fuaudit("prove", "retrain", "--option", option)
+        assert (code, expected in err) == (2, True), err
     assert fuaudit("prove", "fats", "--clients", "1")[0] == 2
     code, _, err = fuaudit("prove", "fats", "--clients", "4", "--rounds", "4", "--cohort", "3", "--leaves", "1000")
     assert code == 2
@@ -435,7 +438,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
         (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "is not int"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
-        (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by --with"),
+        (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by its name"),
         (("--with", "fats", "--cliant", "0"), "--client"),
         (("--with", "fats", "--client", "zero"), "no client zero"),
         (("--client", "0"), "--with"),
@@ -677,6 +680,13 @@ def test_a_plugin_that_fails(fuaudit, trained, stranger, tmp_path, where, bytes_
     assert "Traceback" not in err
     assert not (tmp_path / "child").exists()
     assert bytes_of(trained.path) == before
+
+
+@pytest.mark.usefixtures("stranger")
+@pytest.mark.parametrize(("where", "said"), [("build", "raised while being built"), ("rewrite", "division by zero")])
+def test_a_proof_is_of_the_method_with_its_options(fuaudit, where, said):
+    code, _, err = fuaudit("prove", "raises", "--option", f"where='{where}'")
+    assert (code, said in err) == (5, True), err
 
 
 def test_a_plugin_that_touches_what_it_has_not_declared(fuaudit, trained, stranger, tmp_path):

@@ -1,18 +1,20 @@
 """Formats, flags, names and keywords of before: each is refused by the name that came after it, none is understood."""
 
 import json
+import re
 from datetime import date
 
 import pytest
 
-from fuaudit import load_run, train, unlearn
+from fuaudit import __version__, load_run, train, unlearn
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.verification.spec import parse_spec
 from fuaudit.workflow.commit import commit, read_promise
 from fuaudit.workflow.resume import resume
 
-OLD_RUN = "fuaudit run 1 is read by fuaudit 0.1.0; this version reads fuaudit run 2"
+OLD_RUN = f"is in the format 'fuaudit run 1', and fuaudit {__version__} reads 'fuaudit run 2'\n  Read it with fuaudit 0.1.0."
+LATER = f"Read it with fuaudit of a later version than {__version__}."
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def test_a_run_of_before_is_named_before_a_field_or_a_digest_is_looked_at(copied
 
 def test_a_run_of_a_later_version_is_refused_by_its_format(copied):
     rewrite(copied / "manifest.json", format="fuaudit run 3")
-    with pytest.raises(EvidenceError, match="fuaudit run 3 is read by another version"):
+    with pytest.raises(EvidenceError, match=rf"'fuaudit run 3'.*'fuaudit run 2'\n  {re.escape(LATER)}"):
         load_run(copied)
 
 
@@ -53,7 +55,7 @@ def test_an_interrupted_run_of_before_is_left_as_it_is(copied):
     (copied / "manifest.json").unlink()
     rewrite(copied / "run.json", format="fuaudit run 1", executed_rounds=2)
     (copied / "model.safetensors.partial").write_bytes(b"half")
-    with pytest.raises(EvidenceError, match=r"fuaudit run 1 is read by fuaudit 0\.1\.0"):
+    with pytest.raises(EvidenceError, match=re.escape(OLD_RUN)):
         resume(copied)
     assert (copied / "model.safetensors.partial").exists()
 
@@ -63,7 +65,7 @@ def test_a_promise_in_another_format_is_no_usage_error(tiny, tmp_path):
     commit(tiny.tables, path, data=tiny.dataset)
     path.chmod(0o600)
     rewrite(path, format="fuaudit promise 2")
-    with pytest.raises(EvidenceError, match="fuaudit promise 2 is read by another version"):
+    with pytest.raises(EvidenceError, match=rf"'fuaudit promise 2'.*'fuaudit promise 1'\n  {re.escape(LATER)}"):
         read_promise(path)
 
 
@@ -77,12 +79,16 @@ def test_a_promise_in_another_format_is_no_usage_error(tiny, tmp_path):
         (["verify", "nowhere", "--until", "decided"], "--stopping"),
         (["verify", "nowhere", "--keep", "somewhere"], "--cache"),
         (["verify", "nowhere", "--spot", "3"], "--spot-check"),
+        (["verify", "nowhere", "--anyway"], "--allow-inexact"),
+        (["resume", "nowhere", "--anyway"], "--allow-inexact"),
+        (["history", "nowhere", "--until", "3"], "--stop-after or --stopping"),
     ],
 )
 def test_a_flag_of_before_is_refused_with_the_present_one(fuaudit, arguments, now):
     code, out, err = fuaudit(*arguments)
     assert (code, out) == (2, "")
     assert f"is called {now}." in err
+    assert (f"{arguments[0]} does not take it." in err) == (now.split()[0] not in fuaudit(arguments[0], "--help")[1])
 
 
 @pytest.mark.parametrize(("command", "flags"), [("train", ["--until"]), ("verify", ["--until", "--keep ", "--spot "])])

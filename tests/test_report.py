@@ -331,9 +331,9 @@ def test_a_figure_says_what_a_reader_needs(shown, row):
 
 
 def test_findings_of_another_format_are_refused_before_anything_else_is_asked():
-    with pytest.raises(EvidenceError, match=r"findings 1 is read by fuaudit 0\.1\.0; .* reads fuaudit findings 2"):
+    with pytest.raises(EvidenceError, match=r"'fuaudit findings 2'\n  Read it with fuaudit 0\.1\.0"):
         read_contents({"format": "fuaudit findings 1"})
-    with pytest.raises(EvidenceError, match="fuaudit findings 9 is read by another version"):
+    with pytest.raises(EvidenceError, match="'fuaudit findings 9', and fuaudit .* reads 'fuaudit findings 2'"):
         read_contents({"format": "fuaudit findings 9"})
     with pytest.raises(EvidenceError, match="does not hold findings"):
         read_contents({})

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from fuaudit.cli import audits, data, methods, receipts, runs
-from fuaudit.cli.options import Interrupted, complain, say
+from fuaudit.cli.options import Interrupted, became, complain, say
 from fuaudit.errors import FuauditError
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     except click.ClickException as error:
         shown = StringIO()
         error.show(shown)
-        say(*shown.getvalue().rstrip("\n").split("\n"), err=True)
+        say(*shown.getvalue().rstrip("\n").split("\n"), *became(error), err=True)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         click.echo("\ninterrupted; nothing that was complete is lost", err=True)

@@ -14,7 +14,6 @@ from fuaudit.cli.options import (
     commitment_of,
     data_option,
     emit,
-    former,
     hexadecimal,
     output_options,
     place,
@@ -69,7 +68,6 @@ from fuaudit.cli.options import (
 )
 @click.option("--before", type=Folder, help="Findings of this run from before it was pruned.")
 @click.option("--beacon", help="What was published after the commitment, in hexadecimal, to compare with.")
-@former(until="--stopping", keep="--cache", spot="--spot-check")
 @output_options
 def verify(
     run: Path,

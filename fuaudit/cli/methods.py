@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fuaudit.cli.completion import plugin_of
-from fuaudit.cli.options import Folder, emit, given, hexadecimal, output_options
+from fuaudit.cli.options import Folder, emit, given, hexadecimal, options_of, options_option, output_options
 from fuaudit.declared import said
 from fuaudit.errors import PluginError, UsageError
 
@@ -130,6 +130,7 @@ def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> N
 
 @click.command()
 @click.argument("name", shell_complete=plugin_of("unlearners"))
+@options_option
 @click.option("--clients", type=click.IntRange(2), help="Default: 2; 3 where one is erased.")
 @click.option("--samples", type=click.IntRange(1), help="Samples of every client. Default: 2, or one a request more.")
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
@@ -144,6 +145,7 @@ def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> N
 @output_options
 def prove(
     name: str,
+    options: tuple[str, ...],
     clients: int | None,
     samples: int | None,
     rounds: int,
@@ -163,6 +165,9 @@ def prove(
     Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
     asks for one kind. That they do not differ says nothing of federations that were not looked at.
     """
+    # options that cannot be meant are refused before anything heavy is imported
+    table = options_of(options) | {"use": name}
+
     from fuaudit.terminal import bars
     from fuaudit.workflow.prove import Proofs
     from fuaudit.workflow.prove import prove as work
@@ -176,7 +181,7 @@ def prove(
     sizes = dict(zip(words, (clients, samples, rounds, cohort, steps, batch, requests), strict=True))
     with bars(quiet or as_json) as progress:
         found = work(
-            name, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
+            table, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
         )
     lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
     emit(as_json, found.as_json(), [short] if quiet else lines)

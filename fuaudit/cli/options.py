@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
-from fuaudit.renamed import sentence
+from fuaudit.renamed import FLAGS, sentence
 from fuaudit.text import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -52,23 +52,14 @@ def output_options(command: Command) -> Command:
     return click.option("-q", "--quiet", is_flag=True, help=told)(command)
 
 
-def former(**names: str) -> Callable[[Command], Command]:
-    """Refuse flags of before: former name -> the present flag. They are read first, whatever else is given."""
-
-    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value is not None:
-            flag = f"--{parameter.name}"
-            raise UsageError(f"there is no option {flag}", sentence(flag, names[str(parameter.name)]))
-
-    def decorate(command: Command) -> Command:
-        for name in names:
-            command = click.option(
-                f"--{name}", is_flag=False, flag_value="", hidden=True, is_eager=True, expose_value=False,
-                callback=refuse,
-            )(command)  # fmt: skip
-        return command
-
-    return decorate
+def became(error: click.ClickException) -> list[str]:
+    """What became of a flag of before that a command does not know: a line, or none for any other error."""
+    if not isinstance(error, click.NoSuchOption) or error.option_name not in FLAGS or error.ctx is None:
+        return []
+    now, command = FLAGS[error.option_name], error.ctx.command
+    here = [flag for flag in now if any(flag in parameter.opts for parameter in command.params)]
+    told = sentence(error.option_name, " or ".join(here or now))
+    return [told if here else f"{told} {command.name} does not take it."]
 
 
 def data_option(command: Command) -> Command:
@@ -127,6 +118,12 @@ def place(text: str) -> tuple[str, int]:
     return client, int(index)
 
 
+def options_option(command: Command) -> Command:
+    """The options of an unlearner; :func:`options_of` reads them."""
+    text = "An option of the unlearner, as NAME=VALUE (TOML); may be repeated."
+    return click.option("--option", "options", multiple=True, help=text)(command)
+
+
 def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
     """The table of ``--option NAME=VALUE``, each read as TOML; UsageError for what is none, and for ``use``."""
     table: dict[str, object] = {}
@@ -136,5 +133,5 @@ def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
         except ValueError:
             raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
     if "use" in table:
-        raise UsageError("use is no option of an unlearner", "Say which one to use by --with.")
+        raise UsageError("use is no option of an unlearner", "Say which one to use by its name, not by an option.")
     return table

@@ -14,9 +14,9 @@ from fuaudit.cli.options import (
     Folder,
     data_option,
     emit,
-    former,
     hexadecimal,
     options_of,
+    options_option,
     output_options,
     place,
     resumable,
@@ -34,7 +34,6 @@ from fuaudit.text import printable
 @click.option("--stop-after", type=int, help="Stop after this round, as when a request comes in during training.")
 @click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
 @click.option("--beacon", help="What was published since, in hexadecimal: it is mixed into all draws.")
-@former(until="--stop-after")
 @output_options
 def train(
     config: Path,
@@ -112,11 +111,10 @@ def commit(config: Path, out: Path, data: Path | None, secret: str | None, as_js
     help="A client to forget, by its name; may be repeated.",
 )
 @click.option("--sample", "samples", multiple=True, help="A sample to forget, as NAME:INDEX; may be repeated.")
-@click.option("--option", "options", multiple=True, help="An option of the unlearner, as NAME=VALUE (TOML).")
+@options_option
 @click.option("--allow-inexact", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
 @data_option
-@former(anyway="--allow-inexact")
 @output_options
 def unlearn(
     run: Path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,5 +28,8 @@ def require_format(value: Any, expected: str, path: Path) -> None:
         isinstance(found, str) and re.fullmatch(f"{re.escape(kind)} [1-9][0-9]{{0,3}}", found)
     ):
         return
-    reader = f"fuaudit {LAST_READER[found]}" if found in LAST_READER else "another version of fuaudit"
-    raise EvidenceError(f"{path}: {found} is read by {reader}; this version reads {expected}")
+    former, own = LAST_READER.get(found), version("fuaudit")
+    raise EvidenceError(
+        f"{path} is in the format {found!r}, and fuaudit {own} reads {expected!r}",
+        f"Read it with fuaudit {former or f'of a later version than {own}'}.",
+    )
