@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fuaudit import registry
 from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
-from fuaudit.declared import WORDS
-from fuaudit.describe import Description, Option, description, options_of, sentences
+from fuaudit.data.dataset import DatasetPlugin
+from fuaudit.data.partition import Partition
+from fuaudit.declared import METHODS, WORDS
+from fuaudit.describe import Description, Option, description, options_of, plain, sentences
+from fuaudit.models.layout import Recipe
+from fuaudit.plans import Law
+from fuaudit.training.learner import Learner
+from fuaudit.training.solvers import Solver
+from fuaudit.training.stages import Stage
+from fuaudit.unlearning.protocol import Editor, Rewriter
+from fuaudit.verification.audit import Audit
 from fuaudit.verification.spec import Check, Keys
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -24,9 +34,23 @@ data sets and models are explained in [data-and-models.md](data-and-models.md).
 DECLARED = """\
 Class variables and methods of a plugin, beside its options. A word that is left out has the default. A former word, a \
 public class variable that is no word (data sets and models may have some), and an option or a method whose name is \
-nearly that of a word are refused when the plugin is loaded; helpers begin with an underscore. A law is no plugin: \
-a learner brings its own.
+nearly that of a word, or of a method that is missing, are refused when the plugin is loaded; helpers begin with an \
+underscore. A law is no plugin: a learner brings its own.
 """
+
+PROTOCOLS = {
+    "aggregators": (Stage,),
+    "audits": (Audit,),
+    "datasets": (DatasetPlugin,),
+    "laws": (Law,),
+    "learners": (Learner,),
+    "models": (Recipe,),
+    "partitions": (Partition,),
+    "solvers": (Solver,),
+    "stages": (Stage,),
+    "unlearners": (Rewriter, Editor),
+}
+"""Kind of plugin -> what says the signatures of its methods."""
 
 TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | {"server": STAGE_KINDS, "unlearner": ("unlearners",)}
 """The keys of a config that name plugins, and the kinds of these."""
@@ -80,13 +104,28 @@ def plugin_lines(plugin: Description) -> list[str]:
     return [f"### {plugin.name}", "", plugin.doc, "", *lines, *option_lines(plugin.options), ""]
 
 
+def method_lines(kind: str) -> list[str]:
+    """The methods that a plugin of a kind has, each with its signature and the first paragraph of its docstring."""
+    found = {name: method for each in PROTOCOLS[kind] for name, method in vars(each).items()}
+    lines = [f"- `{name}{_signature(found[name])}`: {_paragraph(found[name])}" for name in METHODS[kind]]
+    return ["One of these methods:" if kind == "unlearners" else "Required methods:", "", *lines, ""] if lines else []
+
+
+def _signature(method: Callable[..., object]) -> str:
+    return str(inspect.signature(method)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+
+
+def _paragraph(method: Callable[..., object]) -> str:
+    return plain((inspect.getdoc(method) or "").partition("\n\n")[0])
+
+
 def word_lines() -> list[str]:
     """What plugins of each kind declare."""
     lines = [*("## What plugins declare", "", DECLARED)]
     head = ["| word | type | left out | what it says |", "|---|---|---|---|"]
     for kind, words in sorted(WORDS.items()):
         rows = [f"| `{each.name}` | {each.type} | {each.default_text} | {cell(each.meaning)} |" for each in words]
-        lines += [f"### Words of {kind}", "", *(head + rows if rows else ["None."]), ""]
+        lines += [f"### Words of {kind}", "", *(head + rows if rows else ["None."]), "", *method_lines(kind)]
     return lines
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
+from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest, nearest_beside
 from fuaudit.reading import require_regular
 
@@ -202,15 +203,15 @@ def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
     if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
-    early = [at for at in range(first) if stages[at].after_aggregation]
+    early = [at for at in range(first) if says(stages[at], "after_aggregation")]
     if early:
         wrong, aggregator = server[early[0]]["use"], server[first]["use"]
         return [
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    if solver is not None and solver.aggregator not in (None, server[0]["use"]):
-        return [f"the solver needs {solver.aggregator!r} as the first stage of server, not {server[0]['use']!r}"]
+    if (needed := says(solver, "aggregator")) not in (None, server[0]["use"]):
+        return [f"the solver needs {needed!r} as the first stage of server, not {server[0]['use']!r}"]
     return []
 
 

@@ -1,8 +1,8 @@
 """What plugins declare beside their options: every word, with its type, its default and what it means.
 
 A word that is left out means its default, and that can be a claim: a stage that names nothing in ``depends_on`` says
-that rounds may be kept. So a misspelt word must not be silence. A class is judged when it is loaded, and words that it
-leaves out are set on it then: whoever reads one reads an attribute, and no default is written twice.
+that rounds may be kept. So a misspelt word must not be silence: a class is judged when it is loaded. A default is said
+where its word is read (:func:`says`), so a plugin that nobody loaded says the same, and none is written twice.
 """
 
 from __future__ import annotations
@@ -187,36 +187,55 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
 }  # fmt: skip
 """Kind of plugin -> its words. Laws are of no registered kind: a learner brings its own."""
 
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "aggregators": ("init", "apply"),
+    "audits": ("examine",),
+    "datasets": ("load",),
+    "laws": ("places", "smaller", "cohort", "batch", "drawn_at"),
+    "learners": (),
+    "models": ("build",),
+    "partitions": ("deal",),
+    "solvers": ("init", "before", "after"),
+    "stages": ("init", "apply"),
+    "unlearners": ("rewrite", "edit"),
+}
+"""Kind of plugin -> the methods that each of it has; of an unlearner's one."""
+
 FREE = frozenset({"datasets", "models"})
 """Kinds of which no word is a claim: they may have any public class variables."""
 
 
-def completed(plugin: type[Any], kind: str, who: str = "") -> type[Any]:
-    """The class, with the defaults of the words that it leaves out.
+DEFAULTS = {word.name: word.default for words in WORDS.values() for word in words if word.default is not REQUIRED}
+"""Word -> its default, which is the same for every kind that may leave it out."""
+
+
+def says(plugin: object, word: str) -> Any:
+    """What a plugin says by a word that it may leave out."""
+    return getattr(plugin, word, DEFAULTS[word])
+
+
+def require_words(plugin: type[Any], kind: str, who: str = "") -> None:
+    """Refuse a class that declares a word that there is not, or one of another type; see :func:`wrong`.
 
     Args:
         who: what it is called, for messages.
 
     Raises:
-        PluginError: it declares a word that there is not, or one of another type; see :func:`wrong`.
+        PluginError: it does.
     """
     if problems := wrong(plugin, kind):
         raise PluginError(
             f"{who or f'the {kind[:-1]} {plugin.__name__}'} declares wrongly:\n  " + "\n  ".join(problems),
             "A helper of its own begins with an underscore. docs/reference.md tells what there is to declare.",
         )
-    fields = _fields(plugin)
-    for word in WORDS[kind]:
-        if word.default is not REQUIRED and word.name not in fields and not hasattr(plugin, word.name):
-            setattr(plugin, word.name, word.default)
-    return plugin
 
 
 def wrong(plugin: type[Any], kind: str) -> tuple[str, ...]:
     """What a class declares that no plugin of its kind has, or that has another type; empty for nothing.
 
     Three kinds of names are refused: those of before; public class variables that are no word, for such a class has
-    options and methods else; and options and methods that are like a word which may be left out.
+    options and methods else; and options and methods that are like a word which may be left out, or like a method that
+    is missing. So is a class without the methods of its kind.
     """
     return _judged(cast("Any", plugin), kind)
 
@@ -228,7 +247,10 @@ def _judged(plugin: Any, kind: str) -> tuple[str, ...]:
 
 def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     words = {word.name: word for word in WORDS[kind]}
-    optional = [name for name, word in words.items() if word.default is not REQUIRED]
+    lacking = _lacking(plugin, kind)
+    open_names = [name for name, word in words.items() if word.default is not REQUIRED] + lacking
+    if lacking:
+        yield f"it has no method {' or '.join(lacking)}"
     for name in sorted(_public(plugin)):
         value, is_option = getattr_static(plugin, name, None), name in _fields(plugin)
         is_plain = not (is_option or hasattr(value, "__get__") or isinstance(value, type))
@@ -239,8 +261,14 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
                 yield f"{name} = {value!r} is no {words[name].type}"
         elif is_plain and kind not in FREE:
             yield f"{name!r} is no word of {kind}. {nearest(name, words)}"
-        elif close := get_close_matches(name, optional, 1, ALIKE):
-            yield f"{name!r} is too like the word {close[0]!r} of {kind}"
+        elif close := get_close_matches(name, open_names, 1, ALIKE):
+            yield f"{name!r} is too like the {'method' if close[0] in lacking else 'word'} {close[0]!r} of {kind}"
+
+
+def _lacking(plugin: type[Any], kind: str) -> list[str]:
+    """The methods of its kind that a class has not; none of an unlearner's where it has one."""
+    lacking = [name for name in METHODS[kind] if not callable(getattr(plugin, name, None))]
+    return [] if kind == "unlearners" and len(lacking) < 2 else lacking
 
 
 def _fits(value: Any, word: Word) -> bool:
@@ -270,8 +298,9 @@ def _public(plugin: type[Any]) -> set[str]:
 
 
 def said(plugin: type[Any], kind: str) -> dict[str, Any]:
-    """Word -> what a completed class says; of a word that its options decide, the property."""
-    return {word.name: getattr(plugin, word.name) for word in WORDS[kind] if hasattr(plugin, word.name)}
+    """Word -> what a class says; of a word that its options decide, the property."""
+    told = {word.name: getattr(plugin, word.name, word.default) for word in WORDS[kind]}
+    return {name: value for name, value in told.items() if value is not REQUIRED}
 
 
 def in_words(value: Any) -> str:

@@ -75,7 +75,7 @@ def named(name: str) -> tuple[Entry, ...]:
     Raises:
         UsageError: there is none; near names are offered.
     """
-    known = {kind: registry.entries(kind) for kind in registry.KINDS}
+    known = {kind: registry.entries(kind) for kind in (*registry.KINDS, *registry.WORDS)}
     if found := tuple(entries[name] for entries in known.values() if name in entries):
         return found
     names = {other for entries in known.values() for other in entries}
@@ -83,12 +83,19 @@ def named(name: str) -> tuple[Entry, ...]:
 
 
 def description(entry: Entry) -> Description:
-    """What a registered plugin says of itself. Imports it; raises as :meth:`~fuaudit.registry.Entry.load`."""
+    """What a registered plugin says of itself. Imports it; raises as :meth:`~fuaudit.registry.Entry.load`.
+
+    A claim or a kind of evidence is a value: it says its name or its sentence, and whoever reads a spec judges it.
+    """
+    if entry.kind in registry.WORDS:
+        value = entry.value()
+        told = str(getattr(value, "name", value))
+        return Description(entry.one, entry.name, told, (), "", "", False, None, {}, entry.distribution, entry.version)
     plugin = entry.load()
     said = declared.said(plugin, entry.kind)
     claimed = said.get("exact_for")
     return Description(
-        entry.kind[:-1],
+        entry.one,
         entry.name,
         summary(plugin),
         options_of(plugin),

@@ -83,7 +83,12 @@ class Entry:
     @property
     def words(self) -> str:
         """Its kind and name."""
-        return f"{_singular(self.kind)} {self.name!r}"
+        return f"{self.one} {self.name!r}"
+
+    @property
+    def one(self) -> str:
+        """What it is one of."""
+        return _singular(self.kind)
 
     @property
     def own(self) -> bool:
@@ -128,7 +133,8 @@ class Entry:
                 f"{self.words} of {self.distribution} has an option called use",
                 "Rename it: use is the name of the plugin itself.",
             )
-        return declared.completed(loaded, self.kind, str(self))
+        declared.require_words(loaded, self.kind, str(self))
+        return loaded
 
 
 def entries(kind: str) -> dict[str, Entry]:
@@ -290,7 +296,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     try:
         built = plugin(**values)
         if kind == "learners":
-            declared.completed(type(built.law), "laws")
+            declared.require_words(type(built.law), "laws")
         return built
     except (UsageError, PluginError):
         raise

@@ -22,6 +22,11 @@ def printable(text: object) -> str:
     return UNSEEN.sub(_escaped, str(text))
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number and what it counts: "1 round", "2 rounds"; ``many`` where an s does not do."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -278,7 +278,9 @@ def test_plugins(fuaudit):
     assert listed == [
         {word: row[word] for word in ("kind", "name", "distribution", "version")} for row in rows.values()
     ]
-    assert len(fuaudit("plugins")[1].splitlines()) == len(rows)
+    lines = fuaudit("plugins")[1].splitlines()
+    assert len(lines) == len(rows)
+    assert len({line.index(" fuaudit ") for line in lines}) == 1, "the columns are ragged"
 
 
 @pytest.mark.parametrize(

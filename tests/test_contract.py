@@ -182,7 +182,7 @@ def test_declarations():
     broken(check_unlearner, rewriter(FatsUnlearning.rewrite, needs=frozenset()), 'needs "plan"')
     broken(check_unlearner, rewriter(FatsUnlearning.rewrite, guarantee=" "), "guarantee")
     broken(check_unlearner, rewriter(FatsUnlearning.rewrite, exact_for=exact_under("poisson")), "not tried")
-    broken(check_unlearner, object(), "frozen dataclass", "exactly one of")
+    broken(check_unlearner, object(), "frozen dataclass", "no method rewrite or edit")
 
 
 def old_key(self, plan, request, fresh, not_before):

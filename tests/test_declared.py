@@ -12,14 +12,16 @@ from fuaudit_plugins.scaffold import ControlVariates
 from fuaudit import registry
 from fuaudit.audits.integrity import Integrity
 from fuaudit.data.partition import Iid
-from fuaudit.declared import REQUIRED, WORDS, completed, said, wrong
+from fuaudit.declared import METHODS, REQUIRED, WORDS, require_words, said, says, wrong
 from fuaudit.errors import PluginError
 from fuaudit.plans import UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
 from fuaudit.training.dropouts import Dropouts
 from fuaudit.training.solvers import Sgd
-from fuaudit.training.stages import Mean, Momentum
+from fuaudit.training.stages import Chain, Mean, Momentum
+from fuaudit.unlearning.protocol import is_editor
+from fuaudit.verification.audit import declared
 
 GOOD = {
     "aggregators": Mean,
@@ -49,10 +51,26 @@ def made(kind, **body):
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_a_good_one_is_completed_with_every_default(kind):
-    made_whole = completed(made(kind), kind)
-    optional = {word.name: word.default for word in WORDS[kind] if word.default is not REQUIRED}
-    assert optional.keys() <= said(made_whole, kind).keys() | {"cohort_size"}
+def test_a_good_one_says_every_word_that_it_leaves_out(kind):
+    optional = {word.name for word in WORDS[kind] if word.default is not REQUIRED}
+    assert optional <= said(made(kind), kind).keys()
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_what_nobody_loaded_says_the_defaults(kind):
+    bare = type("Bare", (), {})()
+    for word in WORDS[kind]:
+        if word.default is not REQUIRED:
+            assert says(bare, word.name) == word.default
+    assert not vars(type(bare)).keys() & {word.name for word in WORDS[kind]}
+
+
+def test_stages_and_audits_that_nobody_loaded_are_used():
+    """A direct use is as good as one by name: the defaults are no work of the registry."""
+    stage = type("Bare", (), {"per_client_state": frozenset()})()
+    assert not Chain((stage,)).vectorised
+    audit = type("Bare", (), {"evidence": frozenset(), "uses": frozenset()})()
+    assert declared(audit, "it").alpha(audit) == 0
 
 
 @pytest.mark.parametrize("kind", MISSPELT)
@@ -68,7 +86,7 @@ def test_a_misspelt_word_is_no_silence(kind, how):
         "property": {name: property(lambda self: value)},
     }[how]
     with pytest.raises(PluginError, match=f"{name!r}.*{meant!r}") as caught:
-        completed(made(kind, **body), kind)
+        require_words(made(kind, **body), kind)
     assert "begins with an underscore" in str(caught.value)
 
 
@@ -85,7 +103,7 @@ def test_a_misspelt_word_is_no_silence(kind, how):
 @pytest.mark.parametrize("value", [frozenset(), property(lambda self: frozenset()), True])
 def test_a_word_of_before_is_refused_with_the_present_one(kind, former, now, value):
     with pytest.raises(PluginError, match=f"{former!r} is called {now!r}"):
-        completed(made(kind, **{former: value}), kind)
+        require_words(made(kind, **{former: value}), kind)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +119,13 @@ def test_a_word_of_before_is_refused_with_the_present_one(kind, former, now, val
 )
 def test_a_word_of_another_type_is_refused(kind, name, value):
     with pytest.raises(PluginError, match=f"{name} = .* is no "):
-        completed(made(kind, **{name: value}), kind)
+        require_words(made(kind, **{name: value}), kind)
 
 
 def test_a_class_variable_that_is_no_word_is_refused():
     """It may be a word that the author believes in."""
     with pytest.raises(PluginError, match="'exact' is no word of unlearners"):
-        completed(made("unlearners", exact=True), "unlearners")
+        require_words(made("unlearners", exact=True), "unlearners")
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -128,8 +146,8 @@ def test_helpers_options_and_methods_of_other_names_are_the_authors_own(kind):
 
 def test_words_may_be_options_or_follow_from_them():
     body = {"__annotations__": {"uploads": int}, "uploads": 2, "depends_on": property(lambda self: frozenset())}
-    plugin = completed(made("solvers", **body), "solvers")(uploads=3)
-    assert (plugin.uploads, plugin.downloads, plugin.depends_on) == (3, 1, frozenset())
+    plugin = made("solvers", **body)(uploads=3)
+    assert [says(plugin, word) for word in ("uploads", "downloads", "depends_on")] == [3, 1, frozenset()]
 
 
 def test_what_another_package_made_it_from_is_not_judged():
@@ -138,10 +156,39 @@ def test_what_another_package_made_it_from_is_not_judged():
     assert wrong(dataclass(frozen=True)(type("Made", (Mean, foreign), body)), "stages") == ()
 
 
-def test_a_default_does_not_go_to_what_it_is_made_from():
-    base = made("solvers")
-    completed(type("Derived", (base,), {"__module__": __name__}), "solvers")
-    assert "aggregator" not in vars(base)
+@pytest.mark.parametrize(
+    ("kind", "right", "slip"),
+    [
+        ("audits", "examine", "exmaine"),
+        ("unlearners", "rewrite", "rewirte"),
+        ("unlearners", "edit", "edits"),
+        ("stages", "apply", "aply"),
+        ("solvers", "before", "befor"),
+        ("partitions", "deal", "deals"),
+        ("datasets", "load", "loads"),
+        ("models", "build", "biuld"),
+    ],
+)
+def test_a_misspelt_method_is_refused_with_the_right_name(kind, right, slip):
+    others = {name: lambda self: None for name in METHODS[kind] if name != right and kind != "unlearners"}
+    one = type("Made", (), {"__doc__": "One.", "__module__": __name__, slip: lambda self: None, **others})
+    with pytest.raises(PluginError, match=f"it has no method [^\n]*{right}") as caught:
+        require_words(dataclass(frozen=True)(one), kind)
+    assert f"{slip!r} is too like the method {right!r} of {kind}" in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["needs", "participants"])
+def test_a_misspelt_value_is_refused_with_the_nearest(word):
+    slip, meant = {"needs": ("plann", "plan"), "participants": ("servre", "server")}[word]
+    with pytest.raises(PluginError, match=f"unknown {word}: {slip!r}\n.*Did you mean {meant!r}"):
+        is_editor(made("unlearners", **{word: frozenset({slip})})())
+
+
+@pytest.mark.parametrize(("word", "slip", "meant"), [("evidence", "file", "files"), ("uses", "dat", "data")])
+def test_a_misspelt_value_of_an_audit_is_refused_with_the_nearest(word, slip, meant):
+    audit = made("audits", **{word: frozenset({slip})})()
+    with pytest.raises(PluginError, match=f"{slip!r} is no .*Did you mean {meant!r}"):
+        declared(audit, "it")
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)

@@ -4,6 +4,7 @@ import importlib.util
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from fuaudit import registry
 from fuaudit.cli import cli
 from fuaudit.config import RunOptions
+from fuaudit.declared import METHODS
 from fuaudit.describe import Option, description, in_words, options_of, toml
 from fuaudit.errors import UsageError
 from fuaudit.verification.spec import Check, Keys
@@ -133,8 +135,21 @@ def test_an_unknown_name_offers_a_near_one():
     assert "Did you mean 'retrain'?" in str(done.exception)
 
 
-def test_the_committed_reference_is_what_the_code_says():
+@pytest.fixture(scope="module")
+def reference():
+    """The program that makes the reference."""
     spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / "reference.md").read_text(encoding="utf-8") == module.page(), "run python docs/make_reference.py"
+    return module
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_the_methods_that_are_asked_for_are_those_of_the_protocols(kind, reference):
+    public = {name: method for each in reference.PROTOCOLS[kind] for name, method in vars(each).items()}
+    found = [name for name, method in public.items() if isinstance(method, FunctionType) and name[0] != "_"]
+    assert tuple(found) == METHODS[kind]
+
+
+def test_the_committed_reference_is_what_the_code_says(reference):
+    assert (DOCS / "reference.md").read_text(encoding="utf-8") == reference.page(), "run python docs/make_reference.py"

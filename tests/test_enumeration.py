@@ -99,7 +99,7 @@ def test_a_run_asks_for_no_more_than_it_has():
     small = UniformLaw(1, 1, 1, 1)
     found = judged(FatsUnlearning(), SAMPLE, law=small, members=federation((2, 2, 2)), leaves=3000)
     assert found.verdict == "PASS"
-    assert "at most 1 rounds, 1 places in a round, 1 steps, batches of 1" in found.shows
+    assert "at most 1 round, 1 place in a round, 1 step, batches of 1" in found.shows
 
 
 def test_a_rewriter_that_asks_one_number_twice_is_a_plugin_error():

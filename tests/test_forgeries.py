@@ -449,7 +449,7 @@ def test_a_ledger_that_keeps_fewer_rounds_than_the_plan(forged):
 
     result, found = audits(told(forged / "child", fewer))
     assert result.verdict == "FAIL"
-    assert f"keeps 1 rounds, its plan {kept} that are stored" in " ".join(found["integrity"].details)
+    assert f"keeps 1 round, its plan {kept} that are stored" in " ".join(found["integrity"].details)
 
 
 def test_a_request_to_another_parent_in_the_ledger(forged):

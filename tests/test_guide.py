@@ -50,8 +50,22 @@ def test_authors_import_from_one_module(files):
             assert module == "fuaudit.plugins", path
 
 
+def names(page):
+    """How a page calls its examples: by class, file and registered name."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"^(?:class (\w+)|# (\w+)\.py$|([\w-]+) = \"\w+:)", text, re.MULTILINE)
+    return {name.lower() for several in found for name in several if name}
+
+
+def test_no_example_has_the_name_of_another():
+    """Whoever reads both pages would take one method for the other."""
+    readme = names("README.md")
+    assert readme == {"prefix"}
+    assert not readme & names("docs/plugin-guide.md")
+
+
 def test_the_plugin_of_the_readme_keeps_its_contract():
     (text,) = listings("README.md").values()
     own = {"__name__": "readme"}
     exec(compile(text, "README.md", "exec"), own)
-    check_unlearner(own["Rewind"]())
+    check_unlearner(own["Prefix"]())

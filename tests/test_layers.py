@@ -82,7 +82,10 @@ def test_imports_point_one_way(path):
 
 
 def test_registry_and_config_know_what_is_below_only():
-    allowed = {"registry.py": {"declared", "errors", "renamed"}, "config.py": {"errors", "reading", "registry"}}
+    allowed = {
+        "registry.py": {"declared", "errors", "renamed"},
+        "config.py": {"declared", "errors", "reading", "registry"},
+    }
     for name, rooms in allowed.items():
         assert {room(module) for module in imported(ROOT / "fuaudit" / name)} - {None} <= rooms
 

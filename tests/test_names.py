@@ -216,7 +216,7 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
     result = verify(child, quick, data=replace(data(swapped), absent=rows), budget=0)
     assert result.verdict == "PASS", result.reason
     assert any("not dealt again, but taken from the commitment: 4 rows" in line for line in result.conclusion.rests_on)
-    assert any("names of 1 clients, client 4 (eve) among them" in line for line in result.conclusion.rests_on)
+    assert any("names of 1 client, client 4 (eve) among them" in line for line in result.conclusion.rests_on)
 
 
 def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):

@@ -80,6 +80,17 @@ def test_the_report_of_a_claim_needs_no_package(child, package, monkeypatch):
 
 
 @pytest.mark.usefixtures("beside")
+def test_claims_and_evidence_are_listed_without_an_import(fuaudit):
+    lines = [line.split()[:3] for line in fuaudit("plugins")[1].splitlines()]
+    assert ["claim", "rationed", "fuaudit-rationed"] in lines
+    assert ["evidence", "ration", "fuaudit-rationed"] in lines
+    assert MODULE not in sys.modules
+    assert "claim rationed  fuaudit-rationed 0.1.0\n  says       a ration of" in fuaudit("plugins", "rationed")[1]
+    assert "evidence ration  fuaudit-rationed 0.1.0\n  says       no client" in fuaudit("plugins", "ration")[1]
+    assert ["claim", "rationed"] in [line.split()[:2] for line in fuaudit("plugins", "--long")[1].splitlines()]
+
+
+@pytest.mark.usefixtures("beside")
 def test_its_audit_refutes(child):
     assert verify(child, changed(most=1), key=AUDIT_KEY, save=False).verdict == "FAIL"
 

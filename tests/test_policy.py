@@ -378,6 +378,14 @@ def test_an_outside_audit_that_shows_everything_is_named(stranger, family):
     assert "outside code: strangers-package 1.5 (audit 'boasts'; SHA-256 of its code" in result.reason
 
 
+@pytest.mark.usefixtures("stranger")
+def test_an_audit_is_built_where_the_spec_is_read_and_not_again(family, monkeypatch):
+    spec = parse_spec(table("boasts"), "ours.toml")
+    again = classmethod(lambda *_, **__: pytest.fail("it was built again"))
+    monkeypatch.setattr(sys.modules["stranger"].Boasts, "__init__", again)
+    assert verify(family["noop"], spec, key=AUDIT_KEY, save=False).verdict == "PASS"
+
+
 # what audits may return
 
 

@@ -13,7 +13,9 @@ from fuaudit.verification.spec import parse_spec
 from fuaudit.workflow.commit import commit, read_promise
 from fuaudit.workflow.resume import resume
 
-OLD_RUN = f"is in the format 'fuaudit run 1', and fuaudit {__version__} reads 'fuaudit run 2'\n  Read it with fuaudit 0.1.0."
+OLD_RUN = (
+    f"is in the format 'fuaudit run 1', and fuaudit {__version__} reads 'fuaudit run 2'\n  Read it with fuaudit 0.1.0."
+)
 LATER = f"Read it with fuaudit of a later version than {__version__}."
 
 

@@ -242,7 +242,7 @@ def test_missing_evidence_is_inconclusive(lineage):
     for changes, words in (
         ({"parent": None}, "is not at hand"),
         ({"dataset": replace(data, absent=erased)}, "erased rows of parent are not at hand"),
-        ({"dataset": replace(data, inputs=inputs)}, "rows of 1 clients are not those that parent was trained on"),
+        ({"dataset": replace(data, inputs=inputs)}, "rows of 1 client are not those that parent was trained on"),
     ):
         for finding in examined(child, **changes):
             assert finding.verdict == "INCONCLUSIVE"

@@ -333,7 +333,7 @@ def test_a_figure_says_what_a_reader_needs(shown, row):
 def test_findings_of_another_format_are_refused_before_anything_else_is_asked():
     with pytest.raises(EvidenceError, match=r"'fuaudit findings 2'\n  Read it with fuaudit 0\.1\.0"):
         read_contents({"format": "fuaudit findings 1"})
-    with pytest.raises(EvidenceError, match="'fuaudit findings 9', and fuaudit .* reads 'fuaudit findings 2'"):
+    with pytest.raises(EvidenceError, match=r"'fuaudit findings 9', and fuaudit .* reads 'fuaudit findings 2'"):
         read_contents({"format": "fuaudit findings 9"})
     with pytest.raises(EvidenceError, match="does not hold findings"):
         read_contents({})
@@ -469,9 +469,9 @@ def test_a_report_is_of_its_findings_alone(tmp_path, child):
     )
     assert first.exists()
     assert "FAIL" in failed.read_text().splitlines()[0]
-    assert "verification 2 of 2 by the log beside the run; the others: 1 PASS" in failed.read_text()
+    assert "verification 2 of 2 by the log beside the run; the others: by this spec 1 PASS" in failed.read_text()
     assert write_report(run, "md", findings=first) == passed
-    assert "verification 1 of 2 by the log beside the run; the others: 1 FAIL" in passed.read_text()
+    assert "verification 1 of 2 by the log beside the run; the others: by this spec 1 FAIL" in passed.read_text()
 
 
 def test_matplotlib_is_imported_for_html_only():

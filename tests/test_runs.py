@@ -450,11 +450,11 @@ def test_unlearning_twice_gives_one_digest(trained, child, target, tmp_path):
 def test_the_commitment_has_room_for_so_many_requests(tiny, tmp_path):
     run = train(tiny.tables | {"run": {"requests": 1}}, tmp_path / "run", data=tiny.dataset)
     child = unlearn(run, "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
-    with pytest.raises(UsageError, match="room for 1 requests"):
+    with pytest.raises(UsageError, match="room for 1 request,"):
         unlearn(child, "fats", Request.of([2]), tmp_path / "second", data=tiny.dataset)
     assert not (tmp_path / "second").exists()
     pruned, _ = prune(child)
-    with pytest.raises(UsageError, match="room for 1 requests"):
+    with pytest.raises(UsageError, match="room for 1 request,"):
         unlearn(pruned, "fats", Request.of([2]), tmp_path / "second", data=tiny.dataset)
     with pytest.raises(UsageError, match=r"134,217,728 is the most.*\n.*requests = N"):
         train(tiny.tables | {"run": {"requests": 10**8}}, tmp_path / "large", data=tiny.dataset)

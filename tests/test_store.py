@@ -65,7 +65,7 @@ def test_findings_hold_no_times(run, tiny, quick):
     first, second = (verify(run, quick, data=tiny.dataset, key=AUDIT_KEY) for _ in range(2))
     assert first.path.read_bytes() == second.path.read_bytes()
     assert first.standing == "This is verification 1 of 1 by the log beside the run."
-    assert second.standing == "This is verification 2 of 2 by the log beside the run; the others: 1 PASS."
+    assert second.standing == "This is verification 2 of 2 by the log beside the run; the others: by this spec 1 PASS."
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, EvidenceError("altered meanwhile")])
@@ -86,7 +86,7 @@ def test_what_is_broken_off_leaves_a_line(run, folder, tiny, quick, error):
     with pytest.raises(EvidenceError, match="has no findings yet"):
         latest(run.path)
     again = verify(run, quick, data=tiny.dataset)
-    assert again.standing.endswith("the others: 1 not finished.")
+    assert again.standing.endswith("the others: by this spec 1 not finished.")
 
 
 def test_the_log_is_never_written_through_a_hard_link(run, folder, tiny, quick, tmp_path):
@@ -208,8 +208,10 @@ def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lea
     assert code == 4
     assert "its name is made of" in err
     path = write_report(run.path, "md", folder / history(folder)[0].findings)
-    assert "verification 1 of 3 by the log beside the run; the others: 1 " in path.read_text()
-    assert "1 not finished." in path.read_text()
+    told = path.read_text()
+    assert (
+        "verification 1 of 3 by the log beside the run; the others: by this spec 1 not finished; by 'lean' 1 " in told
+    )
 
 
 def interrupts(*progress):
@@ -224,7 +226,8 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     assert code == 4
     assert "before it was pruned" in err
     result = verify(load_run(run.path), quick, data=tiny.dataset)
-    assert result.standing.startswith("This is verification 2 of 2")
+    others = "the others: by this spec of the run as it was 1 PASS."
+    assert result.standing == f"This is verification 2 of 2 by the log beside the run; {others}"
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fuaudit.declared import says
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -97,7 +99,7 @@ LAW = "draws of a law it is exact for"
 
 def assumed(unlearner: Any) -> tuple[str, ...]:
     """What a method assumes: what it declares, and what it claims to be exact for."""
-    declared: tuple[str, ...] = unlearner.assumes
+    declared: tuple[str, ...] = says(unlearner, "assumes")
     claims = not is_editor(unlearner) and bool(unlearner.exact_for)
     return tuple(dict.fromkeys(((LAW,) if claims else ()) + declared))
 
@@ -118,7 +120,9 @@ def fixed_sizes(case: Case) -> AssumptionStatus:
     if len(same) > 1:
         return AssumptionStatus(NOT_MET, "the configs of the lineage differ")
     if not case.evidence.complete_lineage:
-        return AssumptionStatus(ON_TRUST, f"{len(runs)} runs have one config; the older ones are not at hand")
+        return AssumptionStatus(
+            ON_TRUST, f"{counted(len(runs), 'run has', 'runs have')} one config; the older ones are not at hand"
+        )
     return AssumptionStatus(MET, f"all {len(runs)} runs of the lineage have one config")
 
 

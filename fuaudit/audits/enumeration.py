@@ -9,6 +9,7 @@ from fuaudit.plans import Law, Population
 from fuaudit.proofs.sweep import Coverage, Made, Sweep, swept
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.run import Run
+from fuaudit.text import counted
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 
@@ -78,12 +79,13 @@ class Enumeration:
             return _finding(Verdict.INCONCLUSIVE, shows, figures)
         if reached.short:
             shows = (
-                f"{len(found.proved)} small federations were proved, but within {self.leaves} leaves they do not reach "
-                f"far enough: not reached: {'; '.join(reached.short)}."
+                f"{counted(len(found.proved), 'small federation was', 'small federations were')} proved, but "
+                f"within {self.leaves} leaves that does not reach far enough: not reached: {'; '.join(reached.short)}."
             )
             return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
         shows = (
-            f"On {len(found.proved)} small federations the plan has exactly the law of retraining (total variation 0): "
+            f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
+            "retraining (total variation 0): "
             f"{Coverage.of(found.proved)}."
         )
         return _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)

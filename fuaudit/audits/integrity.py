@@ -12,6 +12,7 @@ from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import inherited, told
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -109,7 +110,8 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"{name} is said to be edited by {child.info['edited_by']!r}, and its parent is not"
         (unlearning,) = child.ledger.of_kind("unlearning")
         if unlearning["kept_rounds"] != (kept := kept_rounds(child, parent)):
-            yield f"the ledger of {name} keeps {unlearning['kept_rounds']} rounds, its plan {kept} that are stored"
+            told_kept = counted(unlearning["kept_rounds"], "round")
+            yield f"the ledger of {name} keeps {told_kept}, its plan {kept} that are stored"
         elif isinstance(parent, Run) and tuple(p for p in told(child.ledger) if p.since < kept) != inherited(
             parent.ledger, kept
         ):

@@ -19,6 +19,7 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.statistics.rounding import up
+from fuaudit.text import counted
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.unlearning.apply import rewritten
@@ -83,14 +84,14 @@ class Stress:
             faults += round_number != 0
             case.effort.progress("stress plans", number, len(chosen))
             details.append(
-                f"plan {number}: {kept} rounds kept of {plan.law.rounds}, "
+                f"plan {number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
                 f"{_participations(plan, case.request, kept)} participations of the target in them; "
                 + (f"models differ by {gap:.3g} after round {round_number}" if round_number else "equal bits")
             )
         if not kept_total:
             return self._nothing_kept(tuple(details))
         shows = (
-            f"In {faults} of {len(chosen)} plans, kept rounds depend on the erased data."
+            f"In {faults} of {counted(len(chosen), 'plan')}, kept rounds depend on the erased data."
             if faults
             else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same without the erased data."
         )

@@ -19,6 +19,7 @@ from fuaudit.cli.options import (
     place,
     say,
 )
+from fuaudit.text import counted
 
 
 @click.command()
@@ -150,7 +151,7 @@ def history(run: Path, as_json: bool, quiet: bool) -> None:
     digest = load_run(run).digest
     folder = store.audit_folder(run)
     entries = store.history(folder)
-    lines = [] if quiet else [f"{len(entries)} verifications by {folder / store.LOG}"]
+    lines = [] if quiet else [f"{counted(len(entries), 'verification')} by {folder / store.LOG}"]
     for entry in entries:
         about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
         key = "key given" if entry.key_given else "key drawn"

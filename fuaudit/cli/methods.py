@@ -11,8 +11,9 @@ import click
 
 from fuaudit.cli.completion import plugin_of
 from fuaudit.cli.options import Folder, emit, given, hexadecimal, options_of, options_option, output_options
-from fuaudit.declared import said
+from fuaudit.declared import WORDS, said
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from fuaudit.describe import Description
@@ -35,14 +36,15 @@ def plugins(name: str | None, long: bool, as_json: bool, quiet: bool) -> None:
             raise UsageError("--long is for the list of all plugins", "One plugin is always described at length.")
         _describe(name, as_json, quiet)
         return
-    from fuaudit.registry import KINDS, entries
+    from fuaudit import registry
 
-    found = [entry for kind in KINDS for _, entry in sorted(entries(kind).items())]
+    kinds = (*registry.KINDS, *registry.WORDS)
+    found = [entry for kind in kinds for _, entry in sorted(registry.entries(kind).items())]
     if long:
         _plugins_at_length(found, as_json, quiet)
         return
     rows = [_named(entry) for entry in found]
-    emit(as_json, {"plugins": rows}, [_plugin_line(row) for row in rows])
+    emit(as_json, {"plugins": rows}, list(map(" ".join, _columns(rows))))
 
 
 def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
@@ -50,18 +52,17 @@ def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
     rows, broken = [], []
     for entry in found:
         try:
-            plugin = entry.load()
+            words = said(entry.load(), entry.kind) if entry.kind in WORDS else {}
         except PluginError as error:
             broken.append(str(error))
             continue
-        words = said(plugin, entry.kind)
         own = {word: words.get(word, "") for word in ("guarantee", "cite")}
         rows.append(_named(entry) | own | {"mutant": words.get("mutant", False)})
     lines = []
-    for row in rows:
-        lines.append(_plugin_line(row) + ("  mutant: wrong on purpose" if row["mutant"] else ""))
+    for row, (one, name, owner) in zip(rows, _columns(rows), strict=True):
+        lines.append(f"{one} {name} {owner}{'  mutant: wrong on purpose' * row['mutant']}")
         if not quiet:
-            lines += [f"{'':<28} {row[word]}" for word in ("guarantee", "cite") if row[word]]
+            lines += [f"{' ' * len(one + name)}  {row[word]}" for word in ("guarantee", "cite") if row[word]]
     emit(as_json, {"plugins": rows, "broken": broken}, lines)
     if broken:
         raise PluginError("\n".join(broken))
@@ -69,12 +70,15 @@ def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
 
 def _named(entry: Entry) -> dict[str, Any]:
     """A plugin by what the metadata of its distribution tell."""
-    kind = entry.kind[:-1]
-    return {"kind": kind, "name": entry.name, "distribution": entry.distribution, "version": entry.version}
+    return {"kind": entry.one, "name": entry.name, "distribution": entry.distribution, "version": entry.version}
 
 
-def _plugin_line(row: dict[str, Any]) -> str:
-    return f"{row['kind']:<11} {row['name']:<16} {row['distribution']} {row['version']}"
+def _columns(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Kind, name and distribution of plugins, the first two as wide as the longest."""
+    kind, name = (max((len(row[word]) for row in rows), default=0) for word in ("kind", "name"))
+    return [
+        (f"{row['kind']:<{kind}}", f"{row['name']:<{name}}", f"{row['distribution']} {row['version']}") for row in rows
+    ]
 
 
 def _describe(name: str, as_json: bool, quiet: bool) -> None:
@@ -197,8 +201,7 @@ def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
             lines.append(f"  {found.unlearner} does not claim to be exact here ({found.law}, {proof.kind})")
     if found.exact:
         lines.append(
-            f"One federation, of {rounds} round{'s' * (rounds > 1)}, shows little: give --up-to, or more --rounds and "
-            "--cohort."
+            f"One federation, of {counted(rounds, 'round')}, shows little: give --up-to, or more --rounds and --cohort."
         )
     return lines, "; ".join(f"{proof.kind}: total variation {proof.result.total_variation}" for proof in found.proofs)
 
@@ -207,7 +210,10 @@ def _lines(proof: Proof) -> list[str]:
     """A proof in words."""
     result = proof.result
     lines = [f"{proof.kind}: total variation {result.total_variation}"]
-    lines.append(f"  {result.histories} histories compared; requests: {'; '.join(map(str, proof.requests))}")
+    lines.append(
+        f"  {counted(result.histories, 'history', 'histories')} compared; requests: "
+        f"{'; '.join(map(str, proof.requests))}"
+    )
     if w := result.witness:
         half = [] if w.initial is None else [f"initial model of half {w.initial}"]
         lines += [
@@ -221,7 +227,8 @@ def _many(swept: Swept) -> tuple[list[str], str]:
     """Proofs on all federations up to a bound in words, and on one line."""
     found = swept.found
     short = (
-        f"{len(found.proved)} federations proved exact, {len(found.refuted)} refuted, {found.too_large} too large; "
+        f"{counted(len(found.proved), 'federation')} proved exact, {len(found.refuted)} refuted, "
+        f"{found.too_large} too large; "
         f"requests for a {' or a '.join(swept.kinds)}"
     )
     if not found.smallest:

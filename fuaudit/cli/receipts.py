@@ -10,6 +10,7 @@ import click
 from fuaudit.cli.completion import ARun, client_names
 from fuaudit.cli.options import Folder, commitment_of, data_option, emit, output_options
 from fuaudit.errors import UsageError
+from fuaudit.text import counted
 
 
 @click.command()
@@ -66,7 +67,10 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_j
     emit(
         as_json,
         document | {"commitment": made.commitment},
-        [f"receipt of {opened.called(number)}, {len(made.rows)} rows: {path}", f"commitment {made.commitment}"],
+        [
+            f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}",
+            f"commitment {made.commitment}",
+        ],
     )
 
 
@@ -84,11 +88,18 @@ def _check(file: Path, data: Path | None, commitment: str | None, as_json: bool,
         headline = "consistent with the receipt's own commitment; not compared with one of yours"
     else:
         headline = "not as committed" if wrong else "as committed"
-    lines = [f"{headline}: {held} of {len(made.rows)} rows of {made.whose!r} are in the commitment {made.commitment}"]
+    lines = [
+        f"{headline}: {held} of {counted(len(made.rows), 'row')} of {made.whose!r} "
+        f"{'is' if held == 1 else 'are'} in the commitment {made.commitment}"
+    ]
     lines += [f"  the commitment received is another one: {expected}"] if other else []
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
     lines += [f"  not found at hand: rows {', '.join(map(str, found.missing[:10]))}"] if found.missing else []
-    lines += [f"  {found.surplus} rows at hand are in no leaf of the receipt"] if found.surplus else []
+    lines += (
+        [f"  {counted(found.surplus, 'row at hand is', 'rows at hand are')} in no leaf of the receipt"]
+        if found.surplus
+        else []
+    )
     emit(
         as_json,
         {

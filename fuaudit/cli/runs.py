@@ -22,8 +22,9 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
+from fuaudit.declared import says
 from fuaudit.errors import FuauditError
-from fuaudit.text import printable
+from fuaudit.text import counted, printable
 
 
 @click.command()
@@ -68,7 +69,7 @@ def train(
             promise=promise,
             beacon=beacon,
         )
-    describe(run, as_json, quiet, f"trained {run.rounds_executed} rounds")
+    describe(run, as_json, quiet, f"trained {counted(run.rounds_executed, 'round')}")
 
 
 @click.command()
@@ -323,7 +324,8 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
     }
     lines = [
         f"{run.path}: {what}",
-        f"  kind          {document['kind']}, {run.rounds_executed} rounds of {law.rounds}{', pruned' * run.pruned}",
+        f"  kind          {document['kind']}, {counted(run.rounds_executed, 'round')} of "
+        f"{law.rounds}{', pruned' * run.pruned}",
         f"  digest        {run.digest}",
         f"  commitment    {document['commitment']}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
@@ -368,7 +370,7 @@ def _kept(run: Any) -> str:
     if run.info["unlearner"]["kind"] == "editor":
         return "no plan: the parent's last model was edited"
     rounds = max(0, min(run.info["first_change"][0], run.rounds_executed + 1) - 1)
-    return f"{rounds} of {run.plan.law.rounds} rounds"
+    return f"{rounds} of {counted(run.plan.law.rounds, 'round')}"
 
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
@@ -378,13 +380,16 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
     lines = [
-        f"participants  {count} in {len(cohorts)} rounds, {empty} of them empty; largest gap {told['largest_gap']} "
-        f"rounds; {max(told['uploads'], default=0)} uploads{', before the edit' if 'edited_by' in info else ''}"
+        f"participants  {count} in {counted(len(cohorts), 'round')}, {empty} of them empty; largest gap "
+        f"{counted(told['largest_gap'], 'round')}; "
+        f"{counted(max(told['uploads'], default=0), 'upload')}{', before the edit' if 'edited_by' in info else ''}"
         if count
         else "participants  none in any round: the model is the initial one"
     ]
     if shares:
-        lines.append(f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {len(shares)} clients")
+        lines.append(
+            f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {counted(len(shares), 'client')}"
+        )
     own = sorted(told.keys() - PARTICIPATION.keys())
     # quoted as JSON, because the words are the run's
     return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in own]
@@ -392,5 +397,5 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
 
 def _stability(run: Any) -> list[str]:
     """How often one more request would make an exact rewriter compute again, where the learner can say it."""
-    describe = run.learner.stability
+    describe = says(run.learner, "stability")
     return describe(run.plan.retained) if describe else []

@@ -21,7 +21,7 @@ from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
 from fuaudit.data.dataset import Dataset
-from fuaudit.declared import completed
+from fuaudit.declared import says
 from fuaudit.draws import Keyed, Purpose
 from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
@@ -39,8 +39,6 @@ class Partition(Protocol):
     It deals by the targets; with ``reads: ClassVar[str] = "owners"`` by the natural owners of the rows instead. Where
     it then deals every client the rows of one owner, clients have the numbers and the names of their owners.
     """
-
-    reads: ClassVar[str]
 
     def deal(self, labels: Labels, draws: Generator) -> Sequence[Sequence[int]]:
         """The rows of every client; ``labels (N,)`` are the targets. UsageError if they cannot be dealt so."""
@@ -82,7 +80,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
 
 
 def _by_owners(plugin: Partition) -> bool:
-    return bool(completed(type(plugin), "partitions").reads == "owners")
+    return bool(says(plugin, "reads") == "owners")
 
 
 def _owners_of(hands: Sequence[Sequence[int]], owners: Tensor) -> list[int] | None:

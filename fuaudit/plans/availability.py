@@ -18,6 +18,7 @@ from fractions import Fraction
 from itertools import product
 from typing import ClassVar, Protocol
 
+from fuaudit.declared import says
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.plans.law import Law, PlanDraws, samples_of
@@ -406,7 +407,7 @@ def require_room(law: Law, population: Population) -> None:
     if isinstance(law, AvailabilityLaw) and isinstance(law.batches, PermutedEpochs):
         samples, client = max((len(samples), client) for client, samples in population.samples.items())
         law.batches.require_room(client, samples)
-    wanted = law.cohort_size
+    wanted = says(law, "cohort_size")
     if wanted > len(population.clients):
         raise UsageError(
             f"the learner draws {wanted} clients a round, and the federation has {len(population.clients)}",

@@ -12,6 +12,7 @@ from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.proofs.toys import LONGEST, PLACES, Shape, Toy, Toys, numbers_of, toys_like, trials
+from fuaudit.text import counted
 
 SHARE = 4
 """One federation may take a fourth of what is left of a budget: the rest is for others."""
@@ -167,9 +168,10 @@ class Coverage:
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
         return (
-            f"at most {self.rounds} rounds, {self.places} places in a round, {self.steps} steps, batches of "
-            f"{self.batch}, {self.clients} clients, {self.samples} samples of one, {self.requests} requests one after "
-            f"another; the {ids} ids requested"
+            f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
+            f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
+            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; "
+            f"the {ids} ids requested"
         )
 
 
@@ -279,7 +281,7 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: Any =
             break
         reached = Coverage.of(part.proved)
         if part.proved:
-            details.append(f"{task.words}: {len(part.proved)} federations proved; {reached}")
+            details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
     return found, Reached(tuple(short), tuple(details))

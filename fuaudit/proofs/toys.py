@@ -17,6 +17,7 @@ from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Law, Population, Request, UniformLaw
 from fuaudit.plans.availability import require_room
+from fuaudit.text import counted
 
 LONGEST = 3
 """Streams of more requests are too large to enumerate; the latest ones stand for them."""
@@ -47,7 +48,8 @@ class Toy(NamedTuple):
             for request, moment in zip(self.requests, self.not_before, strict=True)
         )
         drawn = (
-            f"{law.rounds} rounds, cohort {law.cohort_size}, {law.steps} steps, batch {law.batch_size}"
+            f"{counted(law.rounds, 'round')}, cohort {law.cohort_size}, "
+            f"{counted(law.steps, 'step')}, batch {law.batch_size}"
             if isinstance(law, UniformLaw)
             else f"{law}"
         )
@@ -97,10 +99,10 @@ class Shape:
         return "mixed" if self.clients and self.samples else "client" if self.clients else "sample"
 
     def __str__(self) -> str:
-        words = [f"{self.clients} client{'s' * (self.clients > 1)}"] if self.clients else []
+        words = [counted(self.clients, "client")] if self.clients else []
         if self.samples:
             count, owners = sum(self.samples), len(self.samples)
-            words.append(f"{count} sample{'s' * (count > 1)}" + (f" of {owners} clients" if owners > 1 else ""))
+            words.append(counted(count, "sample") + (f" of {owners} clients" if owners > 1 else ""))
         return " and ".join(words) + (" during training" if self.moment is not None else "")
 
 
@@ -181,8 +183,8 @@ def stream_of(shapes: Sequence[Shape], population: Population) -> tuple[Request,
         enough = False
     if not enough:
         raise UsageError(
-            f"{len(shapes)} requests for {shapes[0]} would leave nothing to choose of {len(population.clients)} "
-            f"clients with {population.size} samples",
+            f"{counted(len(shapes), 'request')} for {shapes[0]} would leave nothing to choose of "
+            f"{counted(len(population.clients), 'client')} with {counted(population.size, 'sample')}",
             "Two clients must be left, and after requests for samples one with two: raise --clients or --samples.",
         )
     return tuple(requests)

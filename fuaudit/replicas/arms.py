@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.commitments.keys import derive
+from fuaudit.declared import says
 from fuaudit.draws import END, Keyed, Stream
 from fuaudit.plans import Plan
 from fuaudit.plans.expanded import SelectedRuns
@@ -41,7 +42,7 @@ class Batch:
     def maker(self) -> Engine:
         """What advances many runs at once."""
         # where few of those who may take part do, room for all of them would be computed in vain
-        return _engine(self.case.rerun.ready, self.case.run.plan.law.cohort_size or 1, self.threads)
+        return _engine(self.case.rerun.ready, says(self.case.run.plan.law, "cohort_size") or 1, self.threads)
 
     @cached_property
     def originals(self) -> list[Plan]:

@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fuaudit.reporting.contents import Checked, Contents, Point
 from fuaudit.reporting.words import number
+from fuaudit.text import counted
 from fuaudit.verification.finding import Verdict
 
 ROLES = {
@@ -250,7 +251,7 @@ def _uploads(points: list[Point]) -> Drawing:
 
     return Drawing(
         "Usefulness: accuracy on test data over uploads",
-        f"{points[-1][1]:.4f} after {points[-1][0]} uploads.",
+        f"{points[-1][1]:.4f} after {counted(int(points[-1][0]), 'upload')}.",
         "As above, over the number of vectors of the model's size that clients had sent, as the run recorded it in "
         "participation.json. A method may send more than one a participation.",
         _svg(draw, "u", "Test accuracy of the run over uploads"),
@@ -284,11 +285,12 @@ def _raster(contents: Contents) -> Drawing:
 
     rounds = len(contents.cohorts)
     empty = sum(not cohort for cohort in contents.cohorts)
-    extent = "" if shown == rounds else f" Drawn are the first {shown} of {rounds} rounds."
+    extent = "" if shown == rounds else f" Drawn are the first {shown} of {counted(rounds, 'round')}."
     never = len(set(contents.clients).difference(*contents.cohorts))
     return Drawing(
         "Who took part in which round",
-        f"{sum(map(len, contents.cohorts))} participations in {rounds} rounds; rounds with nobody in them: {empty}; "
+        f"{counted(sum(map(len, contents.cohorts)), 'participation')} in {counted(rounds, 'round')}; "
+        f"rounds with nobody in them: {empty}; "
         f"clients that never took part: {never}.{extent}",
         "As the run recorded it in participation.json; the draws themselves are the plan's."
         + (f" The model was edited by {contents.edited_by!r} after these rounds." if contents.edited_by else ""),
@@ -310,7 +312,7 @@ def _own_accuracy(contents: Contents) -> Drawing:
     return Drawing(
         "How the final model serves each client",
         f"From {min(shares):.4f} (client {clients[worst]:.0f}) to {max(shares):.4f}, "
-        f"mean {sum(shares) / len(shares):.4f} over {len(shares)} clients.",
+        f"mean {sum(shares) / len(shares):.4f} over {counted(len(shares), 'client')}.",
         "Share of a client's own training rows that the final model classifies correctly, as the run recorded it in "
         "participation.json. Rows that were trained on flatter a model.",
         _svg(draw, "o", "Accuracy of the final model on the rows of each client"),

@@ -6,6 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents
+from fuaudit.text import counted
 from fuaudit.verification.figure import Figure, Value
 from fuaudit.verification.finding import ResidualCopy, Subject, Verdict
 
@@ -201,14 +202,16 @@ def _found(contents: Contents) -> str:
     if contents.verdict is Verdict.PASS:
         passed = [check for check in contents.checks if check.verdict is Verdict.PASS]
         more = dict.fromkeys(check.plainly for check in passed if check.plainly)
-        return " ".join((f"{begin}All {len(required)} checks that had to pass did.", *more))
+        did = f"All {len(required)} checks" if len(required) > 1 else "The one check"
+        return " ".join((f"{begin}{did} that had to pass did.", *more))
     if contents.verdict is Verdict.FAIL:
         return (
             f"{begin}At least one check found that it is not so: {contents.reason} This run gives no ground to say "
             "that the request was carried out."
         )
     return (
-        f"{begin}They could not decide it: {contents.reason} Of {len(required)} checks that had to pass, {count} did. "
+        f"{begin}They could not decide it: {contents.reason} Of {counted(len(required), 'check')} "
+        f"that had to pass, {count} did. "
         "This run gives no ground to say that the request was carried out."
     )
 

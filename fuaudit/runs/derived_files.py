@@ -11,6 +11,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fuaudit.declared import says
 from fuaudit.errors import PluginError
 from fuaudit.formats import schema
 from fuaudit.formats.forms import pretty_json, tensor_bytes
@@ -107,7 +108,7 @@ def participation(
     """What of ``participation.json`` follows from the plan alone; with what the learner concludes from it."""
     seen = Participations.of(schedule)
     gaps = seen.longest_gaps(population.clients)
-    a_participation = solver.uploads
+    a_participation = says(solver, "uploads")
     return {
         **_concluded(learner, seen, population.clients, solver, chain.stages),
         "gaps": {str(client): gap for client, gap in gaps.items()},
@@ -121,7 +122,7 @@ def _concluded(
     learner: Learner, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
 ) -> dict[str, Any]:
     """What the learner concludes; PluginError where that is no JSON, or names what every run tells."""
-    conclusions = learner.conclusions
+    conclusions = says(learner, "conclusions")
     if conclusions is None:
         return {}
     name = type(learner).__name__

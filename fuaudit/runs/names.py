@@ -9,6 +9,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.run import Run
+from fuaudit.text import counted
 
 Name = str | int
 """A client by its name, or by its id."""
@@ -65,8 +66,8 @@ def require_committed(run: Run, dataset: Dataset) -> None:
     if found.contradict:
         rows = sum(map(len, found.rows.values()))
         raise UsageError(
-            f"the data at hand is not what {run.path} committed to: {rows} rows of {len(found.rows)} clients and "
-            f"{len(found.tests)} test rows differ",
+            f"the data at hand is not what {run.path} committed to: {counted(rows, 'row')} of "
+            f"{counted(len(found.rows), 'client')} and {counted(len(found.tests), 'test row')} differ",
             "Give the data that it was trained on, with --data ROOT.",
         )
 
@@ -85,4 +86,4 @@ def in_words(row: dict[str, Any]) -> str:
         owner = row["client"] if row["name"] is None else row["name"]
         return f"sample {row['sample']}" + ("" if row["index"] is None else f" ({owner}:{row['index']})")
     name = "" if row["name"] == str(row["client"]) else f" ({row['name']})" if row["name"] else " (name dropped)"
-    return f"client {row['client']}{name}, {row['rows']} rows"
+    return f"client {row['client']}{name}, {counted(row['rows'], 'row')}"

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from fuaudit.commitments.keys import Keys, contexts, next_context
+from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -16,6 +17,7 @@ from fuaudit.plans.plan import Segments
 from fuaudit.runs.encoding import involvement_of, population_of, read_segments, recorded_of
 from fuaudit.runs.layout import INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED
 from fuaudit.runs.stored import Stored
+from fuaudit.text import counted
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class WithPlan(Stored):
         last, room = self.sources[-1], self.config.run.requests
         if last.generation >= room:
             raise UsageError(
-                f"the commitment of {self.path} has room for {room} requests, and all of them were carried out",
+                f"the commitment of {self.path} has room for {counted(room, 'request')}, and that is used up",
                 "Train anew, with requests = N in the table [run] as large as may be needed.",
             )
         context = next_context(last.context, request, self.original)
@@ -202,7 +204,7 @@ def _drawn_over(run: WithPlan) -> tuple[Population, ...]:
     Under a law with draws that last all rounds those of erased clients are gone after a prune. Such a client is in no
     round that was kept, and nobody else's draws depend on it, so all populations are taken without it.
     """
-    if not run.learner.law.lasting:
+    if not says(run.learner.law, "lasting"):
         return run.populations
     seeds, leaves = run.keys.seeds, run.leaves
     gone = {

@@ -16,6 +16,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
+from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.formats.files import TEMPORARY, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
@@ -44,6 +45,7 @@ from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
 from fuaudit.runs.models import WithModels
+from fuaudit.text import counted
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 from fuaudit.training.stages import Chain
 
@@ -148,7 +150,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     """
     info, rounds = run.info, run.learner.law.rounds
     if not 1 <= run.rounds_executed <= rounds:
-        yield f"claims {run.rounds_executed} rounds of a learner with {rounds}"
+        yield f"claims {counted(run.rounds_executed, 'round')} of a learner with {rounds}"
     if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
         yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:
@@ -169,13 +171,13 @@ def _contradictions(run: Run) -> Iterator[str]:
     if len(told["cohorts"]) != run.rounds_executed or len(told["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
     surplus = told.keys() - TOLD.keys()
-    if surplus and run.learner.conclusions is None:
+    if surplus and says(run.learner, "conclusions") is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
     editor = run.is_child and info["unlearner"]["kind"] == "editor"
     if run.has(EDIT) != editor:
         yield f"has {'no' if editor else 'the file'} {EDIT}, which only an editor writes"
     if run.is_child != bool(run.requests):
-        yield f"has {len(run.requests)} requests in {PLAN}, which does not fit its kind"
+        yield f"has {counted(len(run.requests), 'request')} in {PLAN}, which does not fit its kind"
     if run.is_child:
         (asked,) = run.ledger.of_kind("request")
         if (asked["clients"], asked["samples"]) != (list(run.request.clients), list(run.request.samples)):

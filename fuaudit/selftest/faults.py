@@ -29,6 +29,7 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.statistics.two_sample.power import lower_limit
+from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, state_without
 from fuaudit.training.setup import depended_on, setup
 from fuaudit.unlearning.apply import rewritten
@@ -211,7 +212,7 @@ def rounds_by_data(ground: Ground) -> Caught:
         try:
             rewritten(mutant, "shorter", plan, TARGET, Keyed(ground.secret("anew", str(number))), END)
         except PluginError as error:
-            return Caught(1, 1, str(error).splitlines()[0], f"{number + 1} plans")
+            return Caught(1, 1, str(error).splitlines()[0], counted(number + 1, "plan"))
     return Caught(0, 1, "64 plans went through", "64 plans")
 
 
@@ -276,7 +277,7 @@ def passes(ground: Ground, name: str) -> Caught:
     right = all(proof.exact for proof in proofs.values()) and set(verdicts.values()) == {"PASS"} and not alarms
     distances = ", ".join(f"{proof.total_variation} for a {kind}" for kind, proof in proofs.items())
     evidence = f"total variation {distances}; " + ", ".join(f"{n} {v}" for n, v in verdicts.items())
-    evidence += f"; {alarms} false alarms in {ground.repetitions} audits"
+    evidence += f"; {counted(alarms, 'false alarm')} in {ground.repetitions} audits"
     return Caught(
         int(right), 1, evidence, f"{sum(proof.leaves for proof in proofs.values())} leaves, {ground.repetitions} audits"
     )

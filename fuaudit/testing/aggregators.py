@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuaudit.declared import says
 from fuaudit.testing.contexts import (
     DIMENSION,
     ROUNDS,
@@ -44,7 +45,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(stage, "stages")
-    rows = rows or ((1,) if stage.after_aggregation else (1, 4))
+    rows = rows or ((1,) if says(stage, "after_aggregation") else (1, 4))
     if not isinstance(getattr(stage, "per_client_state", None), frozenset):
         told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
         problems.require(False, told)
@@ -53,7 +54,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
                 _check_rounds(stage, count, dtype, problems)
-            if stage.vectorised:
+            if says(stage, "vectorised"):
                 with problems.during("several runs at once"):
                     _check_stack(stage, count, dtype, problems)
         if max(rows) > 1:
@@ -77,7 +78,7 @@ def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> 
 def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     state = stage.init(shape_of(dtype))
     shape = described(state)
-    told: frozenset[str] = stage.depends_on
+    told: frozenset[str] = says(stage, "depends_on")
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
     for round_number in range(ROUNDS + len(extremes)):
         updates = updates_of(round_number, count, dtype)

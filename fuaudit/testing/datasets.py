@@ -26,7 +26,7 @@ def check_dataset(plugin: Any, root: Path | None = None) -> None:
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(plugin)
+    problems = Problems(plugin, "datasets")
     with problems.during("loading"):
         data, again = plugin.load(root), plugin.load(root)
         if isinstance(data, Dataset):

@@ -30,7 +30,7 @@ def check_model(recipe: Any, shape: tuple[int, ...] = (64,), classes: int = 10, 
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(recipe)
+    problems = Problems(recipe, "models")
     rows = _rows(shape) if inputs is None else inputs
     with problems.during("building"):
         module, again = _built(recipe, rows, classes)

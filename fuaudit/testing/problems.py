@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuaudit.declared import completed, wrong
+from fuaudit.declared import wrong
 
 
 class Problems:
@@ -33,10 +33,8 @@ class Problems:
             hidden = sorted(vars(subject).keys() - {f.name for f in fields(subject)})
             self.require(not hidden, f"it keeps hidden attributes: {', '.join(hidden)}")
         if kind and (problems := wrong(type(subject), kind)):
-            self.found += [f"it declares {text}" for text in problems]
+            self.found += problems
             self.conclude()
-        if kind:
-            completed(type(subject), kind)
 
     def require(self, holds: object, text: str) -> None:
         """Note ``text``, once, unless it holds."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuaudit.declared import says
 from fuaudit.testing.contexts import (
     DIMENSION,
     ROUNDS,
@@ -45,7 +46,7 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     """
     problems = Problems(solver, "solvers")
     for word in ("uploads", "downloads"):
-        count = getattr(solver, word)
+        count = says(solver, word)
         problems.require(isinstance(count, int) and count >= 1, f"{word} must be a whole number from 1")
     if not isinstance(getattr(solver, "per_client_state", None), frozenset):
         told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
@@ -115,7 +116,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         again, repeated, twice = _round(solver, updates, context, state)
         equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
         problems.require(equal, "it gives other bits when repeated with the same state")
-        for kind in sorted({"clients", "samples"} - solver.depends_on):
+        for kind in sorted({"clients", "samples"} - says(solver, "depends_on")):
             other, uploads, kept_by = _round(solver, updates, elsewhere(context, kind), state)
             alike = torch.equal(uploads, sent) and same(_terms(other), _terms(steps)) and same(kept_by, new)
             problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")

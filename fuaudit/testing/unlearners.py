@@ -65,7 +65,7 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
     Raises:
         AssertionError: the list of all that is wrong.
     """
-    problems = Problems(unlearner)
+    problems = Problems(unlearner, "unlearners")
     try:
         editor = is_editor(unlearner)
     except FuauditError as error:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fuaudit.data.dataset import Dataset, scaled, scaling_constants
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
@@ -232,7 +233,7 @@ def require_finite(round_state: RoundState, round_number: int) -> None:
 
 def require_one_row_each(procedure: Procedure, law: Law) -> None:
     """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client."""
-    if procedure.per_client_state and law.replacement:
+    if procedure.per_client_state and says(law, "replacement"):
         owners = (name.split(".", 1) for name in sorted(procedure.per_client_state))
         memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar, Protocol
 
@@ -18,8 +17,6 @@ class Learner(Protocol):
         step_size, decay: clients' steps of round t have the size ``step_size * decay ** (t - 1)``.
         solver: the table of its solver, where a config names none.
         server: the tables of its chain of stages, where a config names none.
-        guarantee: one line: what the method claims, and where it is proved.
-        cite: the paper.
 
     What else it may declare is in :data:`fuaudit.declared.WORDS`. Its method ``conclusions(seen, clients, solver,
     stages)`` is given the participations of the executed rounds
@@ -30,9 +27,6 @@ class Learner(Protocol):
 
     solver: ClassVar[dict[str, Any]]
     server: ClassVar[tuple[dict[str, Any], ...]]
-    guarantee: ClassVar[str]
-    cite: ClassVar[str]
-    conclusions: ClassVar[Callable[..., dict[str, Any]] | None]
 
     @property
     def law(self) -> Law: ...

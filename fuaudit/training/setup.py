@@ -13,6 +13,7 @@ from torch import nn
 from fuaudit import registry
 from fuaudit.config import Config, build_stage
 from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_rows, require_sound, retained_rows
+from fuaudit.declared import says
 from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
@@ -129,7 +130,7 @@ def depends_on(config: Config) -> frozenset[str]:
     """
     told = frozenset[str]() if config.scaling == "none" else TOLD
     for plugin in (registry.build("solvers", config.solver), *map(build_stage, config.server)):
-        declared: object = plugin.depends_on
+        declared: object = says(plugin, "depends_on")
         if not isinstance(declared, frozenset) or not declared <= TOLD:
             raise PluginError(
                 f"{type(plugin).__name__} declares depends_on as {declared!r}",

@@ -71,11 +71,6 @@ class Solver(Protocol):
 
     per_client_state: ClassVar[frozenset[str]]
 
-    @property
-    def uploads(self) -> int: ...
-    @property
-    def downloads(self) -> int: ...
-
     def init(self, shape: StateShape) -> State:
         """The state before the first round, of one run; every tensor has the shape it keeps."""
         ...

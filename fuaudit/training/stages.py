@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
+from fuaudit.declared import says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.training.rounds import RoundContext, State, StateShape, part, under
 
@@ -28,7 +29,6 @@ class Stage(Protocol):
     not say it takes any number of rows. What else it declares is in :data:`fuaudit.declared.WORDS`.
     """
 
-    vectorised: ClassVar[bool]
     per_client_state: ClassVar[frozenset[str]]
 
     def init(self, shape: StateShape) -> State:
@@ -145,7 +145,7 @@ class Chain:
     @property
     def vectorised(self) -> bool:
         """Whether all stages are."""
-        return all(stage.vectorised for stage in self.stages)
+        return all(says(stage, "vectorised") for stage in self.stages)
 
     @property
     def per_client_state(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import retained_rows
+from fuaudit.declared import says
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
@@ -60,7 +61,7 @@ def edited(
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
     solver = ready.procedure.solver
-    down, up = solver.downloads, solver.uploads
+    down, up = says(solver, "downloads"), says(solver, "uploads")
 
     trained: list[int] = []
     messages: list[Message] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fuaudit import registry
+from fuaudit.declared import says
 from fuaudit.draws import Position
 from fuaudit.plans import Law, Population, Request, UniformLaw
 from fuaudit.plans.exact_laws import Number
@@ -99,5 +100,5 @@ def _declared(word: str, *kinds: str, besides: str = "") -> list[Any]:
     for kind in kinds:
         for name, entry in sorted(registry.entries(kind).items()):
             if entry.own or (kind, name) == ("unlearners", besides):
-                found += [fault for fault in getattr(entry.load(), word) if fault not in found]
+                found += [fault for fault in says(entry.load(), word) if fault not in found]
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.declared import completed
+from fuaudit.declared import says
 from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
@@ -90,22 +90,21 @@ class Editor(Unlearner, Protocol):
 
 
 def is_editor(unlearner: Any) -> bool:
-    """Whether this is an editor; PluginError when it is neither or both, or declares unknown words."""
+    """Whether this is an editor; PluginError when it is neither or both, or declares what it may not need."""
     name = type(unlearner).__name__
     kinds = [hasattr(unlearner, "rewrite"), hasattr(unlearner, "edit")]
     if sum(kinds) != 1:
         raise PluginError(f"{name} must have exactly one of rewrite(...) and edit(...)")
-    completed(type(unlearner), "unlearners")
     for words, known in (("needs", NEEDS), ("participants", PARTICIPANTS)):
         declared = getattr(unlearner, words, None)
         if not isinstance(declared, frozenset):
             raise PluginError(f"{name} must declare {words} as a frozenset", f"Choose from: {', '.join(known)}.")
-        for word in declared - set(known):
+        for word in sorted(declared - set(known), key=str):
             raise PluginError(f"{name} declares unknown {words}: {word!r}", nearest(str(word), known))
     for text in ("guarantee", "cite"):
         if not isinstance(getattr(unlearner, text, None), str):
             raise PluginError(f"{name} must declare {text} as text")
-    if kinds[0] and not _are_claims(unlearner.exact_for):
+    if kinds[0] and not _are_claims(says(unlearner, "exact_for")):
         raise PluginError(
             f"{name} must declare exact_for, the pairs of a law and a kind of request that it is exact for",
             'Write exact_under("uniform with replacement"), of fuaudit.unlearning; with kinds=("client",) for clients '
@@ -123,7 +122,7 @@ def _are_claims(found: Any) -> bool:
 
 def is_mutant(unlearner: Any) -> bool:
     """Whether an unlearner, or its class, says that it is wrong on purpose."""
-    return unlearner.mutant is True
+    return says(unlearner, "mutant") is True
 
 
 def claims_exactness(unlearner: Any, law: str, kind: str) -> bool:
@@ -161,7 +160,7 @@ def doubt_of_rounds(name: str, law: Law, depended_on: str, request: Request, cha
         request: to be carried out.
         change: the first position that the rewriter changed.
     """
-    sure = request.kinds & law.first_round_involves and change.round <= 1
+    sure = request.kinds & says(law, "first_round_involves") and change.round <= 1
     if change == START or sure or not depended_on:
         return []
     return [

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.declared import completed
-from fuaudit.errors import PluginError
+from fuaudit.declared import says
+from fuaudit.errors import PluginError, nearest
 from fuaudit.verification.claims import known_evidence
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
@@ -96,21 +96,19 @@ def declared(audit: Any, who: str) -> Declared:
 
 
 def _declared(audit: Any, who: str) -> Declared:
-    completed(type(audit), "audits", who)
     problems = [
         f"{word} must be a frozenset of words, {what}"
         for word, what in (("evidence", "empty for none"), ("uses", "the arguments it looks at"))
         if not isinstance(getattr(audit, word, None), frozenset)
     ]
-    problems += [] if callable(getattr(audit, "examine", None)) else ["examine(case) is missing"]
     evidence, uses = (getattr(audit, word) if not problems else frozenset() for word in ("evidence", "uses"))
     known = known_evidence()
-    problems += [f"{word!r} is no kind of evidence: {', '.join(sorted(known))}" for word in _others(evidence, known)]
-    problems += [f"{word!r} is no argument: {', '.join(ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
-    option = audit.alpha_option
+    problems += [f"{word!r} is no kind of evidence. {nearest(str(word), known)}" for word in _others(evidence, known)]
+    problems += [f"{word!r} is no argument. {nearest(str(word), ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
+    option = says(audit, "alpha_option")
     if not isinstance(option, str) or (option and not _is_rate(getattr(audit, option, None))):
         problems.append(f"alpha_option = {option!r} names no option that is a rate in [0, 1]")
-    if not _is_text(recomputes := audit.recomputes):
+    if not _is_text(recomputes := says(audit, "recomputes")):
         problems.append("recomputes must be text")
     if problems:
         raise PluginError(

@@ -59,7 +59,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         undecided = (f.shows for _, f in required if f.verdict is not Verdict.PASS)
         reason = next(undecided, "The spec has no required check that applies to this run.")
         return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
-    given = {word for check, _ in required for word in check.declared().evidence}
+    given = {word for check, _ in required for word in check.declared.evidence}
     if missing := lacking(claim.needs, given):
         return Conclusion(
             Verdict.INCONCLUSIVE,

@@ -18,6 +18,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,12 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     """Why the rows that a parent was trained on cannot be read here; empty when they can."""
     absent = dataset.absent.intersection(parent.plan.retained.owner)
     if absent:
-        return f"{len(absent)} erased rows of {parent.path.name} are not at hand (--erased ROOT)"
+        return (
+            f"{counted(len(absent), 'erased row')} of {parent.path.name} "
+            f"{'is' if len(absent) == 1 else 'are'} not at hand (--erased ROOT)"
+        )
     if changed := parent.differences(dataset):
-        return f"rows of {len(changed.rows)} clients are not those that {parent.path.name} was trained on"
+        return f"rows of {counted(len(changed.rows), 'client')} are not those that {parent.path.name} was trained on"
     return ""
 
 

@@ -23,7 +23,7 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         EvidenceError: the evidence is rejected, and no finding of it would count.
     """
     name = check.audit["use"]
-    entry, audit = registry.find("audits", name), registry.build("audits", check.audit)
+    entry, audit = registry.find("audits", name), check.built
     try:
         finding = audit.examine(case)
     except EvidenceError:
@@ -38,7 +38,7 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
         whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
         return _broken(name, f"The audit{whose} broke: {error!r}", place), 70 if entry.own else PluginError.exit_code
-    if wrong := wrong_in(finding, name, check.declared().alpha(audit)):
+    if wrong := wrong_in(finding, name, check.declared.alpha(audit)):
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code
     if finding.plainly and not entry.own:

@@ -21,6 +21,7 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.registry import Entry
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec
@@ -126,7 +127,10 @@ def code_of(name: str, modules: Iterable[str]) -> tuple[str, str]:
         return "", f"its code cannot be read: {error.strerror or error}"
     if not digests:
         return "", "its code cannot be read: no file of it was found"
-    covers = f"{len(digests)} files, {'as installed and imported' if listed else 'as imported (it lists no files)'}"
+    covers = (
+        f"{counted(len(digests), 'file')}, "
+        f"{'as installed and imported' if listed else 'as imported (it lists no files)'}"
+    )
     return sha256(canonical_json(digests)), covers
 
 

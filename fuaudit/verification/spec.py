@@ -50,10 +50,15 @@ class Check:
     basis: tuple[str, ...] = ()
     share: float | None = None
 
+    @cached_property
+    def built(self) -> Any:
+        """Its audit, with these options."""
+        return registry.build("audits", self.audit)
+
+    @cached_property
     def declared(self) -> Declared:
         """What its audit declares, with these options."""
-        entry = registry.find("audits", self.audit["use"])
-        return declared(registry.build("audits", self.audit), str(entry))
+        return declared(self.built, str(registry.find("audits", self.audit["use"])))
 
 
 @dataclass(frozen=True)
@@ -131,14 +136,12 @@ class Spec:
     @cached_property
     def evidence(self) -> frozenset[str]:
         """The kinds of evidence that its required checks give together."""
-        return frozenset(
-            word for check in self.checks if check.role == "required" for word in check.declared().evidence
-        )
+        return frozenset(word for check in self.checks if check.role == "required" for word in check.declared.evidence)
 
     @cached_property
     def uses(self) -> frozenset[str]:
         """The arguments that some check of it looks at."""
-        return frozenset(word for check in self.checks for word in check.declared().uses)
+        return frozenset(word for check in self.checks for word in check.declared.uses)
 
     @property
     def source(self) -> str:
@@ -152,7 +155,7 @@ class Spec:
 
 
 def _resolved(check: Check) -> dict[str, Any]:
-    return {**asdict(registry.build("audits", check.audit)), "use": check.audit["use"]}
+    return {**asdict(check.built), "use": check.audit["use"]}
 
 
 def builtin_specs() -> dict[str, Path]:
@@ -222,7 +225,7 @@ def _whole(written: Keys, origin: str) -> Spec:
     checks = []
     for number, row in enumerate(written.check, 1):
         check = Check(**registry.options(Check, f"{origin}: check {number}", row))
-        checks.append(replace(check, audit=_with_alpha(check, written.alpha, origin)))
+        checks.append(_with_alpha(check, written.alpha, origin))
     if sum(check.share or 0.0 for check in checks) > 1 + 1e-12:
         raise UsageError(f"{origin}: the shares of alpha sum to more than 1")
     spec = Spec(
@@ -249,18 +252,15 @@ def _whole(written: Keys, origin: str) -> Spec:
     return spec
 
 
-def _with_alpha(check: Check, alpha: float | None, origin: str) -> dict[str, Any]:
-    """The options of a check's audit, with its share of the spec's alpha where the spec has one."""
-    options, share = dict(check.audit), check.share
-    audit = registry.build("audits", options)
-    name = options["use"]
-    option = declared(audit, str(registry.find("audits", name))).alpha_option
+def _with_alpha(check: Check, alpha: float | None, origin: str) -> Check:
+    """The check, with its share of the spec's alpha among the options of its audit where the spec has one."""
+    option, name, share = check.declared.alpha_option, check.audit["use"], check.share
     if share is not None and (alpha is None or not option):
         raise UsageError(f"{origin}: {name!r} has a share, but {'no error rate' if alpha else 'the spec has no alpha'}")
     if alpha is None or not option:
-        return options
-    if option in options:
+        return check
+    if option in check.audit:
         raise UsageError(f"{origin} has one alpha for all audits; {name!r} sets its own", "Give it a share instead.")
     if share is None or not 0 < share <= 1:
         raise UsageError(f"{origin}: {name!r} has an error rate, so it needs a share of alpha, in (0, 1]")
-    return options | {option: alpha * share}
+    return replace(check, audit=check.audit | {option: alpha * share})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.formats.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
+from fuaudit.text import counted
 from fuaudit.verification.finding import require_findings
 
 LOG = "log.jsonl"
@@ -32,6 +34,8 @@ SHORT = 12
 
 READ_ONLY = 0o444
 """The mode of findings: whoever edits them has to mean it, and their name no longer fits."""
+
+THIS = "by this spec"
 
 PATIENCE = 10.0
 """Seconds to wait for another verification that is writing its line."""
@@ -146,17 +150,31 @@ def history(folder: Path) -> tuple[Verified, ...]:
 
 
 def standing(entries: tuple[Verified, ...], number: int) -> str:
-    """Which of the verifications of a folder one is, and how the others ended, by the log beside it."""
+    """Which of the verifications of a folder one is, and how the others ended, by the log beside it.
+
+    They are counted by spec, for a FAIL of one and a PASS of another are no contradiction.
+    """
     if not entries:
         return "No log lies beside the run: how often it was audited is not known."
     here = next((entry for entry in entries if entry.number == number), None)
-    others = [entry for entry in entries if entry.number != number]
-    counts: dict[str, int] = {}
-    for entry in others:
-        counts[entry.verdict or "not finished"] = counts.get(entry.verdict or "not finished", 0) + 1
-    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
-    which = f"This is verification {number} of {len(entries)}" if here else f"{len(entries)} verifications"
-    return f"{which} by the log beside the run{f'; the others: {told}' if here and others else ''}."
+    if here is None:
+        return f"{counted(len(entries), 'verification')} by the log beside the run."
+    ended: dict[str, Counter[str]] = {}
+    for entry in entries:
+        if entry is not here:
+            ended.setdefault(_beside(entry, here), Counter())[entry.verdict or "not finished"] += 1
+    told = [
+        f"{by} {', '.join(f'{count} {word}' for word, count in sorted(counts.items()))}"
+        for by, counts in sorted(ended.items(), key=lambda item: (not item[0].startswith(THIS), item[0]))
+    ]
+    others = f"; the others: {'; '.join(told)}" if told else ""
+    return f"This is verification {number} of {len(entries)} by the log beside the run{others}."
+
+
+def _beside(entry: Verified, here: Verified) -> str:
+    """By which spec a verification was, and of what, as one beside it sees that."""
+    spec = THIS if entry.spec["digest"] == here.spec["digest"] else f"by {entry.spec['id']!a}"
+    return spec if entry.run == here.run else f"{spec} of the run as it was"
 
 
 def latest(run: Path) -> Path:

@@ -61,7 +61,7 @@ class Verification:
                 "claim": check.claim,
                 "role": check.role,
                 "basis": list(check.basis),
-                "evidence": sorted(check.declared().evidence),
+                "evidence": sorted(check.declared.evidence),
                 "recomputes": _recomputes(check),
                 "finding": asdict(finding),
             }
@@ -86,5 +86,5 @@ class Verification:
 
 def _recomputes(check: Check) -> str:
     """What its audit works out itself; in whose words, where it is not fuaudit's."""
-    entry, text = registry.find("audits", check.audit["use"]), check.declared().recomputes
+    entry, text = registry.find("audits", check.audit["use"]), check.declared.recomputes
     return text if entry.own or not text else f"what the {entry} calls {text!r}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from fuaudit import registry
+from fuaudit.declared import says
 from fuaudit.draws import Keyed
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
@@ -142,6 +143,5 @@ def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
 
 def cost(case: Case, spec: Spec) -> str:
     """What the audits say of the work to come, such as runs and client steps of repeated sampling."""
-    audits = [registry.build("audits", check.audit) for check in spec.checks]
-    told = [audit.cost(case) for audit in audits if audit.cost is not None]
+    told = [tell(case) for tell in (says(check.built, "cost") for check in spec.checks) if tell]
     return "; ".join(filter(None, told)) or "no repeated sampling"

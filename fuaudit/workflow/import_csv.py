@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fuaudit.errors import UsageError
 from fuaudit.runs.layout import CONFIG
+from fuaudit.text import counted
 from fuaudit.workflow.csv_table import CsvTable, Wanted, Words, read_table
 
 FORMAT = "fuaudit import 1"
@@ -275,11 +276,15 @@ def _notes(
     counts = np.bincount(parts["owners"], minlength=len(owners))
     fewest = int(counts.argmin())
     notes = [
-        f"{record['rows']:,} training rows of {len(owners)} clients ({counts[fewest]:,} to {counts.max():,} each; "
-        f"{owners[fewest]} has the fewest), {record['test_rows']:,} test rows, {len(train.columns)} inputs a row"
+        f"{record['rows']:,} training rows of {counted(len(owners), 'client')} "
+        f"({counts[fewest]:,} to {counts.max():,} each; "
+        f"{owners[fewest]} has the fewest), {record['test_rows']:,} test rows, "
+        f"{counted(len(train.columns), 'input')} a row"
     ]
     shown = ", ".join(f"{number} is {name}" for number, name in enumerate(classes[:10]))
-    notes.append(f"{len(classes)} classes: {shown}{', ...' if len(classes) > 10 else ''} (classes.json)")
+    notes.append(
+        f"{counted(len(classes), 'class', 'classes')}: {shown}{', ...' if len(classes) > 10 else ''} (classes.json)"
+    )
     if "share" in record["test"]:
         notes.append(
             f"test rows are the share {record['test']['share']} of each client's rows, by SHA-256 under the seed "

@@ -9,6 +9,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
+from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed
@@ -142,7 +143,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
     recorded, and they are never refused.
     """
     law = run.plan.law
-    promises = bool(unlearner.exact_for) and not is_mutant(unlearner)
+    promises = bool(says(unlearner, "exact_for")) and not is_mutant(unlearner)
     if promises and not allow_inexact:
         _refuse(
             doubts_of_law(unlearner, name, law.name, request.kind)

@@ -39,4 +39,4 @@ def test_nobody_reads_them_and_nobody_can_compare_them(forged, quick):
     assert result.verdict != "PASS"
     lineage = {finding.audit: finding for finding in result.findings}["lineage"]
     assert lineage.verdict == "INCONCLUSIVE"
-    assert "holds 1 draws of earlier requests that the plan does not read" in lineage.shows
+    assert "holds 1 draw of earlier requests that the plan does not read" in lineage.shows

@@ -23,10 +23,13 @@ from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
 from fuaudit.runs.layout import PARTICIPATION
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Verdict
 from fuaudit.verification.rerun import EQUAL_BITS
+
+DO = ("file of the run does", "files of the run do")
 
 SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
 
@@ -88,7 +91,7 @@ class Lineage:
             return Judgement(Verdict.INCONCLUSIVE, reason, details=("Give --data ROOT.",))
         followed = follow_from_models(case) if case.effort.spot_check else case.rerun.regenerated
         if found := strays(case, followed):
-            reason = f"{len(found)} files of the run do not follow from its plan."
+            reason = f"{counted(len(found), *DO)} not follow from its plan."
             return Judgement(Verdict.FAIL, reason, details=tuple(found))
         other = differ(case, followed)
         if other and not case.rerun.same_platform:
@@ -116,7 +119,7 @@ class Lineage:
         else:
             other = [] if follows_from_plan(case) else [PARTICIPATION]
         if other:
-            shows = f"{len(other)} files of the run do not follow from its plan and its stored models."
+            shows = f"{counted(len(other), *DO)} not follow from its plan and its stored models."
             return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
         return judged
 
@@ -140,7 +143,7 @@ class Lineage:
 def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement:
     """By bytes alone; for a spot check, files were compared with what follows from the stored models."""
     if other:
-        shows = f"{len(other)} files of the run do not follow from the retained data."
+        shows = f"{counted(len(other), *DO)} not follow from the retained data."
         return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
     if spot_check:
         shows = "The stored models were only spot-checked; whether they follow from the retained data stays open."

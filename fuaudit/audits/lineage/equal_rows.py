@@ -19,6 +19,7 @@ from fuaudit.commitments.contents import row_digests, span
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.erased_rows import AtHand, to_be_forgotten
 from fuaudit.verification.figure import Figure
@@ -138,11 +139,13 @@ def _with_verdict(judged: Judgement, found: Equal, fails: bool) -> Judgement:
     """The judgement with what equal rows do to its verdict, or to the sentence of its PASS."""
     if not found.pairs and found.unknown and fails and judged.verdict is Verdict.PASS:
         # a spec that refuses equal rows has to know that there are none: what was not looked at shows nothing
-        shows = f"{found.unknown} rows that were to be forgotten are neither at hand nor opened: none was compared."
+        rows = counted(found.unknown, "row that was to be forgotten is", "rows that were to be forgotten are")
+        shows = f"{rows} neither at hand nor opened: none was compared."
         return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows)
     if not found.pairs:
         return judged
-    shows = f"{len({kept for kept, _ in found.pairs})} retained rows equal rows that were to be forgotten."
+    equal = len({kept for kept, _ in found.pairs})
+    shows = f"{counted(equal, 'retained row equals rows', 'retained rows equal rows')} that were to be forgotten."
     if fails:
         return replace(judged, verdict=Verdict.FAIL, shows=shows)
     unasked = f"{shows} Their owners did not ask, and models follow from them."

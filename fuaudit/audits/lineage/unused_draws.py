@@ -11,6 +11,7 @@ from fuaudit.plans.expanded import expand
 from fuaudit.runs.layout import RECORDED
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Verdict
 
@@ -59,8 +60,8 @@ def with_records_of_before(case: Case, judged: Judgement) -> Judgement:
     if not (unused := unused_draws(case.run, all_of_them=True)):
         return judged
     shows = (
-        f"{RECORDED} holds {len(unused)} draws of earlier requests that the plan does not read; an ancestor was "
-        "pruned, so nothing shows that a method recorded them."
+        f"{RECORDED} holds {counted(len(unused), 'draw')} of earlier requests that the plan does not "
+        "read; an ancestor was pruned, so nothing shows that a method recorded them."
     )
     advice = f"The first of them is {unused[0]}. A prune of this run takes them out."
     return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, details=(*judged.details, advice))

@@ -28,6 +28,7 @@ from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
 from fuaudit.statistics.two_sample.betting import two_sample
 from fuaudit.statistics.two_sample.power import Detectable, detectable_rate
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
@@ -112,8 +113,8 @@ class ModelLaw:
         if limit < 2:
             return _unsampled(
                 Verdict.INCONCLUSIVE,
-                f"A budget of {case.effort.budget} runs allows no test: "
-                f"{cost} runs a pair, {self.pairs} pairs planned.",
+                f"A budget of {counted(case.effort.budget or 0, 'run')} allows no test: "
+                f"{counted(cost, 'run')} a pair, {counted(self.pairs, 'pair')} planned.",
             )
         return self._finding(case, self._sampled(case, limit))
 
@@ -122,7 +123,10 @@ class ModelLaw:
         pairs, runs = self.limit(case), runs_a_pair(case.evidence.is_editor)
         law = case.run.plan.law
         steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
-        return f"repeated sampling: {pairs} pairs, {pairs * runs} training runs, at most {steps:,} client steps"
+        return (
+            f"repeated sampling: {counted(pairs, 'pair')}, "
+            f"{counted(pairs * runs, 'training run')}, at most {steps:,} client steps"
+        )
 
     def limit(self, case: Case) -> int:
         """The most pairs that are run: the spec's, or what the budget allows; beyond the spec's until decided."""
@@ -194,16 +198,20 @@ class ModelLaw:
         if rejected["second"]:
             shows = "The test rejects retraining itself: a false alarm, or the test is wrong."
         elif rejected["subject"]:
-            way = f"after {bets.rejected_at} pairs" if bets.rejected_at else f"by the batch tests on {count} pairs"
+            way = (
+                f"after {counted(bets.rejected_at, 'pair')}"
+                if bets.rejected_at
+                else f"by the batch tests on {counted(count, 'pair')}"
+            )
             shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha})."
         elif count < self.pairs:
-            shows = f"No difference was found in {count} pairs; the spec has fixed {self.pairs}."
+            shows = f"No difference was found in {counted(count, 'pair')}; the spec has fixed {self.pairs}."
         elif rate is None or not rejected["untouched"]:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
             goal = sampled.power.goal
             power = f"power {goal.power} (a lower limit at confidence {goal.confidence}, from resamples)"
-            shows = f"No difference in {count} pairs; {detectable} would have been found with {power}."
+            shows = f"No difference in {counted(count, 'pair')}; {detectable} would have been found with {power}."
             if verdict is Verdict.INCONCLUSIVE:
                 shows += f" The spec asks to see untouched models in {self.effect:.0%} of runs."
         if needed is not None:
@@ -336,7 +344,7 @@ def _beside(sampled: Sampled, rejected: bool) -> str:
     if test.rejected_at is not None:
         return (
             "They are also told from models that the same editor made of runs that never had the target, after "
-            f"{test.rejected_at} pairs."
+            f"{counted(test.rejected_at, 'pair')}."
         )
     cause = "; further training alone may then make the difference from retraining" if rejected else ""
     return (

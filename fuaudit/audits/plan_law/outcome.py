@@ -18,6 +18,7 @@ from fuaudit.statistics.known_law import log_wealth
 from fuaudit.statistics.rounding import up
 from fuaudit.statistics.sequential import SequentialTest, tested
 from fuaudit.statistics.violation_rates import RateBound
+from fuaudit.text import counted
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, Subject, Verdict
 
@@ -116,7 +117,7 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
     plans, missed, untouched = outcome.plans, outcome.missed, outcome.bounds[0].below
     names = ", then ".join(repr(step.name) for step in outcome.trial.steps)
     if count := len(outcome.violations):
-        return Verdict.FAIL, f"{names} leaves what was to be forgotten in {count} of {plans} plans."
+        return Verdict.FAIL, f"{names} leaves what was to be forgotten in {count} of {counted(plans, 'plan')}."
     if outcome.null.rejected_at is not None or outcome.training.rejected_at is not None:
         return (
             Verdict.INCONCLUSIVE,
@@ -125,13 +126,13 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
     if (at := outcome.subject.rejected_at) is not None:
         return (
             Verdict.FAIL,
-            f"{names} has not the law of retraining: rejected after {at} plans (alpha {outcome.alpha}).",
+            f"{names} has not the law of retraining: rejected after {counted(at, 'plan')} (alpha {outcome.alpha}).",
         )
     if missed or untouched is None or not outcome.scores.touched.any():
         return Verdict.INCONCLUSIVE, _too_few(plans, missed)
     faults = " and ".join(suspect.name for suspect in outcome.named[1:])
     return Verdict.PASS, (
-        f"In {plans} plans nothing erased is drawn and the law of retraining is not rejected; plans left "
+        f"In {counted(plans, 'plan')} nothing erased is drawn and the law of retraining is not rejected; plans left "
         f"untouched occur at a rate below {up(untouched)}"
         + (f", and {faults} would have been rejected with power {POWER}." if faults else ".")
     )
@@ -139,10 +140,10 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
 
 def _too_few(plans: int, missed: list[Suspect]) -> str:
     if blind := [suspect.name for suspect in missed if suspect.plans is None]:
-        return f"No deviation in {plans} plans, but how often these tests see {blind[0]} is not known here."
+        return f"No deviation in {counted(plans, 'plan')}, but how often these tests see {blind[0]} is not known here."
     needed = max((suspect.plans or 0 for suspect in missed), default=0)
     more = f": about {needed:,} plans are needed." if needed > plans else "."
-    return f"No deviation in {plans} plans, but too few of them could have shown one{more}"
+    return f"No deviation in {counted(plans, 'plan')}, but too few of them could have shown one{more}"
 
 
 def _power(suspect: Suspect) -> str:
@@ -153,7 +154,7 @@ def _power(suspect: Suspect) -> str:
 def _details(outcome: Outcome) -> Iterator[str]:
     scores, probe = outcome.scores, outcome.trial.probe
     for number in outcome.violations[:3]:
-        yield f"plan {int(number)}: {int(scores.unlearned[number, 0])} draws of the target"
+        yield f"plan {int(number)}: {counted(int(scores.unlearned[number, 0]), 'draw')} of the target"
     sample = f" and sample {probe.sample}" if probe.sample >= 0 else ""
     yield f"looked at: client {probe.client}{sample}, next to what is erased"
     for s in outcome.chosen:
@@ -262,7 +263,7 @@ def _bookkeeping(trial: Trial, scores: Scores) -> str:
     """Where plans were restarted: no part of the test, for exactness says nothing about it."""
     restarts, inside = int((scores.restarted != KEPT).sum()), int((scores.restarted == 1).sum())
     text = (
-        f"bookkeeping, not tested: the last request restarted {restarts} plans; in {inside} of them client "
+        f"bookkeeping, not tested: the last request restarted {counted(restarts, 'plan')}; in {inside} of them client "
         f"{trial.probe.client} is in the cohort of the restarted round"
     )
     if all(step.not_before == END for step in trial.steps):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request, UniformLaw, exact_laws
 from fuaudit.plans.exact_laws import Categories, Number, counting, quarters
@@ -165,7 +166,7 @@ def statistics(law: UniformLaw, retained: Population, probe: Probe, one: Number 
     clients, places = len(retained.clients), law.places(retained)
     taking = places * law.rounds
     mean = taking / clients
-    distinct = prod(max(clients - i, 0) / clients for i in range(places)) if law.replacement else 1.0
+    distinct = prod(max(clients - i, 0) / clients for i in range(places)) if says(law, "replacement") else 1.0
     member = mean * law.steps * exact_laws.share(law, retained, probe.client, 1.0)
 
     def participations(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:

@@ -12,6 +12,7 @@ from typing import Any
 from fuaudit import registry
 from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
+from fuaudit.declared import says
 from fuaudit.draws import END, Recorded, Stream
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.ancestors import repeated
@@ -87,7 +88,7 @@ def _by_the_reference(run: Run | Tombstone) -> bool:
     if made_by_another(run):
         return False
     entry = registry.find("unlearners", run.info["unlearner"]["use"])
-    return entry.own and entry.load().follows_reference is True
+    return entry.own and says(entry.load(), "follows_reference") is True
 
 
 def _starts_over(run: Run | Tombstone) -> bool:

@@ -10,6 +10,7 @@ from fuaudit.audits.provenance.pruned import passed
 from fuaudit.draws import Stream
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import NON_ADAPTIVE
 
@@ -71,7 +72,7 @@ def _on_the_partition(case: Case) -> list[str]:
     if isinstance(root, Tombstone) or root.keys.partition is None:
         return [f"{told}: a prune destroyed its key."]
     if case.dataset is not None and case.dataset.absent:
-        return [f"{told}: {len(case.dataset.absent)} rows are not at hand."]
+        return [f"{told}: {counted(len(case.dataset.absent), 'row is', 'rows are')} not at hand."]
     return []
 
 
@@ -86,7 +87,8 @@ def _on_names(case: Case) -> list[str]:
         compared = set() if case.dataset is None else owners_at_hand(run, case.dataset).keys()
         if left := [run.called(client) for client in run.opening.names if client not in compared]:
             lines.append(
-                f"The names of {len(left)} clients, {left[0]} among them, are taken from the commitment: nothing at "
+                f"The names of {counted(len(left), 'client')}, {left[0]} among them, are taken "
+                "from the commitment: nothing at "
                 "hand says whose their rows are."
             )
     clients = dict.fromkeys(client for request in run.requests for client in request.clients)

@@ -21,6 +21,7 @@ from fuaudit.errors import UsageError
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
+from fuaudit.text import counted
 from fuaudit.training.execute import initial_state
 from fuaudit.training.rounds import State
 from fuaudit.verification.case import Case
@@ -78,7 +79,10 @@ class Replay:
             return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
         if missing := case.evidence.differences.absent:
             count = sum(map(len, missing.values()))
-            reason = f"{count} retained rows of {len(missing)} clients are not at hand: nothing was replayed."
+            reason = (
+                f"{counted(count, 'retained row')} of {counted(len(missing), 'client')} "
+                f"{'is' if count == 1 else 'are'} not at hand: nothing was replayed."
+            )
             named = tuple(_rows_in_words(case, missing))
             return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=named)
         if wrong_records := contradictions(case):
@@ -137,9 +141,10 @@ def _other_rows(case: Case) -> Finding:
     """Rows at hand are not those committed to: a FAIL where they are read as they were for the run."""
     found = case.evidence.differences
     count = sum(map(len, found.rows.values()))
-    parts = [f"{count} retained rows of {len(found.rows)} clients"] if count else []
-    parts += [f"{len(found.tests)} test rows"] if found.tests else []
-    reason = f"The data at hand is not what was committed to: {' and '.join(parts)} differ."
+    parts = [f"{counted(count, 'retained row')} of {counted(len(found.rows), 'client')}"] if count else []
+    parts += [counted(len(found.tests), "test row")] if found.tests else []
+    differ = "differs" if count + len(found.tests) == 1 else "differ"
+    reason = f"The data at hand is not what was committed to: {' and '.join(parts)} {differ}."
     details = [*_rows_in_words(case, found.rows)]
     details += [f"test rows: {_some(found.tests)}"] if found.tests else []
     details.append("Either the data was changed after the commitment, or other data is at hand.")

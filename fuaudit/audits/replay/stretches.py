@@ -17,6 +17,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
+from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -67,7 +68,8 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     elsewhere = [case.rerun.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
     if not wrong:
         shows = (
-            f"{len(chosen)} of {len(whole)} stretches, drawn by the audit's key, and the initial model are what the "
+            f"{len(chosen)} of {counted(len(whole), 'stretch', 'stretches')}, drawn by the audit's "
+            "key, and the initial model are what the "
             f"plan makes of the stored models before them, bit for bit; one forged stretch would have been seen with "
             f"probability {chance}."
         )
