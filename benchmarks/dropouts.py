@@ -39,6 +39,7 @@ from machine import hardware
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
+from fuaudit.declared import says
 from fuaudit.formats.files import write_bytes
 from fuaudit.runs.run import Run, load_run
 from fuaudit.workflow.resume import resume
@@ -99,7 +100,7 @@ def rounds_of(method: str, scale: Scale) -> int:
 
 def uploads_of(method: str) -> int:
     """Vectors of the model's size that a participation sends."""
-    uploads: int = registry.build("solvers", registry.find("learners", method).load().solver).uploads
+    uploads: int = says(registry.build("solvers", registry.find("learners", method).load().solver), "uploads")
     return uploads
 
 

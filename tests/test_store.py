@@ -221,7 +221,9 @@ def interrupts(*progress):
 def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, fuaudit):
     verify(run, quick, data=tiny.dataset)
     prune(run)
-    assert "; of the run as it was before a prune" in fuaudit("history", run.path)[1]
+    listed = fuaudit("history", run.path)[1]
+    assert listed.startswith("1 verification by ")
+    assert "; of the run as it was before a prune" in listed
     code, _, err = fuaudit("report", run.path)
     assert code == 4
     assert "before it was pruned" in err
