@@ -280,7 +280,8 @@ def test_plugins(fuaudit):
     ]
     lines = fuaudit("plugins")[1].splitlines()
     assert len(lines) == len(rows)
-    assert len({line.index(" fuaudit ") for line in lines}) == 1, "the columns are ragged"
+    told = (f" {row['distribution']} {row['version']}" for row in rows.values())
+    assert len({line.rindex(text) for line, text in zip(lines, told, strict=True)}) == 1, "the columns are ragged"
 
 
 @pytest.mark.parametrize(
