@@ -251,7 +251,7 @@ def test_the_lint_finds_conclusions():
         assert conclusions(text), text
 
 
-@pytest.mark.parametrize("name", ["template.html.j2", "words.py", "figures.py", "markdown.py", "repeat.py"])
+@pytest.mark.parametrize("name", ["template.html.j2", "words.py", "drawings.py", "markdown.py", "repeat.py"])
 def test_no_source_of_wording_concludes(name):
     text = files("fuaudit.reporting").joinpath(name).read_text()
     assert conclusions(text) == []
