@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -17,13 +16,13 @@ import pytest
 import sklearn.datasets  # noqa: F401, its first import draws from Python's global generator
 import tomli_w
 import torch
-from tests_support import LEAN, sealed
+from tests_support import LEAN, of_the_run, sealed
 
 from fuaudit.cli import main
 from fuaudit.data.dataset import Dataset
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.verification.spec import builtin_specs, read_spec
+from fuaudit.verification.spec import builtin_specs
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
@@ -35,6 +34,9 @@ SECRET = bytes(range(32))
 MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     tempfile.tempdir = str(MEMORY)  # runs are written durably, and waiting for a disk is a third of that
+
+LONGEST = ("test_traps", "test_executor", "test_faults", "test_outside_package", "test_guide", "test_platforms")
+"""Modules whose single tests take longest: they come first, so that at the end no processor waits for one of them."""
 
 ORDER = "FUAUDIT_TEST_ORDER"
 """The environment variable with the order of tests; worker processes inherit it, so all have the same."""
@@ -49,12 +51,16 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def pytest_collection_modifyitems(items):
-    """Modules in random order, and within each its tests; what a module prepares once stays prepared once."""
+    """The longest modules first, else in random order, and within each its tests: what one prepares, it keeps."""
 
     def place(*names):
         return hashlib.sha256(" ".join([os.environ[ORDER], *names]).encode()).digest()
 
-    items.sort(key=lambda item: (place(item.module.__name__), place(item.nodeid)))
+    def key(item):
+        name = item.module.__name__
+        return name not in LONGEST, place(name), place(item.nodeid)
+
+    items.sort(key=key)
 
 
 def generator_states():
@@ -96,10 +102,7 @@ def small_config():
 @pytest.fixture(scope="session")
 def quick():
     """A spec of the run alone: client erasure without the slow audits of the algorithm."""
-    spec = read_spec("client-erasure")
-    fast = ("integrity", "replay", "provenance", "lineage")
-    checks = tuple(check for check in spec.checks if check.audit["use"] in fast)
-    return replace(spec, id="quick", asks="run", alpha=None, checks=checks, origin="")
+    return of_the_run()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, audits, config, drawn_client, drawn_sample, lean, reseal, secret, with_options
+from tests_support import (
+    AUDIT_KEY,
+    audits,
+    config,
+    drawn_client,
+    drawn_sample,
+    lean,
+    of_the_run,
+    reseal,
+    secret,
+    with_options,
+)
 
 from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError, UsageError
@@ -65,12 +76,12 @@ def test_a_recorded_plan_is_judged_like_any_other(parent, tmp_path):
         sure = {"integrity", "replay", "stress", "provenance", "lineage"} | ({"enumeration"} if run is child else set())
         assert {found[name].verdict for name in sure} == {"PASS"}, {n: (f.verdict, f.shows) for n, f in found.items()}
     wrong = unlearn(tmp_path / "parent", "mutant-favours", request, tmp_path / "favours")
-    result, found = audits(wrong)
+    result, found = audits(wrong, spec=of_the_run("enumeration"))
     assert found["enumeration"].verdict == "FAIL"
     assert found["replay"].verdict == found["provenance"].verdict == "PASS"  # only its law is wrong
     pruned, _ = prune(child)
     assert np.array_equal(expand(pruned.plan).batches, expand(child.plan).batches)
-    result, found = audits(pruned)
+    result, found = audits(pruned, spec=of_the_run())
     assert found["replay"].verdict == found["lineage"].verdict == "PASS"
 
 
@@ -111,7 +122,7 @@ def test_child_labelled_as_another_algorithm(parent):
     info = json.loads((child.path / "run.json").read_text())
     info["unlearner"] = unlearner_record(find("unlearners", "fats"), build("unlearners", "fats"))
     (child.path / "run.json").write_bytes(pretty_json(info))
-    result, found = audits(reseal(child.path))
+    result, found = audits(reseal(child.path), spec=of_the_run())
     assert result.verdict == "FAIL"
     assert "not what 'fats' makes" in " ".join(found["provenance"].details)
 
@@ -122,7 +133,7 @@ def test_mislabelled_editor_is_caught(parent):
     info = json.loads((child.path / "run.json").read_text())
     info["unlearner"]["options"]["rounds"] = 5
     (child.path / "run.json").write_bytes(pretty_json(info))
-    _, found = audits(reseal(child.path))
+    _, found = audits(reseal(child.path), spec=of_the_run())
     assert found["provenance"].verdict == "FAIL"
 
 
@@ -162,10 +173,13 @@ def test_kept_rounds_that_know_the_erased_data(tmp_path, server, scaling, kind, 
     if verdict == "FAIL":
         with pytest.raises(UsageError, match=f"rounds of this run depend on all {kind}s, not on the batches alone"):
             unlearn(run, "fats", request, tmp_path / "refused")
-    result, found = audits(unlearn(run, "fats", request, tmp_path / "child", allow_inexact=verdict == "FAIL"))
+    spec = of_the_run("stress")
+    result, found = audits(
+        unlearn(run, "fats", request, tmp_path / "child", allow_inexact=verdict == "FAIL"), spec=spec
+    )
     assert result.verdict == verdict, {n: (f.verdict, f.details) for n, f in found.items()}
     assert found["stress"].verdict == verdict
-    retrained, _ = audits(unlearn(run, "retrain", request, tmp_path / "retrained"))
+    retrained, _ = audits(unlearn(run, "retrain", request, tmp_path / "retrained"), spec=spec)
     assert retrained.verdict == "PASS"
 
 
@@ -227,7 +241,7 @@ def test_checkpoint_left_behind(parent):
 
 def test_copies_elsewhere_are_listed(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "copies")
-    _, found = audits(child)
+    _, found = audits(child, spec=of_the_run())
     assert any("model.safetensors" in copy.place for copy in found["lineage"].copies)
     assert any("keys.json" in copy.place for copy in found["lineage"].copies)
 
@@ -238,19 +252,19 @@ def test_a_lucky_operator(parent):
     keys = json.loads((child.path / "keys.json").read_text())
     keys["seeds"][0][3] = "ab" * 32
     (child.path / "keys.json").write_bytes(pretty_json(keys))
-    _, found = audits(reseal(child.path))
+    _, found = audits(reseal(child.path), spec=of_the_run())
     assert found["provenance"].verdict == "FAIL"
 
 
 def test_commitment(parent):
     child = unlearn(parent, "fats", Request.of(clients=[drawn_client(parent)]), parent.path.parent / "committed")
     right = parent.ledger.events[0]["commitment"]
-    _, found = audits(child, commitment=right)
+    _, found = audits(child, spec=of_the_run(), commitment=right)
     assert found["provenance"].verdict == "PASS"
     assert not any("anchored" in line for line in found["provenance"].assumptions)
-    _, found = audits(child)
+    _, found = audits(child, spec=of_the_run())
     assert any("anchored" in line for line in found["provenance"].assumptions)
-    _, found = audits(child, commitment="00" * 32)
+    _, found = audits(child, spec=of_the_run(), commitment="00" * 32)
     assert found["provenance"].verdict == "FAIL"
     assert child.commitment == right  # there is one for a lineage
 
@@ -326,30 +340,36 @@ def test_findings_are_the_same_bytes(parent):
     assert first.key == AUDIT_KEY.hex()
 
 
-def digits(partition):
+def digits(use, clients, **learner):
     return {
         "data": {"use": "digits"},
-        "partition": partition,
-        "model": {"use": "mlp", "hidden": [32]},
-        "learner": {"use": "fats", "rounds": 20, "cohort": 4, "steps": 5, "batch": 8, "step_size": 0.1},
+        "partition": {"use": use, "clients": clients},
+        "model": {"use": "mlp", "hidden": [16]},
+        "learner": {"use": "fats", "rounds": 10, "steps": 5, **learner},
     }
 
 
+HOLDER = digits("one-holder", 20, cohort=4, batch=8, step_size=0.1)
+IID = digits("iid", 5, cohort=2, batch=32, step_size=0.3)
+"""So few clients and such long steps that ten rounds remember the rows of one client."""
+
+
 @pytest.mark.parametrize(
-    ("use", "number", "pairs", "expected"),
+    ("tables", "number", "pairs", "expected"),
     [
-        ("one-holder", 11, 96, {"noop": "FAIL", "fats": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
-        ("iid", 12, 256, {"noop": "FAIL", "fats": "PASS"}),
+        (HOLDER, 11, 64, {"noop": "FAIL", "fats": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
+        (IID, 12, 96, {"noop": "FAIL", "fats": "PASS"}),
     ],
+    ids=["one-holder", "iid"],
 )
-def test_repeated_sampling_on_digits(tmp_path, use, number, pairs, expected):
+def test_repeated_sampling_on_digits(tmp_path, tables, number, pairs, expected):
     """Client level, client 0 fixed in advance, keys chosen in advance; alpha .001 for each subject.
 
     A false alarm of an exact method has probability at most .001 each; keys are fixed, so the outcome is too.
     Where data are IID a client matters less: silence is then INCONCLUSIVE, which does not block. More keys:
     docs/results/verdicts.md.
     """
-    run = train(digits({"use": use, "clients": 20}), tmp_path / "parent", secret=secret(number))
+    run = train(tables, tmp_path / "parent", secret=secret(number))
     spec = with_options(lean("client-erasure"), **{"model-law": {"pairs": pairs}})
     for name, allowed in expected.items():
         child = unlearn(run, name, Request.of(clients=[0]), tmp_path / name)

@@ -74,6 +74,13 @@ def lean(spec):
     return with_options(spec, **{name: fewer for name, fewer in LEAN.items() if name in used})
 
 
+def of_the_run(*more):
+    """A spec of the run alone, without the slow audits of the algorithm but those named."""
+    spec, fast = read_spec("client-erasure"), {"integrity", "replay", "provenance", "lineage", *more}
+    checks = tuple(check for check in spec.checks if check.audit["use"] in fast)
+    return replace(spec, id="quick", asks="run", alpha=None, checks=checks, origin="")
+
+
 def with_options(spec, **options):
     """A spec with other options of some audits, by their names."""
     assert options.keys() <= {check.audit["use"] for check in spec.checks}
