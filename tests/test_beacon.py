@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests_support import audits, config, drawn_client, secret
+from tests_support import audits, config, drawn_client, of_the_run, secret
 
 from fuaudit import commit, train, unlearn
 from fuaudit.errors import EvidenceError, UsageError
@@ -80,15 +80,15 @@ def test_findings_say_whether_a_beacon_was_used(tmp_path, promised):
         told = next(line for line in found[1]["provenance"].assumptions if "beacon" in line)
         assert "only if it was published after the commitment" in told
         assert "given by --beacon" in told
-    _, found = audits(child)
+    _, found = audits(child, spec=of_the_run())
     assert any("no --beacon was given" in line for line in found["provenance"].assumptions)
-    result, found = audits(child, beacon="00" * 32)
+    result, found = audits(child, spec=of_the_run(), beacon="00" * 32)
     assert result.verdict == found["provenance"].verdict == "FAIL"
     without = train(config(), tmp_path / "without" / "parent", secret=secret(7))
     other = unlearn(without, "fats", Request.of([target]), tmp_path / "without" / "child")
-    result, found = audits(other, beacon=BEACON)
+    result, found = audits(other, spec=of_the_run(), beacon=BEACON)
     assert result.verdict == found["provenance"].verdict == "FAIL"
-    _, found = audits(other)
+    _, found = audits(other, spec=of_the_run())
     assert any("No beacon was mixed into the draws" in line for line in found["provenance"].assumptions)
 
 
@@ -112,13 +112,14 @@ def test_an_unlearner_that_the_config_names_was_not_chosen_later(tmp_path, fuaud
     target = drawn_client(run, 0)
     for name, later in (("fats", False), ("retrain", True)):
         child = unlearn(run, name, Request.of([target]), tmp_path / name)
-        result, found = audits(child)
+        result, found = audits(child, spec=of_the_run())
         assert result.verdict == "PASS", result.reason
         assert any("was chosen later" in line for line in found["provenance"].assumptions) == later
     said = fuaudit("unlearn", run.path, "--with", "noop", "--client", target, "--out", tmp_path / "noop")[1]
     assert "the config named 'fats', and every verification will say that 'noop' was chosen later" in said
     open_run = train(config(), tmp_path / "open" / "parent", secret=secret(7))
-    _, found = audits(unlearn(open_run, "fats", Request.of([target]), tmp_path / "open" / "child"))
+    child = unlearn(open_run, "fats", Request.of([target]), tmp_path / "open" / "child")
+    _, found = audits(child, spec=of_the_run())
     assert any("the committed config names none" in line for line in found["provenance"].assumptions)
     with pytest.raises(UsageError, match="no unlearner called"):
         train(config(unlearner={"use": "fatz"}), tmp_path / "wrong")

@@ -238,9 +238,10 @@ def test_text_that_can_be_seen():
         assert not is_printable(f"a{hidden}b")
 
 
-def test_names_of_folders_cannot_write_to_a_terminal(family, fuaudit, tmp_path):
+def test_names_of_folders_cannot_write_to_a_terminal(family, fuaudit, lean_file, tmp_path):
     path = shutil.copytree(family / "child", tmp_path / CLEAR)
-    for arguments in (("show", path), ("show", path, "-q"), ("verify", path), ("show", tmp_path / f"no{CLEAR}")):
+    verified = ("verify", path, "--spec", lean_file, "--budget", 0)
+    for arguments in (("show", path), ("show", path, "-q"), verified, ("show", tmp_path / f"no{CLEAR}")):
         code, out, err = fuaudit(*arguments)
         for line in (out + err).split("\n"):
             assert is_printable(line), (code, line)

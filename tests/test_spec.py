@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
-from tests_support import spoiled_tables
+from tests_support import lean, spoiled_tables
 
 from fuaudit import registry
 from fuaudit.errors import FuauditError, UsageError
@@ -181,7 +181,8 @@ def test_error_rates_are_summed_and_what_was_not_tested_spends_nothing():
 
 def test_findings_and_reports_state_what_was_spent(child):
     """Plan law has one bound here, of the distance from retraining, and one test: the run's own plan by itself."""
-    result = verify(child, budget=16, key=bytes(32), save=False)
+    spec = lean("client-erasure")
+    result = verify(child, spec, budget=16, key=bytes(32), save=False)
     rates = result.context["error_rates"]
     assert rates["tests"] == pytest.approx(0.0008 + 0.0002)
     assert rates["tests"] <= rates["allowed"]
@@ -189,5 +190,5 @@ def test_findings_and_reports_state_what_was_spent(child):
     rows = dict(facts(read_contents(result.as_json())))
     assert rows["Chance of a false alarm"].startswith("at most 0.001, ")
     assert rows["Chance that a stated bound is wrong"].startswith("at most 0.0034, ")
-    without = verify(child, budget=0, key=bytes(32), save=False).context["error_rates"]
+    without = verify(child, spec, budget=0, key=bytes(32), save=False).context["error_rates"]
     assert without["tests"] == pytest.approx(0.0002)
