@@ -185,7 +185,7 @@ def test_a_list_names_what_cannot_be_read(tiny, tmp_path):
     found = {row.name: row.state for row in runs_in(tmp_path)}
     assert list(found) == ["interrupted", "old", "strange", "whole"]
     assert (found["interrupted"], found["whole"]) == ("interrupted", "complete")
-    assert "fuaudit run 1 is read by fuaudit 0.1.0" in found["old"]
+    assert "is in the format 'fuaudit run 1', and fuaudit " in found["old"]
     assert "not valid JSON" in found["strange"]
 
 
