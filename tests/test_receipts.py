@@ -188,7 +188,7 @@ def test_a_copy_with_another_client_is_found_by_a_receipt(tmp_path, quick, asked
     assert any("neither at hand nor opened" in line for line in blind.assumptions)
     found, result = lineage_of(child, quick, at_hand, receipts=[file])
     assert result.verdict == found.verdict == "PASS"
-    assert found.qualification.startswith("1 retained rows equal rows that were to be forgotten.")
+    assert found.qualification.startswith("1 retained row equals rows that were to be forgotten.")
     assert found.qualification in result.reason
     assert "row 13 of client 3 (dan) equals the erased row 6" in found.details
     assert any("Near copies are not looked for" in line for line in found.details)
@@ -204,12 +204,12 @@ def test_a_copy_is_found_where_the_erased_rows_are_at_hand(tmp_path, quick, labe
     found, result = lineage_of(child, quick, given)
     assert result.verdict == found.verdict == "PASS"
     assert found.values["equal_rows"] == 1
-    assert "1 retained rows equal rows that were to be forgotten. Their owners did not ask" in result.reason
+    assert "1 retained row equals rows that were to be forgotten. Their owners did not ask" in result.reason
     checks = [replace(c, audit={**c.audit, **FAILING.get(c.audit["use"], {})}) for c in quick.checks]
     failing = replace(quick, checks=tuple(checks))
     found, result = lineage_of(child, failing, given)
     assert result.verdict == found.verdict == "FAIL"
-    assert found.shows == "1 retained rows equal rows that were to be forgotten."
+    assert found.shows == "1 retained row equals rows that were to be forgotten."
 
 
 def junk(given, rows=range(4, 8)):
