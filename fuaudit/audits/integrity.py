@@ -23,8 +23,9 @@ SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not wri
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reports what opening the run has checked (a run that fails there is rejected, and has no findings at all), and
-    holds what every run of the lineage says of its parent against that parent.
+    """Reports what opening the run has checked, and compares each run of the lineage with what it says of its parent.
+
+    A run that fails while it is opened is rejected, so there are no findings of it at all.
     """
 
     evidence: ClassVar[frozenset[str]] = frozenset({"files"})
@@ -32,9 +33,7 @@ class Integrity:
     recomputes: ClassVar[str] = "the digest of every file, and the chain of the ledger"
 
     def examine(self, case: Case) -> Finding:
-        """FAIL when runs contradict their parents, or the model in use is another one; INCONCLUSIVE when the parent is
-        not at hand; PASS otherwise.
-        """
+        """FAIL on a contradiction or another model in use; INCONCLUSIVE without the parent; PASS otherwise."""
         run, parent = case.run, case.parent
         if wrong := tuple(contradictions(case)):
             shows = "What a run says of its parent is not what the parent says."

@@ -28,9 +28,9 @@ class Given(TypedDict, total=False):
         request: the request that should have been carried out; another one is a FAIL.
         receipts: files of receipts of clients whose data was to be forgotten; retained rows are compared with them.
         model: the file of the model in use; another one than the run's last is a FAIL.
-        before: a file of findings from before the run was pruned. What a prune has made impossible to show rests on
-            them, where they are of the very run that was pruned, passed `provenance` and `plan-law`, and compared the
-            commitment and a request if these are given now.
+        before: a file of findings from before the run was pruned. What a prune has made impossible to show can rest on
+            them. They must be of the very run that was pruned, and pass `provenance` and `plan-law`. If a commitment
+            is given now, they must have compared the same one; if a request is given, they must have compared one.
         beacon: what was published after the commitment, in hexadecimal; a run that did not mix it in is a FAIL.
         budget: the most training runs to execute for repeated sampling.
         spot_check: replay so many stretches between stored models only, drawn by the key; at most INCONCLUSIVE where a

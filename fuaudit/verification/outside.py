@@ -113,8 +113,9 @@ def _outside(name: str, entries: list[Entry]) -> Outside:
 def code_of(name: str, modules: Iterable[str]) -> tuple[str, str]:
     """A digest of the code of a distribution, and what it covers; "" and why where nothing can be read.
 
-    The files that it was installed with, and those of its top-level ``modules`` as an import finds them: an editable
-    installation lists none, and a folder earlier on the search path goes before what was installed.
+    It covers the files that the distribution lists, and those of its top-level ``modules`` where an import finds them.
+    Both are needed. An editable installation lists no files. And an import takes a folder that stands earlier on the
+    search path, in place of what was installed.
     """
     try:
         listed = dict(_listed(distribution(name)))

@@ -177,9 +177,10 @@ def read_spec(name: str | Path) -> Spec:
     """A spec from a file, or a built-in one by name.
 
     Raises:
-        UsageError: no such spec, no valid TOML, unknown keys, values of the wrong type, unknown audits or options, no
-            checks, shares of alpha that are missing or too large, evidence that does not suffice for what it asks,
-            the id of a built-in spec that it is not, an audit that it does not trust, or it has expired.
+        UsageError: there is no such spec, or it is not valid TOML. It has unknown keys, audits or options, or values
+            of the wrong type. It has no checks. Shares of alpha are missing or too large. Its required checks do not
+            give the evidence that its claim needs. It has the id of a built-in spec and is another one. It names an
+            audit that it does not trust. It has expired.
         PluginError: an audit declares wrongly.
     """
     known = builtin_specs()

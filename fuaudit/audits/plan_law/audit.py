@@ -353,10 +353,10 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
 
 
 def _followed(case: Case, beside: Sequence[str]) -> Own:
-    """The run's plan beside the one found position by position from its seeds: after a prune, what can be compared.
+    """The run's plan beside the one that its seeds give position by position: what can be compared after a prune.
 
-    That one takes from the run which request kept nothing. So the methods have to say it too: all of them were run
-    beside a reference, and those references keep nothing there and keep what they may ever after.
+    Seeds do not tell which request kept nothing, so :func:`repeated` takes that from the run. It is compared with the
+    references: each of them keeps nothing, or all that it may, and every method was run beside one.
     """
     requests = len(case.run.requests)
     if len(beside) < requests:

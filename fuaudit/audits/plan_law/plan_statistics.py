@@ -1,9 +1,10 @@
 """Numbers read off plans: what level 5 compares with the law of retraining.
 
-All of them are functions of the retained history alone, so their laws under exactness are known whoever wrote
-the rewriter. Bookkeeping (where a plan was cut) is none: exactness says nothing about it.
-:func:`of_history` reads one plan drawn in full and is the specification; :func:`score` reads many plans at once
-and draws only what the numbers need; the two are equal number for number (tested).
+All of them are functions of the retained history alone. So their laws under exactness are known, whoever wrote the
+rewriter. Where a plan was cut is no such function, and exactness says nothing about it.
+
+:func:`of_history` reads one plan drawn in full, and is the specification. :func:`score` reads many plans at once, and
+draws only what the numbers need. A test compares the two, number for number.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Probe:
     def of(cls, population: Population, request: Request, earlier: Request | None = None) -> Probe:
         """The retained client and sample next to what is erased, where a slip of one id would show.
 
-        The client is the owner of the first erased sample if it is retained (its participations betray a
-        client set that was drawn anew), else the client after the first erased one; the sample is the one
-        after the first erased sample, else the client's first.
+        - The client is the owner of the first erased sample, if it is retained: its participations betray a cohort
+          that was drawn anew. Else it is the client after the first erased one.
+        - The sample of such an owner is the one after the first erased sample. Else it is the client's first.
 
         Args:
             population: before the request.
