@@ -74,8 +74,6 @@ def corrected(updates: Tensor, context: RoundContext, kept: Tensor, memory: Memo
 class Corrections:
     """MimiC at the server: an aggregator. ``corrections (M, d)`` keeps one row a client.
 
-    ``memory`` is "free" of step sizes, or "scaled" by those of the rounds in which corrections were made.
-
     Attributes:
         memory: how corrections are kept: "free" of step sizes, or "scaled" by those of the rounds in which
             they were made.

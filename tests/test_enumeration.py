@@ -15,8 +15,9 @@ from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
 from fuaudit.proofs import exactness
+from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
-from fuaudit.proofs.sweep import Coverage, sweep, tasks_of
+from fuaudit.proofs.sweep import sweep, tasks_of
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
 from fuaudit.unlearning.baselines import Retrain
 

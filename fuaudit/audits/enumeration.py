@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit.plans import Law, Population
-from fuaudit.proofs.sweep import Coverage, Made, Sweep, swept
+from fuaudit.proofs.coverage import Coverage
+from fuaudit.proofs.sweep import Made, Sweep, swept
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.run import Run
 from fuaudit.text import counted

@@ -60,7 +60,7 @@ class Law(Protocol):
         """Small laws of the same family, for enumeration; none where the family has no small form.
 
         Those of a run with three rounds, steps or samples in a batch, or more, must reach three: see
-        ``fuaudit.proofs.sweep.FLOOR``.
+        ``fuaudit.proofs.coverage.FLOOR``.
         """
         ...
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from fuaudit.draws import Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
-from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
+from fuaudit.plans import Law, Plan, Population, Request
+from fuaudit.proofs.coverage import Coverage, missing
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
-from fuaudit.proofs.toys import LONGEST, PLACES, Shape, Toy, Toys, numbers_of, toys_like, trials
+from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, numbers_of, toys_like, trials
 from fuaudit.text import counted
 
 SHARE = 4
@@ -138,79 +139,10 @@ def _identity(unlearner: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """The largest of every number among some federations, and which ids were requested in them."""
-
-    rounds: int
-    places: int
-    steps: int
-    batch: int
-    clients: int
-    samples: int
-    requests: int
-    ids: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, toys: Iterable[Toy]) -> Coverage:
-        """Of federations; 0 everywhere where there are none."""
-        rows: list[tuple[int, ...]] = []
-        ids: set[str] = set()
-        for toy in toys:
-            law, population = toy.law, toy.population
-            largest = max(map(len, population.samples.values()))
-            numbers = law.rounds, law.places(population), law.steps, law.slots
-            rows.append((*numbers, len(population.clients), largest, len(toy.requests)))
-            ids |= _places(toy)
-        rounds, places, steps, batch, clients, samples, requests = map(max, zip(*(rows or [(0,) * 7]), strict=True))
-        found = tuple(place for place in PLACES if place in ids)
-        return cls(rounds, places, steps, batch, clients, samples, requests, found)
-
-    def __str__(self) -> str:
-        ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
-        return (
-            f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
-            f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
-            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; "
-            f"the {ids} ids requested"
-        )
-
-
-def _places(toy: Toy) -> set[str]:
-    """Where ids that are requested stand among all clients, and among all samples."""
-    clients, samples = toy.population.clients, tuple(toy.population.owner)
-    asked = [(c, clients) for request in toy.requests for c in request.clients]
-    asked += [(s, samples) for request in toy.requests for s in request.samples]
-    return {"lowest" if i == min(among) else "highest" if i == max(among) else "middle" for i, among in asked}
-
-
-FLOOR = {"rounds": 2, "places": 2, "steps": 2, "clients": 3}
-"""How far small federations must go for a PASS, where those of the run go as far."""
-
-FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients": 4}
-"""The same for uniform cohorts, which have fewer outcomes."""
-
-
-def missing(found: Coverage, law: Law, population: Population) -> list[str]:
-    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)"."""
-    own = {
-        "rounds": law.rounds,
-        "places": law.places(population),
-        "steps": law.steps,
-        "batch": law.slots,
-        "clients": len(population.clients),
-    }
-    floor = FLOOR_OF_UNIFORM if isinstance(law, UniformLaw) else FLOOR
-    asked = {name: min(least, own[name]) for name, least in floor.items()}
-    reached = {name: getattr(found, name) for name in asked}
-    short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
-    return short + [f"{place} ids" for place in PLACES if place not in found.ids]
-
-
-@dataclass(frozen=True)
 class Task:
     """A method, or several one after another, on federations for requests of some shapes.
 
-    ``alone`` marks one request by itself, whose federations must reach as far as :data:`FLOOR`.
+    ``alone`` marks one request by itself, whose federations must reach as far as :data:`fuaudit.proofs.coverage.FLOOR`.
     """
 
     unlearner: Any

@@ -21,6 +21,7 @@ from fuaudit.testing.contexts import (
     stacked,
     stacks_differ,
     updates_of,
+    updates_tried,
 )
 from fuaudit.testing.problems import Problems
 from fuaudit.training.rounds import RoundContext, State
@@ -46,10 +47,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     """
     problems = Problems(stage, "stages")
     rows = rows or ((1,) if says(stage, "after_aggregation") else (1, 4))
-    if not isinstance(getattr(stage, "per_client_state", None), frozenset):
-        told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
-        problems.require(False, told)
-        problems.conclude()
+    problems.require_rows_declared(stage)
     for dtype in (torch.float32, torch.float64):
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
@@ -79,11 +77,7 @@ def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems
     state = stage.init(shape_of(dtype))
     shape = described(state)
     told: frozenset[str] = says(stage, "depends_on")
-    extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
-    for round_number in range(ROUNDS + len(extremes)):
-        updates = updates_of(round_number, count, dtype)
-        if round_number >= ROUNDS:
-            updates = updates * extremes[round_number - ROUNDS]
+    for round_number, updates in updates_tried(count, dtype):
         context = context_of(clients_of(bool(stage.per_client_state), round_number, count), dtype, round_number + 1)
         given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
         rows, new = _apply(stage, given, context, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -31,6 +31,14 @@ def updates_of(number: int, count: int, dtype: torch.dtype) -> Tensor:
     """Rows in [-1, 1)."""
     uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
     return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
+
+
+def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+    """Numbered rounds of updates: some drawn, then zeros, tiny and huge ones."""
+    extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
+    for number in range(ROUNDS + len(extremes)):
+        updates = updates_of(number, count, dtype)
+        yield number, updates if number < ROUNDS else updates * extremes[number - ROUNDS]
 
 
 def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:

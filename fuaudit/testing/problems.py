@@ -51,6 +51,14 @@ class Problems:
             self.require(False, f"{doing}: {type(error).__name__}: {error}")
         self.require(before == _generator_states(), f"{doing}: a global generator of random numbers was used")
 
+    def require_rows_declared(self, plugin: Any) -> None:
+        """Raises AssertionError where a plugin with a state does not say which tensors have one row a client."""
+        if not isinstance(getattr(plugin, "per_client_state", None), frozenset):
+            self.found.append(
+                "it must declare per_client_state: the names of the tensors in its state with one row for each client"
+            )
+            self.conclude()
+
     def conclude(self) -> None:
         """Raises AssertionError with the whole list, if there is anything on it."""
         if self.found:

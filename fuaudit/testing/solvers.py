@@ -21,6 +21,7 @@ from fuaudit.testing.contexts import (
     shape_of,
     stacks_differ,
     updates_of,
+    updates_tried,
 )
 from fuaudit.testing.problems import Problems
 from fuaudit.training.rounds import RoundContext, State
@@ -48,10 +49,7 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     for word in ("uploads", "downloads"):
         count = says(solver, word)
         problems.require(isinstance(count, int) and count >= 1, f"{word} must be a whole number from 1")
-    if not isinstance(getattr(solver, "per_client_state", None), frozenset):
-        told = "it must declare per_client_state: the names of the tensors in its state with one row for each client"
-        problems.require(False, told)
-        problems.conclude()
+    problems.require_rows_declared(solver)
     for dtype in (torch.float32, torch.float64):
         with problems.during("its first state"):
             _check_init(solver, dtype, problems)
@@ -98,11 +96,7 @@ def _terms(steps: Steps) -> State:
 def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     state = solver.init(shape_of(dtype))
     shape = described(state)
-    extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)
-    for number in range(ROUNDS + len(extremes)):
-        updates = updates_of(number, count, dtype)
-        if number >= ROUNDS:
-            updates = updates * extremes[number - ROUNDS]
+    for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(solver.per_client_state), number, count)
         context = context_of(clients, dtype, number + 1)
         updates = updates * (context.cohort.steps > 0).unsqueeze(-1)  # who takes no step has no update

@@ -23,7 +23,6 @@ from fuaudit.plans.expanded import NONE, Ids, Schedule
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.reference import PROVED
 from fuaudit.plans.stacked import Stack, expand_many
-from fuaudit.unlearning.apply import rewritten
 
 PILOT = 32
 """Plans on which it is decided what a method is compared with. They are drawn for this alone, and not counted."""
@@ -253,8 +252,4 @@ def first_holding(trial: Trial, key: bytes, numbers: range) -> str:
 def _taken(step: Step, plans: list[Plan], fresh: Sequence[Keyed]) -> tuple[list[Plan], list[Plan]]:
     """Plans with the first involvement of a request known, and what its method makes of them."""
     indexed, _, _ = foreseeing(plans, step.request)
-    after = [
-        rewritten(step.unlearner, step.name, plan, step.request, source, step.not_before)
-        for plan, source in zip(indexed, fresh, strict=True)
-    ]
-    return indexed, sharing(after, plans)
+    return indexed, sharing(step.rewritten(indexed, fresh), plans)

@@ -42,6 +42,11 @@ class Step:
     request: Request
     not_before: Position = END
 
+    def rewritten(self, plans: Sequence[Plan], fresh: Sequence[Keyed]) -> list[Plan]:
+        """What the unlearner makes of plans, each with its own new draws."""
+        pairs = zip(plans, fresh, strict=True)
+        return [rewritten(self.unlearner, self.name, plan, self.request, f, self.not_before) for plan, f in pairs]
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -133,10 +138,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
         if place == 0:
             first = np.minimum(involved - 1, rounds)
         fresh = [Keyed(derive(key, "plan law request", str(number), str(place))) for number in numbers]
-        after = [
-            rewritten(step.unlearner, step.name, plan, step.request, source, step.not_before)
-            for plan, source in zip(indexed, fresh, strict=True)
-        ]
+        after = step.rewritten(indexed, fresh)
         changes = np.array([_first_change(new, old) for new, old in zip(after, plans, strict=True)])
         redrawn[:, place] = np.clip(rounds + 1 - np.maximum(changes, 1), 0, None)
         plans = sharing(after, plans)

@@ -1,0 +1,79 @@
+"""Coverage: how far some small federations go, and how far they must go to stand for those of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fuaudit.plans import Law, Population, UniformLaw
+from fuaudit.proofs.toys import PLACES, Toy
+from fuaudit.text import counted
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The largest of every number among some federations, and which ids were requested in them."""
+
+    rounds: int
+    places: int
+    steps: int
+    batch: int
+    clients: int
+    samples: int
+    requests: int
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, toys: Iterable[Toy]) -> Coverage:
+        """Of federations; 0 everywhere where there are none."""
+        rows: list[tuple[int, ...]] = []
+        ids: set[str] = set()
+        for toy in toys:
+            law, population = toy.law, toy.population
+            largest = max(map(len, population.samples.values()))
+            numbers = law.rounds, law.places(population), law.steps, law.slots
+            rows.append((*numbers, len(population.clients), largest, len(toy.requests)))
+            ids |= _places(toy)
+        rounds, places, steps, batch, clients, samples, requests = map(max, zip(*(rows or [(0,) * 7]), strict=True))
+        found = tuple(place for place in PLACES if place in ids)
+        return cls(rounds, places, steps, batch, clients, samples, requests, found)
+
+    def __str__(self) -> str:
+        ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
+        return (
+            f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
+            f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
+            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; "
+            f"the {ids} ids requested"
+        )
+
+
+def _places(toy: Toy) -> set[str]:
+    """Where ids that are requested stand among all clients, and among all samples."""
+    clients, samples = toy.population.clients, tuple(toy.population.owner)
+    asked = [(c, clients) for request in toy.requests for c in request.clients]
+    asked += [(s, samples) for request in toy.requests for s in request.samples]
+    return {"lowest" if i == min(among) else "highest" if i == max(among) else "middle" for i, among in asked}
+
+
+FLOOR = {"rounds": 2, "places": 2, "steps": 2, "clients": 3}
+"""How far small federations must go for a PASS, where those of the run go as far."""
+
+FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients": 4}
+"""The same for uniform cohorts, which have fewer outcomes."""
+
+
+def missing(found: Coverage, law: Law, population: Population) -> list[str]:
+    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)"."""
+    own = {
+        "rounds": law.rounds,
+        "places": law.places(population),
+        "steps": law.steps,
+        "batch": law.slots,
+        "clients": len(population.clients),
+    }
+    floor = FLOOR_OF_UNIFORM if isinstance(law, UniformLaw) else FLOOR
+    asked = {name: min(least, own[name]) for name, least in floor.items()}
+    reached = {name: getattr(found, name) for name in asked}
+    short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
+    return short + [f"{place} ids" for place in PLACES if place not in found.ids]
