@@ -1,8 +1,11 @@
 """The tests that decide where a method draws otherwise than the reference: its plans against the known law.
 
-They are valid for any method, and see only what they were made to see: a deviation from the laws of a few statistics,
-and what was to be forgotten in a plan. So their size follows from suspects that are named beforehand: a method that
-leaves plans as they are, and the faults that fuaudit's own unlearners declare, whichever method is audited
+The null hypothesis is that a few statistics of plans have their laws under exactness; the test is that of
+:mod:`fuaudit.statistics.known_law`, averaged over the statistics. It is valid for any method. It sees only deviations
+from these laws, and what was to be forgotten in a plan.
+
+So how many plans it takes follows from suspects that are named beforehand, whichever method is audited: a method that
+leaves plans as they are, and the faults that fuaudit's own unlearners declare
 (:class:`fuaudit.unlearning.faults.KnownFault`).
 """
 
@@ -110,9 +113,10 @@ def plans_for(
 ) -> int | None:
     """How many plans of a suspect's law ``truth`` are rejected with power :data:`POWER`; None if no number of them.
 
-    The bettor who believes in the suspect gains log(truth / law) a plan. His wealth is one of ``paths`` times all
-    bettors', and rejects by itself where it reaches so many over alpha. The chance that a random walk of this mean and
-    variance has reached a level after n steps is that of Brownian motion; overshoot and all other bettors come on top.
+    The log wealth of the bettor who expects the suspect's law grows by log(truth / law) a plan. He has one of
+    ``paths * bettors`` equal shares, so he alone rejects when his wealth reaches ``paths * bettors / alpha``. The
+    chance that a random walk of this mean and variance has reached that level by n plans is taken from Brownian motion.
+    It leaves out overshoot and the gains of all other bettors, which add to it.
     """
     q, v = np.array(law, dtype=np.float64), np.array(truth, dtype=np.float64)
     if (v[q == 0] > 0).any():
