@@ -117,7 +117,7 @@ def test_a_rewriter_that_asks_one_number_twice_is_a_plugin_error():
 
     at = Address(Purpose.COHORT)
     with pytest.raises(PluginError, match="over different populations"):
-        judged(Reuses(), CLIENT)
+        judged(Reuses(), CLIENT, leaves=5000)
 
 
 @pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE,), (MIXED,), (TWO, CLIENT), (Shape(0, (2, 1)),)], ids=str)
@@ -145,9 +145,9 @@ def test_shapes_are_those_of_requests_up_to_the_caps():
 
 def test_laws_of_availability_go_less_far_and_say_so():
     law = AvailabilityLaw(30, StaticProbability(Fraction(1, 2)), FreshBatches(5, 8), first_all=False)
-    found = judged(FatsUnlearning(), SAMPLE, law=law)
+    found = judged(FatsUnlearning(), SAMPLE, law=law, leaves=20_000)
     assert found.verdict == "PASS", found.shows
-    assert judged(mutants.PrintedButLowest(), SAMPLE, law=law).verdict == "FAIL"
+    assert judged(mutants.PrintedButLowest(), SAMPLE, law=law, leaves=20_000).verdict == "FAIL"
 
 
 CAUGHT = {
@@ -158,7 +158,7 @@ CAUGHT = {
 
 @pytest.mark.parametrize(("kind", "method"), [(kind, method) for kind, some in CAUGHT.items() for method in some])
 def test_a_sweep_up_to_two_refutes_what_two_can_show(kind, method):
-    found = sweep(method, AllToys(2, True, (kind,)), 20_000)
+    found = sweep(method, AllToys(2, True, (kind,)), 10_000)
     assert found.refuted
 
 
