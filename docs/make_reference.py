@@ -19,7 +19,7 @@ from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Stage
 from fuaudit.unlearning.protocol import Editor, Rewriter
 from fuaudit.verification.audit import Audit
-from fuaudit.verification.spec import Check, Keys
+from fuaudit.verification.spec import Check, SpecKeys
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -86,7 +86,7 @@ def config_lines() -> list[str]:
 def spec_lines() -> list[str]:
     """The keys of a spec."""
     return [
-        *("## Specs", "", *option_lines(options_of(Keys)), ""),
+        *("## Specs", "", *option_lines(options_of(SpecKeys)), ""),
         *("### check", "", *option_lines(options_of(Check)), ""),
     ]
 

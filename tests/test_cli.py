@@ -58,6 +58,9 @@ class Raises:
             return "a plan"
         if self.where == "law":
             return plan
+        if self.where == "inside":
+            first = plan.first_involvement(request)
+            return plan.erase(request, fresh, first._replace(step=1) if first else executed)
         return plan.erase(request, fresh, executed)
 
 
@@ -307,14 +310,24 @@ def test_prove(fuaudit, arguments, variation, expected):
     for proof in document["proofs"]:
         assert proof["total_variation"] == variation
         assert ("witness" in proof) == bool(expected)
-    assert fuaudit("prove", *arguments)[1].startswith(f"{asked[0]}: total variation {variation}")
+    assert fuaudit("prove", *arguments)[1].startswith(
+        f"{asked[0]}: {'refuted' if expected else 'proved'}, total variation {variation}"
+    )
+
+
+@pytest.mark.usefixtures("stranger")
+def test_prove_names_a_method_that_fails_and_what_to_do(fuaudit):
+    code, _, err = fuaudit("prove", "raises", "--option", "where='inside'")
+    assert code == 5
+    assert "unlearner 'raises': the plan draws a batch of client 2 over a population without it" in err
+    assert "erase from the cohort on: Position(round, 0)" in err
 
 
 def test_prove_tries_both_kinds_of_request(fuaudit):
     code, out, _ = fuaudit("prove", "fats-as-printed")
     assert code == 1
-    assert "client: total variation 0\n" in out
-    assert "sample: total variation 1/8\n" in out
+    assert "client: proved, total variation 0\n" in out
+    assert "sample: refuted, total variation 1/8\n" in out
     assert "fats-as-printed does not claim to be exact here (uniform with replacement, sample)" in out
     assert "shows little" not in out
     assert "One federation, of 1 round, shows little" in fuaudit("prove", "fats")[1]
@@ -403,7 +416,7 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     assert done.startswith("pruned ")
     assert all(line.startswith("left alone: ") for line in others)
     assert others
-    assert said("prove", "fats") == ["client: total variation 0; sample: total variation 0"]
+    assert said("prove", "fats") == ["client: proved, total variation 0; sample: proved, total variation 0"]
     assert len(said("prove", "fats", "--up-to", "2", "--leaves", "500")) == 1
 
     def work(dataset, root):
@@ -755,6 +768,7 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert (done.returncode, done.stdout) == (0, "nothing was changed\n")
     assert "runs that lose their parent by this: " in done.stderr
     assert "noop" in done.stderr
+    assert done.stderr.index("receipts of what was forgotten cannot be made after this") < done.stderr.index("Go on?")
     assert bytes_of(copies / "fats") == before
     assert fuaudit("prune", copies / "noop", "--yes")[0] == 2
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2

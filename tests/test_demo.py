@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fuaudit.demo import METHODS, Row, demo, forgotten, table
+from fuaudit.config import read_config, resolve
+from fuaudit.demo import CONFIG, METHODS, Row, demo, forgotten, table
 from fuaudit.progress import silent
 
 
@@ -60,3 +61,7 @@ def test_the_table_has_a_line_a_model(shown):
 def test_what_does_not_show_forgetting_is_told(shown, name, row):
     rows = {name: Row(**each) for name, each in shown[0]["models"].items()}
     assert not forgotten(rows | {name: row})
+
+
+def test_the_example_is_the_federation_of_the_demo():
+    assert read_config(Path(__file__).parents[1] / "examples/nines.toml") == resolve(CONFIG)

@@ -16,7 +16,7 @@ from fuaudit.config import RunOptions
 from fuaudit.declared import METHODS
 from fuaudit.describe import Option, description, in_words, options_of, toml
 from fuaudit.errors import UsageError
-from fuaudit.verification.spec import Check, Keys
+from fuaudit.verification.spec import Check, SpecKeys
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -91,7 +91,7 @@ def test_every_option_of_our_own_plugins_has_a_sentence(entry):
     assert not [option.name for option in told.options if not option.doc]
 
 
-@pytest.mark.parametrize("table", [RunOptions, Keys, Check])
+@pytest.mark.parametrize("table", [RunOptions, SpecKeys, Check])
 def test_every_key_of_configs_and_specs_has_a_sentence(table):
     assert not [option.name for option in options_of(table) if not option.doc]
 

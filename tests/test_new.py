@@ -44,6 +44,16 @@ def test_all_kinds_install_and_pass_their_tests(tmp_path):
     assert "12 passed" in run(*pytests, *tests, PYTHONPATH=target, PYTHONDONTWRITEBYTECODE="1")
 
 
+def test_the_tests_run_beside_the_folder(tmp_path):
+    """The folder has the name of the module in it."""
+    new("aggregator", "ours", tmp_path / "ours")
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "ours"),
+        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert " passed" in done.stdout, done.stdout
+
+
 def modern():
     try:
         import setuptools

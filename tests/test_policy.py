@@ -23,7 +23,7 @@ from fuaudit.reporting import render
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.evidence import Evidence
-from fuaudit.verification.spec import BUILT_IN, Check, Keys, builtin_specs, parse_spec, read_spec
+from fuaudit.verification.spec import BUILT_IN, Check, SpecKeys, builtin_specs, parse_spec, read_spec
 
 OUTSIDE = '''
 from dataclasses import dataclass, replace
@@ -540,7 +540,7 @@ def rows_of(page):
 def test_the_page_on_specs_tells_what_the_code_does():
     page = (Path(__file__).parents[1] / "docs" / "specs.md").read_text(encoding="utf-8")
     rows = rows_of(page)
-    for kind in (Keys, Check):
+    for kind in (SpecKeys, Check):
         for field in fields(kind):
             required = rows[field.name][0]
             assert required.startswith("yes") == (field.default is MISSING), field.name

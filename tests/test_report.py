@@ -447,6 +447,12 @@ def test_reports_are_written_beside_the_findings(tmp_path, child):
         assert form == "json" or standing in path.read_text()
 
 
+def test_a_report_is_not_written_to_a_folder_that_is_not_there(tmp_path, child):
+    with pytest.raises(UsageError, match="there is no folder"):
+        write_report(child.path, "md", out=tmp_path / "mistyped/report.md")
+    assert not (tmp_path / "mistyped").exists()
+
+
 def test_findings_in_another_form_than_stored_are_refused(tmp_path, child):
     """The digest in a report must be that of the file."""
     shutil.copytree(child.path, tmp_path / "run")

@@ -203,17 +203,23 @@ def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
         lines.append(
             f"One federation, of {counted(rounds, 'round')}, shows little: give --up-to, or more --rounds and --cohort."
         )
-    return lines, "; ".join(f"{proof.kind}: total variation {proof.result.total_variation}" for proof in found.proofs)
+    return lines, "; ".join(map(_verdict, found.proofs))
+
+
+def _verdict(proof: Proof) -> str:
+    """What a proof found, on one line."""
+    result = proof.result
+    return f"{proof.kind}: {'proved' if result.exact else 'refuted'}, total variation {result.total_variation}"
 
 
 def _lines(proof: Proof) -> list[str]:
     """A proof in words."""
     result = proof.result
-    lines = [f"{proof.kind}: total variation {result.total_variation}"]
-    lines.append(
+    lines = [
+        _verdict(proof),
         f"  {counted(result.histories, 'history', 'histories')} compared; requests: "
-        f"{'; '.join(map(str, proof.requests))}"
-    )
+        f"{'; '.join(map(str, proof.requests))}",
+    ]
     if w := result.witness:
         half = [] if w.initial is None else [f"initial model of half {w.initial}"]
         lines += [

@@ -254,6 +254,7 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     if not yes:
         if losing := orphans(found):
             say(f"runs that lose their parent by this: {', '.join(path.name for path in losing)}", err=True)
+        say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
         question = f"This removes the models and keys of the ancestors of {printable(run)} for good. Go on?"
         if not click.confirm(question, err=True):
             emit(as_json, {"run": str(run), "pruned": False}, ["nothing was changed"])

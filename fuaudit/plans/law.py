@@ -93,7 +93,10 @@ def owned_samples(population: Population, client: int) -> tuple[int, ...]:
     """The samples of a client of a population; PluginError when it is gone."""
     samples = population.samples.get(client)
     if samples is None:
-        raise PluginError(f"the plan draws a batch of client {client} over a population without it")
+        raise PluginError(
+            f"the plan draws a batch of client {client} over a population without it",
+            "Where that client is in a cohort, erase from the cohort on: Position(round, 0), not inside the round.",
+        )
     return samples
 
 

@@ -90,7 +90,7 @@ def write_report(
         out: another file to write.
 
     Raises:
-        UsageError: there is no such format.
+        UsageError: there is no such format, or no folder for ``out``.
         EvidenceError: there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
@@ -98,6 +98,8 @@ def write_report(
     from fuaudit.runs.run import load_run
     from fuaudit.verification import store
 
+    if out is not None and not Path(out).parent.is_dir():
+        raise UsageError(f"there is no folder {Path(out).parent} to write to", "Check the path, or make the folder.")
     folder = Path(run)
     path = store.latest(folder) if findings is None else Path(findings)
     document = store.read_findings(path, load_run(folder).digest)

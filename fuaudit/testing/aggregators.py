@@ -25,7 +25,7 @@ from fuaudit.testing.contexts import (
 )
 from fuaudit.testing.problems import Problems
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Chain, server_step
+from fuaudit.training.stages import Chain, joint_update
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -146,5 +146,5 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
     together = {name: tensor[None] for name, tensor in chain.init(shape_of(dtype)).items()}
     one = stacked([context_of(clients, dtype)])
-    row, _ = server_step(chain, updates_of(0, count, dtype)[None], one, together)
+    row, _ = joint_update(chain, updates_of(0, count, dtype)[None], one, together)
     problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

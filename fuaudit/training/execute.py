@@ -22,7 +22,7 @@ from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
 from fuaudit.training.solvers import Sgd, Solver
-from fuaudit.training.stages import Chain, server_step
+from fuaudit.training.stages import Chain, joint_update
 
 SOLVER, SERVER = "solver.", "server."
 """Prefixes of names in a state."""
@@ -216,7 +216,7 @@ def _advanced(
     steps = procedure.solver.before(context, memory)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = procedure.solver.after(outcome, context, memory)
-    row, state = server_step(procedure.chain, uploads, context, part(round_state.state, SERVER))
+    row, state = joint_update(procedure.chain, uploads, context, part(round_state.state, SERVER))
     return RoundState(round_state.vectors - row, under(SOLVER, memory) | under(SERVER, state))
 
 

@@ -189,7 +189,7 @@ def _form(form: tuple[tuple[int, ...], torch.dtype] | None) -> str:
     return "nothing" if form is None else f"{form[0]} {str(form[1]).removeprefix('torch.')}"
 
 
-def server_step(chain: Chain, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+def joint_update(chain: Chain, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
     """The one row that the chain leaves for every run: ``(r, n, d) -> (r, d)``, and the new state.
 
     Raises:

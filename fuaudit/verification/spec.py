@@ -62,7 +62,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Keys:
+class SpecKeys:
     """The keys of a spec as it is written, and what each holds.
 
     Attributes:
@@ -205,7 +205,7 @@ def parse_spec(table: dict[str, Any], origin: str, source: str | None = None) ->
 def _parsed(table: dict[str, Any], origin: str) -> Spec:
     if not table.get("check"):
         raise UsageError(f"{origin} has no checks: it would pass anything", "Add at least one [[check]].")
-    written = Keys(**registry.options(Keys, origin, table))
+    written = SpecKeys(**registry.options(SpecKeys, origin, table))
     if not _ID.fullmatch(written.id):
         raise UsageError(f"{origin}: id = {written.id!r} is not a name like 'our-policy' or 'our-policy/2'")
     if written.asks not in (known := known_claims()):
@@ -221,7 +221,7 @@ def _parsed(table: dict[str, Any], origin: str) -> Spec:
         raise UsageError(f"{origin}: {error}") from None
 
 
-def _whole(written: Keys, origin: str) -> Spec:
+def _whole(written: SpecKeys, origin: str) -> Spec:
     """The spec, with its audits built: nothing that it does not trust is imported on the way."""
     checks = []
     for number, row in enumerate(written.check, 1):

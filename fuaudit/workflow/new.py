@@ -142,6 +142,9 @@ dependencies = ["fuaudit"]
 
 [tool.setuptools]
 py-modules = ["{module}"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]  # else a folder of the module's name hides the module
 """
 
 README = """\

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.progress import Progress, silent
 from fuaudit.proofs.exactness import Exactness, exactness
@@ -140,11 +141,21 @@ def prove(
         raise UsageError(f"prove() takes no {', '.join(unknown)}", f"Sizes are {', '.join(SIZES)}.")
     asked = {word: value for word, value in sizes.items() if value is not None}
     kinds = (request,) if request else ("client", "sample")
-    if up_to is None:
-        return _proofs(built, name, kinds, replacement, leaves, {**SIZES, **asked})
-    if asked:
+    if up_to is not None and asked:
         raise UsageError(f"up_to sweeps all federations up to a bound, and {', '.join(asked)} would say which one")
-    return Swept(name, kinds, leaves, sweep(built, AllToys(up_to, replacement, kinds), leaves, progress))
+    with _named(name):
+        if up_to is None:
+            return _proofs(built, name, kinds, replacement, leaves, {**SIZES, **asked})
+        return Swept(name, kinds, leaves, sweep(built, AllToys(up_to, replacement, kinds), leaves, progress))
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say whose fault the error of a plugin is."""
+    try:
+        yield
+    except PluginError as error:
+        raise type(error)(f"unlearner {name!r}: {error.args[0]}", error.hint) from error
 
 
 def _proofs(
