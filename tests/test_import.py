@@ -15,6 +15,7 @@ from fuaudit.errors import StorageError, UsageError
 from fuaudit.formats.files import write_folder
 from fuaudit.workflow import csv_table
 from fuaudit.workflow.import_csv import Source, chosen, import_csv, step_size
+from fuaudit.workflow.own_rows import import_own
 
 HEADER = "hospital,age,dose,label"
 ROWS = [f"h{row % 3},{20 + row},{row / 8},{'sick' if row % 2 else 'healthy'}" for row in range(12)]
@@ -239,6 +240,72 @@ def test_what_is_printed_works(tmp_path, monkeypatch):
     assert load_run(tmp_path / "runs/own").client("h0") == 0
     assert verify == "fuaudit verify runs/own-fats --data own"
     assert load_run(tmp_path / "runs/own-fats").request.clients == (0,)
+
+
+def test_columns_are_divided_as_asked_and_it_is_recorded(tmp_path):
+    path = written(tmp_path, *ROWS)
+    _, plain, _ = imported(path, "plain")
+    made, tensors, record = imported(path, divided={"age": "100"})
+    assert record["divided"] == {"age": "100"}
+    assert "divided, as asked: 'age' by 100" in made.notes
+    for part in ("inputs", "test_inputs"):
+        assert np.array_equal(tensors[part], plain[part] / [100, 1])
+    for name, constant, said in (("aeg", "2", "Did you mean 'age'"), ("age", "0", "above 0"), ("age", "x", "above 0")):
+        with pytest.raises(UsageError, match=said):
+            imported(path, "other", divided={name: constant})
+
+
+def test_a_hospital_checks_its_receipt_with_its_own_file(tmp_path, monkeypatch):
+    """Her file has one client, one class, other places of rows and columns, and a column that was left out."""
+    rows = [f"h{at % 3},{20 + at},{at / 8},{'sick' if at % 3 else 'healthy'},m" for at in range(36)]
+    written(tmp_path, *rows, header=HEADER + ",sex")
+    own = [row.split(",") for row in rows if row.startswith("h1")][::-1]
+    written(
+        tmp_path, *(f"{label},{dose},{age}" for _, age, dose, label, _ in own), header="label,dose,age", name="1.csv"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def fuaudit(*arguments, expected=0):
+        done = CliRunner().invoke(cli, list(arguments))
+        assert done.exit_code == expected, done.output
+        return done.output
+
+    columns = ("--client", "hospital", "--label", "label", "--ignore", "sex", "--divide", "age=100")
+    fuaudit("import", "data.csv", *columns, "--dtype", "float32", "--out", "all")
+    fuaudit("train", "all/config.toml", "--data", "all", "--out", "run", "--quiet")
+    commitment = load_run(tmp_path / "run").commitment
+    fuaudit("receipt", "run", "--client", "h1", "--out", "h1.json")
+    (tmp_path / "sent").mkdir()
+    for name in ("import.json", "classes.json"):
+        (tmp_path / "sent" / name).write_bytes((tmp_path / "all" / name).read_bytes())
+    assert "fuaudit receipt --check" in fuaudit("import", "1.csv", "--like", "sent", "--out", "own")
+    check = ("receipt", "--data", "own", "--commitment", commitment, "--check", "h1.json")
+    said = fuaudit(*check)
+    assert "as committed: 10 of 10 rows of 'h1'" in said
+    assert "2 rows at hand are in no leaf" in said
+    fuaudit("receipt", "run", "--client", "h2", "--out", "h2.json")
+    assert "not found at hand" in fuaudit(*check[:-1], "h2.json", expected=1)
+
+
+def test_own_rows_are_read_as_recorded_or_refused(tmp_path):
+    imported(written(tmp_path, *ROWS), "all")
+    for row, header, said in (
+        ("h0,1,1,well", HEADER, "line 2, column 'label': 'well' is no class there"),
+        ("h0,1,sick", "hospital,age,label", "lacks the column 'dose'"),
+    ):
+        own = written(tmp_path, row, header=header, name="own.csv")
+        with pytest.raises(UsageError, match=said):
+            import_own(own, tmp_path / "all", tmp_path / "own")
+    own = written(tmp_path, ROWS[0], name="own.csv")
+    with pytest.raises(UsageError, match="there is no file"):
+        import_own(own, tmp_path, tmp_path / "own")
+    made = import_own(own, tmp_path / "all", tmp_path / "own")
+    with pytest.raises(UsageError, match="no record of an import of all"):
+        import_own(own, made.folder, tmp_path / "other")
+    done = CliRunner().invoke(
+        cli, ["import", str(own), "--like", str(made.folder), "--out", "x", "--test-share", "0.5"]
+    )
+    assert "--test-share would say it too" in str(done.exception)
 
 
 def test_a_choice_that_nothing_follows_from_is_refused(tmp_path):

@@ -29,13 +29,19 @@ def fetch(dataset: str, root: Path, as_json: bool, quiet: bool) -> None:
 
 @click.command("import")
 @click.argument("file", type=Folder)
-@click.option("--client", required=True, help="The column that names whose row it is.")
-@click.option("--label", required=True, help="The column that holds the class; words become numbers by a table.")
+@click.option("--client", help="The column that names whose row it is.")
+@click.option("--label", help="The column that holds the class; words become numbers by a table.")
 @click.option("--out", type=Folder, required=True, help="Folder to write; it must be new or empty.")
 @click.option("--test", type=Folder, help="A file of test rows with the same columns; its clients are left out.")
 @click.option("--test-share", "share", type=float, default=0.2, show_default=True, help="Else: of each client's rows.")
 @click.option("--seed", type=int, default=0, show_default=True, help="What the choice of test rows follows from.")
 @click.option("--ignore", "ignored", multiple=True, help="A column to leave out; may be repeated.")
+@click.option("--divide", "divided", multiple=True, help="COLUMN=N: divide by a constant; may be repeated.")
+@click.option(
+    "--like",
+    type=Folder,
+    help="For one client's own rows: read them as those of this import (its import.json and classes.json).",
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -46,23 +52,31 @@ def fetch(dataset: str, root: Path, as_json: bool, quiet: bool) -> None:
 @output_options
 def import_(
     file: Path,
-    client: str,
-    label: str,
+    client: str | None,
+    label: str | None,
     out: Path,
     test: Path | None,
     share: float,
     seed: int,
     ignored: tuple[str, ...],
+    divided: tuple[str, ...],
+    like: Path | None,
     dtype: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Make a folder that trains from FILE, a CSV file with a header: a row a sample, all other columns numbers."""
+    if like is not None:
+        _import_own(file, like, out, as_json, quiet)
+        return
+    if client is None or label is None:
+        raise UsageError("say which columns name client and class: --client COLUMN --label COLUMN")
+
     from fuaudit.workflow.import_csv import Source, import_csv
 
     if test is not None and (spare := given("share", "seed")):
         raise UsageError(f"--test gives the test rows, and {' and '.join(spare)} would choose them", "Leave one out.")
-    made = import_csv(Source(file, client, label, test, share, seed, ignored, dtype), out)
+    made = import_csv(Source(file, client, label, test, share, seed, ignored, dtype, _constants(divided)), out)
     run, who = Path("runs") / out.resolve().name, made.owners[0]
     chosen = f"--client {shlex.quote(who)}" if not who.startswith("-") else shlex.quote(f"--client={who}")
     folder = shlex.quote(str(out))
@@ -73,3 +87,25 @@ def import_(
     ]
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands]
     emit(as_json, made.record | {"folder": str(out), "next": commands}, lines[:1] if quiet else lines)
+
+
+def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Columns and their divisors; a name may hold an equals sign of its own."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, constant = pair.rpartition("=")
+        if not equals or name in found:
+            raise UsageError(f"--divide takes COLUMN=N once a column, such as age=100, not {pair!r}")
+        found[name] = constant
+    return found
+
+
+def _import_own(file: Path, like: Path, out: Path, as_json: bool, quiet: bool) -> None:
+    from fuaudit.workflow.own_rows import import_own
+
+    if spare := given("client", "label", "test", "share", "seed", "ignored", "divided", "dtype"):
+        raise UsageError(f"--like says how rows are read, and {' and '.join(spare)} would say it too", "Leave one out.")
+    made = import_own(file, like, out)
+    check = f"fuaudit receipt --check RECEIPT --data {shlex.quote(str(out))} --commitment HEX"
+    lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", check]
+    emit(as_json, made.record | {"folder": str(out), "next": [check]}, lines[:1] if quiet else lines)

@@ -92,7 +92,8 @@ def given(*names: str) -> list[str]:
     """Those of some parameters of the present command that were given, and are no defaults, as they are written."""
     context = click.get_current_context()
     chosen = [name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
-    return [f"--{name.replace('_', '-')}" for name in chosen]
+    written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    return [written[name] for name in chosen]
 
 
 def hexadecimal(text: str | None, option: str) -> bytes | None:

@@ -33,6 +33,11 @@ _NUMERALS = frozenset("0123456789+-.eE")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number as files have them."""
+    return _NUMBER.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class Words:
     """A column of words: for every row the place of its word among ``names``, which stand in order of appearance.
@@ -235,7 +240,7 @@ def _columns(header: list[str], path: Path, wanted: Wanted) -> tuple[Sequence[st
         return left, ignored
     if other := sorted({*left} ^ {*wanted.columns}):
         held = "has a" if other[0] in left else "lacks the"
-        raise UsageError(f"{path} {held} column {other[0]!r}", "Training and test rows need the same columns.")
+        raise UsageError(f"{path} {held} column {other[0]!r}", "Both files need the same columns of inputs.")
     return wanted.columns, ignored
 
 

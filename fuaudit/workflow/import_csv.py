@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.errors import UsageError
+from fuaudit.errors import UsageError, nearest
 from fuaudit.runs.layout import CONFIG
 from fuaudit.text import counted
-from fuaudit.workflow.csv_table import CsvTable, Wanted, Words, read_table
+from fuaudit.workflow.csv_table import CsvTable, Wanted, Words, is_number, read_table
 
 FORMAT = "fuaudit import 1"
 """What the record names itself."""
+
+RECORD, CLASSES = "import.json", "classes.json"
+"""The files by which a client can read her rows in the same way."""
 
 RULE = (
     "of each client's n rows the floor(share * n + 1/2) with the smallest SHA-256 of 'seed:place' are for testing, "
@@ -42,6 +46,7 @@ class Source:
         seed: what the choice of test rows follows from.
         ignored: columns that are left out.
         dtype: of the numbers that are stored.
+        divided: constants by which columns of inputs are divided, as written.
     """
 
     path: Path
@@ -52,6 +57,7 @@ class Source:
     seed: int = 0
     ignored: tuple[str, ...] = ()
     dtype: str = "float64"
+    divided: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,10 @@ def import_csv(source: Source, folder: Path) -> Imported:
         raise UsageError(f"{folder} is there already, and is not overwritten", "Choose another folder for --out.")
     wanted = Wanted(source.label, source.client, source.ignored, dtype=source.dtype)
     train = read_table(source.path, wanted)
-    assert train.client is not None
     test = _test_table(source, train)
+    train = replace(train, inputs=divided(train, source.divided))
+    test = test and replace(test, inputs=divided(test, source.divided))
+    assert train.client is not None
     owners, owner = in_order(train.client)
     classes, label, test_label = _classes(train.label, None if test is None else test.label, source)
     _require_names(train.client, source)
@@ -98,6 +106,7 @@ def import_csv(source: Source, folder: Path) -> Imported:
         "inputs": list(train.columns),
         "ignored": list(train.ignored),
         "dtype": source.dtype,
+        "divided": dict(source.divided),
         "rounded": train.rounded + (test.rounded if test else 0),
         "test": {"rule": RULE, "share": source.share, "seed": source.seed}
         if test is None or source.test is None
@@ -120,6 +129,26 @@ def _test_table(source: Source, train: CsvTable) -> CsvTable | None:
     # test rows belong to nobody: who they are of is left out, with what was left out of the training rows
     spare = (source.client, *source.ignored)
     return read_table(source.test, Wanted(source.label, None, (), spare, source.dtype, train.columns))
+
+
+def divided(table: CsvTable, divisors: Mapping[str, str]) -> NDArray[Any]:
+    """The inputs ``(n, d)`` with some columns divided by constants, in the type of the inputs.
+
+    Raises:
+        UsageError: no such column of inputs; a constant that is no finite number above 0; a quotient that is none.
+    """
+    inputs = table.inputs.copy()
+    for name, text in divisors.items():
+        if name not in table.columns:
+            raise UsageError(f"there is no column {name!r} of inputs to divide", nearest(name, table.columns))
+        constant = inputs.dtype.type(text) if is_number(text) else inputs.dtype.type(0)
+        if not 0 < constant < np.inf:
+            raise UsageError(f"a column is divided by a finite number above 0, not by {text!r}", "As in: age=100.")
+        with np.errstate(over="ignore"):
+            inputs[:, table.columns.index(name)] /= constant
+    if not np.isfinite(inputs).all():
+        raise UsageError(f"a quotient is too large for {inputs.dtype}", "Divide by a larger number.")
+    return inputs
 
 
 def in_order(words: Words) -> tuple[tuple[str, ...], Integers]:
@@ -292,6 +321,9 @@ def _notes(
         )
     if record["ignored"]:
         notes.append(f"left out, as asked: {', '.join(map(repr, record['ignored']))}")
+    if record["divided"]:
+        by = ", ".join(f"{name!r} by {constant}" for name, constant in record["divided"].items())
+        notes.append(f"divided, as asked: {by}")
     if record["repeated"]:
         notes.append(
             f"{record['repeated']:,} training rows repeat an earlier one, {record['repeated_elsewhere']:,} of them one "
@@ -310,8 +342,8 @@ def _notes(
     if highest.max() > LARGE:
         widest = int(highest.argmax())
         notes.append(
-            f"inputs reach {highest[widest]:g} in {train.columns[widest]!r}, and a model learns slowly from such; "
-            "config.toml says how to scale"
+            f"inputs reach {highest[widest]:g} in {train.columns[widest]!r}, and a model learns slowly from such: "
+            "divide columns by constants that are known beforehand, as in --divide COLUMN=100"
         )
     return notes
 
@@ -333,10 +365,10 @@ def step_size(inputs: NDArray[Any]) -> float:
 TEMPLATE = """\
 # Trains on the rows beside it: fuaudit train FOLDER/config.toml --data FOLDER
 #
-# Inputs are used as they are written. Large ones are best divided by constants that are known beforehand (a unit, the
-# range of a sensor) in the CSV file, column by column. scaling = "standardise" subtracts one mean from all inputs and
-# divides by one standard deviation; both follow from all rows, so kept rounds would tell of erased ones, and `unlearn`
-# then refuses methods that keep rounds.
+# Inputs are used as they were imported. Large ones are best divided by constants that are known beforehand (a unit, the
+# range of a sensor), column by column: fuaudit import --divide COLUMN=N. scaling = "standardise" subtracts one mean
+# from all inputs and divides by one standard deviation; both follow from all rows, so kept rounds would tell of erased
+# ones, and `unlearn` then refuses methods that keep rounds.
 scaling = "none"
 
 [data]
@@ -377,22 +409,27 @@ def _write(
     owners: tuple[str, ...],
     classes: tuple[str, ...],
 ) -> None:
-    from safetensors.numpy import save
-
     from fuaudit.formats.files import write_folder
 
-    tensors = {name: np.ascontiguousarray(values) for name, values in parts.items()}
     write_folder(
         folder,
         {
-            "data.safetensors": save(tensors),
-            "owners.json": _json(list(owners)),
-            "classes.json": _json(list(classes)),
-            "import.json": _json(record),
+            "data.safetensors": tensors_file(parts),
+            "owners.json": as_json(list(owners)),
+            CLASSES: as_json(list(classes)),
+            RECORD: as_json(record),
             CONFIG: _config(parts, len(classes)).encode(),
         },
     )
 
 
-def _json(value: Any) -> bytes:
+def tensors_file(parts: Mapping[str, NDArray[Any]]) -> bytes:
+    """The file of tensors of a folder."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(values) for name, values in parts.items()})
+
+
+def as_json(value: Any) -> bytes:
+    """A document that people read too."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
