@@ -11,7 +11,7 @@ import pytest
 from fuaudit_plugins.finetune import Finetune
 from tests_support import changed
 
-from fuaudit import unlearn
+from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import BETTING, SHARES, ModelLaw, Sampled
 from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
@@ -57,6 +57,19 @@ def test_one_alpha_for_everything(child):
     assert figures["thresholds_ceiling"] <= figures["thresholds_at_most"]
     assert figures["epsilon_at_least"] <= figures["epsilon_ceiling"]
     assert sum(line.startswith("batch tests, ") for line in found.details) == 3
+
+
+@pytest.mark.parametrize("key", [1, 5, 7])
+def test_an_exact_method_is_not_failed_where_nearly_all_training_diverges(small_config, tmp_path, key):
+    """Of 24 runs of an arm at most a few are finite. Then no order of them is rare enough for a level of .01."""
+    config = small_config(learner={"step_size": 5.2e37})
+    run = train(config, tmp_path / "run", secret=bytes([17]) * 32)  # it is finite itself, else it is refused
+    forgot = unlearn(run, "fats", Request.of([0]), tmp_path / "child")
+    found = ModelLaw(pairs=24, alpha=0.05, test_rows=50).examine(
+        Case(Evidence(forgot, None, DATA), Keyed(bytes([key]) * 32))
+    )
+    assert found.verdict == "INCONCLUSIVE"
+    assert found.values["batch_p_value"] > 0.01
 
 
 def sampled(subject=None, second=None, untouched=1, batches=(), rate=0.25, pairs=64):

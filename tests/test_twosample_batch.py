@@ -5,6 +5,7 @@ Sampling tests have fixed seeds; the rate at which a right implementation would 
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.stats import binom, ks_2samp
 from fuaudit.statistics.two_sample.batch import (
     BANDWIDTHS,
     TESTS,
+    antisymmetric,
     batch_test,
     classifier_values,
     combined,
@@ -147,7 +149,57 @@ def test_false_alarms_over_all_swaps_are_at_most_alpha(seed):
     assert any((each.min(axis=1) <= alpha).mean() > alpha for alpha in np.arange(1, 257) / 256)
 
 
+TIED = {"one odd": [(0, 3)], "one of each arm": [(0, 1), (1, 5)], "two, in one arm": [(0, 2), (0, 6)]}
+
+
+@pytest.mark.parametrize("odd", TIED)
+@pytest.mark.parametrize("others", [NAN, 1.0])
+def test_false_alarms_are_at_most_alpha_where_nearly_all_runs_are_equal(odd, others):
+    """As above, but every way to swap comes as data of its own: nothing is shared but the unordered pairs."""
+    data = np.full((2, 7, 10), others)
+    for arm, pair in TIED[odd]:
+        data[arm, pair] = 0.3 + pair
+    signs = every_swap(7)
+    found = []
+    for row in signs:
+        turned = (row < 0)[:, None]
+        each, total = p_values(np.where(turned, data[1], data[0]), np.where(turned, data[0], data[1]), signs)
+        found.append([*each[0], total[0]])
+    assert all((np.array(found) <= alpha).mean(axis=0).max() <= alpha for alpha in np.arange(1, 129) / 128)
+
+
+@pytest.mark.parametrize("pairs", [8, 24, 64])
+def test_one_odd_run_among_equal_ones_says_nothing(pairs):
+    """Two outcomes, (x, y) and (y, x), which a test of either side treats alike: the p-value is 1."""
+    x, y = np.full((2, pairs, 10), NAN)
+    x[pairs // 3] = 0.3
+    for one, other in ((x, y), (y, x)):
+        assert batch_test(one, other, 0.05, generator(1).random).p_value == 1
+
+
+def test_swaps_change_signs_and_no_bits_of_the_core():
+    """Rounding would else tell the data as they are from swapped ones. Exact sums are beside it, as fractions."""
+    x, y = normal_scores(*generator(5).choice([NAN, 0.0, 1.0, 2.5], (2, 9, 3)))
+    row = every_swap(9)[171]
+    turned = (row < 0)[:, None]
+
+    def kernel(one, other):
+        pooled = np.concatenate([one, other])
+        return np.exp(-np.abs(pooled[:, None] - pooled).sum(axis=2))
+
+    k = kernel(x, y)
+    core = antisymmetric(k)
+    assert np.array_equal(
+        antisymmetric(kernel(np.where(turned, y, x), np.where(turned, x, y))), core * np.outer(row, row)
+    )
+    for i, j in itertools.permutations(range(9), 2):
+        exact = Fraction(k[i, j]) + Fraction(k[9 + i, 9 + j]) - Fraction(k[i, 9 + j]) - Fraction(k[9 + i, j])
+        assert abs(core[i, j] - exact) < 1e-15
+        assert (core[i, j] == 0) == (exact == 0)
+
+
 def test_ranks_count_equal_values_whatever_their_rounding():
+    assert ranked(np.array([[2e-17], [-1e-17], [0.0]])).tolist() == [[1.0]] * 3
     values = np.array([[0.3], [0.1 + 0.2], [1.0], [0.0]])
     assert ranked(values)[:, 0].tolist() == [0.75, 0.75, 0.25, 1.0]
     assert ranked(np.zeros((5, 2))).tolist() == [[1.0, 1.0]] * 5

@@ -4,7 +4,8 @@
   ways to swap pairs are equally likely.
 - *Test*: a row of numbers is computed for the data as they are, and for ``B`` random ways to swap pairs. The p-value of
   a number is ``(1 + how many of the B others are at least as large) / (B + 1)``.
-- *Guarantee*: it is at most alpha with probability at most alpha, for every n and B.
+- *Guarantee*: it is at most alpha with probability at most alpha, for every n and B, ties or not. Where nothing ties
+  this probability is floor(alpha (B + 1)) / (B + 1); ties make it smaller.
 - *Several numbers* are combined by the sum of the inverses of their p-values (as in Wilson's harmonic mean, PNAS 2019).
   This sum is ranked among those of all rows in its turn. Every row is treated as the first one is, so the guarantee
   holds for the combined p-value too, however the numbers depend on each other.
@@ -44,6 +45,7 @@ TESTS = ("MMD", "energy distance", "KS", "C2ST")
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Of the kernels, in units of the median distance of the pooled runs."""
 
+_ROUNDING = 1e-12
 _RIDGE = 1.0  # of the classifier, in units of one run a statistic
 
 
@@ -75,13 +77,22 @@ def normal_scores(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return scores[: len(x)], scores[len(x) :]
 
 
+def antisymmetric(kernel: Floats) -> Floats:
+    """What every two pairs add to MMD^2, ``(n, n)``: a swap of one pair changes the sign, and no bit.
+
+    Pairs of two equal runs have exact zeros. So rounding cannot tell the data as they are from swapped ones.
+    """
+    n = len(kernel) // 2
+    cross = kernel[:n, n:]
+    core: Floats = (kernel[:n, :n] - cross) + (kernel[n:, n:] - cross.T)  # any other order rounds otherwise
+    np.fill_diagonal(core, 0.0)
+    return core
+
+
 def _quadratic(kernel: Floats, signs: Signs) -> Floats:
     """The unbiased MMD^2 under every row of signs, from the kernel of the pooled runs ``(2 n, 2 n)``."""
     n = len(kernel) // 2
-    cross = kernel[:n, n:]
-    core = kernel[:n, :n] + kernel[n:, n:] - cross - cross.T
-    np.fill_diagonal(core, 0.0)
-    answer: Floats = np.einsum("bi,bi->b", signs @ core, signs, dtype=np.float64) / (n * (n - 1))
+    answer: Floats = np.einsum("bi,bi->b", signs @ antisymmetric(kernel), signs, dtype=np.float64) / (n * (n - 1))
     return answer
 
 
@@ -142,9 +153,10 @@ def classifier_values(x: Floats, y: Floats, signs: Signs) -> tuple[Floats, float
 def ranked(values: Floats) -> Floats:
     """The p-value of every entry within its column ``(b, k)``: the share of rows that are at least as large.
 
-    Values that differ by rounding alone count as equal, which is on the safe side.
+    Values that differ by rounding alone count as equal, which is on the safe side: p-values only grow. Scores, kernels
+    and distances are of order 1, so what is below :data:`_ROUNDING` is rounding too.
     """
-    margins = 1e-9 * np.abs(values).max(axis=0)
+    margins = np.maximum(1e-9 * np.abs(values).max(axis=0), _ROUNDING)
     places = [
         np.searchsorted(np.sort(column), column - margin) for column, margin in zip(values.T, margins, strict=True)
     ]
