@@ -630,7 +630,7 @@ def test_verify_exit_codes(fuaudit, copies, spec_file):
     shutil.rmtree(copies / "parent")
     code, out, _ = fuaudit("verify", copies / "fats", "--spec", spec_file)
     assert code == 3
-    assert "not at hand" in out
+    assert "not at hand: give its folder with --parent" in out
 
 
 @pytest.mark.parametrize(

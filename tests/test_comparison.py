@@ -357,7 +357,7 @@ def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     found = of_run(second)
     assert found.verdict is Verdict.PASS, found.shows
     assert found.values["own_plan"] == "equal"
-    assert "So is the run's own plan." in found.shows
+    assert "The run's own plan equals that of a proved method." in found.shows
     alone = PlanLaw(plans=3000).examine(Case(Evidence(second, None, None), Keyed(KEY)))
     assert alone.values["own_plan"] == "not compared"
     assert "was not compared" in alone.qualification

@@ -168,7 +168,7 @@ def test_the_core_does_not_import_its_testing_package():
 
 def test_the_printed_algorithm_is_refuted_with_a_witness():
     claim = rewriter(FatsAsPrinted.rewrite)
-    broken(check_unlearner, claim, "total variation 1/8", "has probability 3/8 after unlearning")
+    broken(check_unlearner, claim, "total variation 1/8", "probability 3/8 after unlearning")
 
 
 def rewriter(rewrite, **changes):

@@ -106,6 +106,8 @@ class TestShakespeareRoles:
         assert (data.inputs.dtype, data.targets.dtype, data.classes) == (torch.uint8, torch.int64, 97)
         tests = {"".join(ALPHABET[t] for t in row) for row in data.test_inputs.tolist()}
         assert tests
+        alphabets = ["".join(ALPHABET[t] for t in row) in rest["A"] for row in data.test_inputs.tolist()]
+        assert alphabets == [owner == 0 for owner in data.test_owners.tolist()]
         assert all(any(window in text for text in rest.values()) for window in tests)
 
     def test_the_first_owners_alone(self, tmp_path):
@@ -114,7 +116,7 @@ class TestShakespeareRoles:
         assert data.owner_names == ("A",)
         assert data.size == 2  # windows begin every 80 of 160 characters
         assert len(data.test_inputs) == 20
-        assert set(data.owners.tolist()) == {0}
+        assert set(data.owners.tolist()) == set(data.test_owners.tolist()) == {0}
 
     @pytest.mark.parametrize(
         ("content", "said"),
@@ -205,6 +207,7 @@ class TestFemnist:
         assert data.inputs[:, 0, 0, 0].tolist() == pytest.approx([0.10, 0.11, 0.12, 0.20, 0.00, 0.01])
         assert (data.shape, data.inputs.dtype, data.classes) == ((1, 28, 28), torch.float32, 62)
         assert data.test_targets.tolist() == [0, 1, 2]
+        assert data.test_owners.tolist() == [0, 2, 2]
 
     def test_the_first_owners_alone(self, tmp_path):
         data = self.load(tmp_path, owners=1)

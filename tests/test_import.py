@@ -56,6 +56,8 @@ def test_rows_classes_and_owners(tmp_path):
     assert [made.owners[owner] for owner in tensors["owners"]] == [ROWS[n - 2][:2] for n in tensors["lines"]]
     data = Tensors(2).load(made.folder)
     assert data.owner_names == made.owners
+    assert [made.owners[owner] for owner in data.test_owners] == [ROWS[n - 2][:2] for n in tensors["test_lines"]]
+    assert any(note.endswith("; no request removes them") for note in made.notes)
 
 
 def test_the_choice_of_test_rows_is_a_rule(tmp_path):

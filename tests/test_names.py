@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests_support import installed
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.commitments.contents import Opening
@@ -15,6 +16,7 @@ from fuaudit.data.partition import ByOwner
 from fuaudit.data.partition import partition as deal
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, to_forget
 from fuaudit.runs.prune import prune
 from fuaudit.workflow.unlearn import request_of
@@ -77,6 +79,7 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
     result = verify(child, quick, data=data(NAMED), request=request, budget=0)
     assert result.verdict == "PASS"
     assert result.context["to_forget"][0] == {"client": 4, "name": "eve", "rows": 4}
+    assert "to forget client 4 (eve), sample 11 (ben:1:2): evidence" in result.reason
     assert result.context["arguments"][:4] == ["--client", "eve", "--sample", "ben:1:2"]
     for form in ("html", "md"):
         code, out, _ = fuaudit("report", child.path, "--format", form)
@@ -84,6 +87,52 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
         assert "client 4 (eve), 4 rows" in Path(out.strip()).read_text(), form
     assert "client 4 (eve), 4 rows" in fuaudit("show", child.path)[1]
     assert json.loads(fuaudit("show", child.path, "--json")[1])["clients"]["1"] == "ben:1"
+
+
+@pytest.mark.parametrize(("names", "told"), [(NAMED, True), ((), True), (NAMED, False)])
+def test_test_rows_of_the_forgotten_are_counted_where_their_owners_are_known(tmp_path, quick, names, told):
+    given = replace(data(names), test_owners=torch.tensor([4, 0, 4, 2]) if told else None)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "fats", Request.of(clients=[4]), tmp_path / "child", data=given)
+    result = verify(child, quick, data=given, budget=0, save=False)
+    assert result.verdict == "PASS"
+    lineage = next(finding for finding in result.findings if finding.audit == "lineage")
+    assert "follow from the retained data and the test rows, byte for byte." in lineage.shows
+    assert "test rows, which no request removes" in lineage.shows_not
+    found = [copy.why for copy in lineage.copies if copy.place == "the test rows"]
+    whose = "2 of 4 test rows are of client 4, who was to be forgotten; figures are measured on them"
+    assert found == ([whose] if told else [])
+
+
+EDITOR = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class Reader:
+    \"\"\"Trains on test rows, as far as anybody knows.\"\"\"
+    needs: ClassVar[frozenset] = frozenset({"model", "server data"})
+    participants: ClassVar[frozenset] = frozenset({"server"})
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+
+    def edit(self, context):
+        return context.model + context.server_data[0].mean()
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_editor_that_reads_test_rows_is_said_to(tmp_path, monkeypatch, quick, told):
+    monkeypatch.syspath_prepend(
+        str(installed(tmp_path / "site", "reader", EDITOR, "[fuaudit.unlearners]\nreader = reader:Reader\n"))
+    )
+    given = replace(data(NAMED), test_owners=torch.tensor([4, 0, 1, 2]) if told else None)
+    run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
+    child = unlearn(run, "reader", Request.of(clients=[4]), tmp_path / "child", data=given)
+    result = verify(child, quick, data=given, budget=0, save=False)
+    lineage = next(finding for finding in result.findings if finding.audit == "lineage")
+    whose = "1 of 4 test rows is of client 4, who was to be forgotten" if told else "whose they are is not known"
+    assert f"The method read the test rows (server data): {whose}." in lineage.details
 
 
 def test_nobody_is_guessed(tmp_path):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from html.parser import HTMLParser
 from importlib.resources import files
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ from fuaudit import verify
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import pretty_json
+from fuaudit.proofs.exactness import Witness
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.drawings import drawings
@@ -275,6 +277,21 @@ def test_what_is_no_pass_is_never_headed_as_one(name):
     assert "This is evidence that" not in screen
 
 
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_verdict_does_not_stand_before_the_claim_as_if_it_held(name):
+    head = render(DOCUMENTS[name], "md").decode().splitlines()[0]
+    assert re.fullmatch(rf"# . {name}\. Claim examined: \u201cThe claim of the spec\u201d", head)
+
+
+def test_who_is_meant_is_named():
+    found = document()
+    found["context"]["to_forget"] = [{"client": 0, "name": "ann", "rows": 7}]
+    page, text = Page(render(found, "html")).words, render(found, "md").decode()
+    assert "a model trained without client 0 (ann)." in page
+    assert "That a trained model forget client 0 (ann)." in page
+    assert "a model trained without client 0 (ann)." in text
+
+
 def test_the_page_has_its_eight_parts_in_order_and_says_what_was_not_run():
     words = Page(render(DOCUMENTS["PASS"], "html")).words
     heads = [
@@ -359,10 +376,11 @@ def test_other_copies_are_listed_and_faults_are_not_copies():
 def test_a_witness_is_shown_with_both_probabilities():
     details = [
         "smallest federation: 2 clients",
-        "witness: the history (((0,), (((1,),),)),) has probability 3/8 after unlearning and 1/2 after retraining",
+        f"witness: {Witness((((0,), (((1,),),)),), Fraction(3, 8), Fraction(1, 2))}",
     ]
     found = document("FAIL", check("enumeration", "FAIL", subject="algorithm", details=details))
     words = Page(render(found, "html")).words
+    assert "round 1: clients [0], batches [[[1]]]" in words
     assert "Its probability after unlearning 3/8 Its probability after retraining 1/2" in words
 
 

@@ -290,6 +290,7 @@ def test_nothing_to_forget_is_said(tmp_path):
     result, found = audits(unlearn(run, "fats", Request.of(clients=[client]), tmp_path / "fats"))
     assert result.verdict == "PASS"
     assert "nothing to forget" in found["provenance"].values["nothing_to_forget"]
+    assert "The training never used what was to be forgotten" in result.reason
     result, found = audits(unlearn(run, "noop", Request.of(clients=[client]), tmp_path / "noop"))
     assert found["replay"].verdict == "PASS"  # this run is as it should be
     assert result.verdict == "FAIL"  # the algorithm is still judged

@@ -18,6 +18,7 @@ from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.model_in_use import NOT_COMPARED
 
+NO_PARENT = "The parent of the run is not at hand: give its folder with --parent."
 SHOWS_NOT = "Digests do not show who wrote the files, nor that they were not written anew as a whole."
 
 
@@ -48,7 +49,7 @@ class Integrity:
             details.append(f"the parent {parent.digest} matches its own manifest")
         verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
         if run.is_child and parent is None:
-            verdict, shows = Verdict.INCONCLUSIVE, "The parent of the run is not at hand."
+            verdict, shows = Verdict.INCONCLUSIVE, NO_PARENT
         served = case.in_use
         if served is not None and served[0] is not Verdict.PASS:
             verdict, shows = served

@@ -221,9 +221,8 @@ def _lines(proof: Proof) -> list[str]:
         f"{'; '.join(map(str, proof.requests))}",
     ]
     if w := result.witness:
-        half = [] if w.initial is None else [f"initial model of half {w.initial}"]
         lines += [
-            "  smallest witness: " + "; ".join([*half, *_history(w.history)]),
+            f"  smallest witness: {w.draws}",
             f"    probability {w.unlearned} after unlearning, {w.retrained} after retraining",
         ]
     return lines
@@ -241,14 +240,6 @@ def _many(swept: Swept) -> tuple[list[str], str]:
         return [short], short
     toy, result = found.smallest
     return [short, f"smallest refutation: {toy}: total variation {result.total_variation}"], short
-
-
-def _history(history: Any) -> list[str]:
-    """A history in words."""
-    return [
-        f"round {number}: clients {list(cohort)}, batches {[[list(batch) for batch in steps] for steps in places]}"
-        for number, (cohort, places) in enumerate(history, 1)
-    ]
 
 
 @click.command()

@@ -33,9 +33,10 @@ class Dataset:
     ``absent`` holds the ids of training rows that are not at hand (already erased from the data folder).
     ``owners (N,)`` int64 says to whom a row belongs by nature (a writer, a role), -1 where it is unknown; owner
     k is called ``owner_names[k]``. Partitions may deal by it. None where the data has no natural owners.
+    ``test_owners (T,)`` int64 says the same of test rows, where it is known: they are counted, never dealt.
 
     Raises:
-        UsageError: ``owners`` does not name one owner a row.
+        UsageError: ``owners`` or ``test_owners`` do not name one owner a row.
     """
 
     inputs: Tensor
@@ -46,10 +47,12 @@ class Dataset:
     absent: frozenset[int] = frozenset()
     owners: Tensor | None = None
     owner_names: tuple[str, ...] = ()
+    test_owners: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.owners is not None and self.owners.shape != self.inputs.shape[:1]:
-            raise UsageError(f"{self.inputs.shape[0]} samples cannot have owners of shape {tuple(self.owners.shape)}")
+        for owners, inputs in ((self.owners, self.inputs), (self.test_owners, self.test_inputs)):
+            if owners is not None and owners.shape != inputs.shape[:1]:
+                raise UsageError(f"{inputs.shape[0]} samples cannot have owners of shape {tuple(owners.shape)}")
 
     @property
     def size(self) -> int:
@@ -117,7 +120,8 @@ def _problems(data: Dataset) -> Iterator[str]:
         )
     if not data.absent <= set(range(data.size)) or len(data.absent) == data.size:
         yield f"{len(data.absent)} of {data.size} training rows cannot be the absent ones"
-    if data.owners is not None and (data.owners.dtype is not torch.int64 or int(data.owners.min()) < -1):
+    owned = [owners for owners in (data.owners, data.test_owners) if owners is not None]
+    if any(owners.dtype is not torch.int64 or int(owners.min()) < -1 for owners in owned):
         yield "owners must be int64, from 0, or -1 where they are unknown"
     present = torch.ones(data.size, dtype=torch.bool)
     present[sorted(data.absent)] = False

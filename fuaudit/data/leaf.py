@@ -8,7 +8,7 @@ their names, so row ids do not depend on how users are spread over files.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -65,7 +65,8 @@ class _Leaf:
         found, tested = (self._users(root / self.folder / "data" / part) for part in ("train", "test"))
         names = tuple(sorted(found))[: self.owners]
         train = [found[name] for name in names]
-        test = [tested[name] for name in sorted(tested) if self.owners is None or name in names]
+        test_names = [name for name in sorted(tested) if self.owners is None or name in names]
+        test = [tested[name] for name in test_names]
         if not test:
             raise UsageError(
                 f"the files in {root / self.folder / 'data' / 'test'} hold no sample of the {len(names)} users",
@@ -76,8 +77,21 @@ class _Leaf:
             raise UsageError(
                 f"{root / self.folder / 'data'}: samples have several shapes: {sorted(map(tuple, shapes))}"
             )
-        owners = torch.repeat_interleave(torch.tensor([len(inputs) for inputs, _ in train]))
-        return Dataset(*_joined(train), *_joined(test), self.classes, owners=owners, owner_names=names)
+        places = {name: place for place, name in enumerate(names)}
+
+        def owners(names: Sequence[str], rows: Sequence[Rows]) -> Tensor:
+            numbers = torch.tensor([places.get(name, -1) for name in names])
+            return torch.repeat_interleave(numbers, torch.tensor([len(inputs) for inputs, _ in rows]))
+
+        return Dataset(
+            *_joined(train),
+            *_joined(test),
+            self.classes,
+            frozenset(),
+            owners(names, train),
+            names,
+            owners(test_names, test),
+        )
 
     def _users(self, folder: Path) -> dict[str, Rows]:
         """The users of a folder and their samples; users without any are left out."""

@@ -26,8 +26,9 @@ class Tensors:
     Inputs are real numbers, or integers for models that begin with an embedding. An optional tensor ``ids (n,)``
     names the stable ids of the training rows, from 0; ids that are missing are rows already erased from the folder.
     So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
-    owner of every row, from 0, for the partition ``by-owner``; ``ROOT/owners.json``, a list of texts, gives
-    their names, where there is one. `fuaudit import` makes such folders from CSV files.
+    owner of every row, from 0, for the partition ``by-owner``; ``test_owners (t,)`` says the same of test rows, to
+    count them. ``ROOT/owners.json``, a list of texts, gives their names, where there is one. `fuaudit import` makes
+    such folders from CSV files.
 
     Attributes:
         classes: how many classes there are; targets are smaller.
@@ -60,7 +61,9 @@ class Tensors:
                 "Give inputs (n, ...) of real numbers or integers, and targets (n,).",
             )
         columns = {name: self._integers(root, tensors, name) for name in ("targets", "test_targets")}
-        columns |= {name: self._integers(root, tensors, name) for name in ("ids", "owners") if name in tensors}
+        columns |= {
+            name: self._integers(root, tensors, name) for name in ("ids", "owners", "test_owners") if name in tensors
+        }
         ids = columns.get("ids", torch.arange(count))
         if "owners" in columns and columns["owners"].shape != ids.shape:
             raise UsageError(f"{root / self.file}: owners must name one owner a training row")
@@ -92,6 +95,7 @@ class Tensors:
             frozenset(range(size)) - frozenset(ids.tolist()),
             placed(columns["owners"], -1) if "owners" in columns else None,
             names,
+            columns.get("test_owners"),
         )
 
     def _names(self, root: Path, owners: Tensor | None) -> tuple[str, ...]:

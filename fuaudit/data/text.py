@@ -106,8 +106,10 @@ class ShakespeareRoles:
                     f"{root / self.file} has no role with more than {self.window} characters to {purpose} on",
                     "Take more roles (owners), or a smaller window; the last fifth of each text is for testing.",
                 )
-        owners = torch.repeat_interleave(torch.tensor([len(inputs) for inputs, _ in train]))
-        return Dataset(*_joined(train), *_joined(test), TOKENS, owners=owners, owner_names=names)
+        owners, tested = (
+            torch.repeat_interleave(torch.tensor([len(rows) for rows, _ in part])) for part in (train, test)
+        )
+        return Dataset(*_joined(train), *_joined(test), TOKENS, owners=owners, owner_names=names, test_owners=tested)
 
 
 def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from functools import reduce
 from itertools import count
 from math import inf
 from operator import or_
-from typing import Protocol
+from typing import Any, Protocol
 
 from fuaudit.draws import END, Draws, Enumeration, Position, Purpose, enumerate_law, estimate_leaves
 from fuaudit.errors import UsageError
@@ -52,17 +52,23 @@ class Witness:
     ``initial`` is the half that the initial model was drawn from, None where the laws differ without it.
     """
 
-    history: Hashable
+    history: Any
     unlearned: Fraction
     retrained: Fraction
     initial: Initial = None
 
-    def __str__(self) -> str:
-        half = "" if self.initial is None else f" with an initial model of half {self.initial}"
-        return (
-            f"the history {self.history}{half} has probability {self.unlearned} after unlearning and {self.retrained} "
-            "after retraining"
+    @property
+    def draws(self) -> str:
+        """The history in words."""
+        half = [] if self.initial is None else [f"initial model of half {self.initial}"]
+        rounds = (
+            f"round {number}: clients {list(cohort)}, batches {[[list(batch) for batch in steps] for steps in places]}"
+            for number, (cohort, places) in enumerate(self.history, 1)
         )
+        return "; ".join([*half, *rounds])
+
+    def __str__(self) -> str:
+        return f"{self.draws}; probability {self.unlearned} after unlearning, {self.retrained} after retraining"
 
 
 @dataclass(frozen=True)

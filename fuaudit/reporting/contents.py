@@ -16,7 +16,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json
 from fuaudit.formats.schema import EXACT
-from fuaudit.runs.names import in_words
+from fuaudit.runs.names import in_words, whom
 from fuaudit.verification.claims import CLAIMS, Claim
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, ResidualCopy, Subject, Verdict, require_findings
@@ -114,6 +114,7 @@ class Contents:
     clients: tuple[int, ...] = ()
     edited_by: str = ""
     meant: tuple[str, ...] = ()
+    whom: str = ""
     arguments: tuple[str, ...] = ()
     error_rates: dict[str, float | None] = field(default_factory=dict)
     origin: str = ""
@@ -193,6 +194,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             _whole(sorted(map(int, own))),
             _text(context.get("edited_by", "")),
             tuple(_text(in_words(_mapping(row))) for row in _sequence(context.get("to_forget", []))),
+            _text(", ".join(whom(_mapping(row)) for row in _sequence(context.get("to_forget", [])))),
             _lines(context.get("arguments", [])),
             _table(context.get("error_rates", {}), lambda rate: None if rate is None else float(rate)),
             _text(spec.get("origin", "")),

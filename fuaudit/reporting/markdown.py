@@ -28,7 +28,7 @@ MANY = 12
 def render(contents: Contents) -> str:
     """The report as Markdown."""
     parts = [
-        f"# {MARKS[contents.verdict]} {contents.verdict.value}: {_plain(contents.title)}",
+        f"# {MARKS[contents.verdict]} {contents.verdict.value}. Claim examined: \u201c{_plain(contents.title)}\u201d",
         f"**{HEADLINES[contents.verdict]}** {_plain(lead(contents))}",
         f"> {_plain(contents.reason)}",
         _table(("", ""), facts(contents)),

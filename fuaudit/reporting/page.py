@@ -45,7 +45,7 @@ def render(contents: Contents) -> str:
 def witness(check: Checked) -> tuple[str, str, str, str] | None:
     """The smallest counterexample of an enumeration: federation, history, and its two probabilities."""
     toy = next((line for line in check.details if line.startswith("smallest federation: ")), "")
-    pattern = r"witness: the history (.+) has probability (\S+) after unlearning and (\S+) after retraining"
+    pattern = r"witness: (.+); probability (\S+) after unlearning, (\S+) after retraining"
     found = (re.fullmatch(pattern, line) for line in check.details)
     match = next((match for match in found if match), None)
     return None if match is None else (toy.partition(": ")[2], match[1], match[2], match[3])

@@ -95,7 +95,7 @@ def lead(contents: Contents) -> str:
 
 def target(contents: Contents) -> str:
     """What was to be forgotten."""
-    return contents.request or "the data in question"
+    return contents.whom or contents.request or "the data in question"
 
 
 def tallies(contents: Contents) -> list[tuple[str, str]]:
@@ -111,8 +111,8 @@ def tallies(contents: Contents) -> list[tuple[str, str]]:
 def facts(contents: Contents) -> list[tuple[str, str]]:
     """What was audited, against what."""
     method = contents.unlearner
-    rows = [("Claim examined", contents.title), ("To be forgotten", contents.request or "nothing: a training run")]
-    rows += [("Who is meant", "; ".join(contents.meant))] if contents.meant else []
+    meant = "; ".join(contents.meant) or contents.request or "nothing: a training run"
+    rows = [("Claim examined", contents.title), ("To be forgotten", meant)]
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
@@ -163,7 +163,7 @@ def person(contents: Contents) -> list[tuple[str, str]]:
     return [
         (
             "What was asked?",
-            f"That a trained model forget {contents.request}. Such a model learns from the data of many participants, "
+            f"That a trained model forget {target(contents)}. Such a model learns from the data of many participants, "
             "called clients, in rounds; what it learnt stays in its numbers when the data is removed.",
         ),
         ("What was done?", _done(contents)),

@@ -83,7 +83,15 @@ def place_of(run: Run, sample: int) -> tuple[int | None, int | None]:
 def in_words(row: dict[str, Any]) -> str:
     """One row of :func:`to_forget`: "client 4 (alice), 120 rows", "sample 17 (alice:3)"."""
     if "sample" in row:
+        return whom(row)
+    dropped = "" if row["name"] else " (name dropped)"
+    return f"{whom(row)}{dropped}, {counted(row['rows'], 'row')}"
+
+
+def whom(row: dict[str, Any]) -> str:
+    """Who or what one row of :func:`to_forget` names, without rows: "client 4 (alice)", "sample 17 (alice:3)"."""
+    if "sample" in row:
         owner = row["client"] if row["name"] is None else row["name"]
         return f"sample {row['sample']}" + ("" if row["index"] is None else f" ({owner}:{row['index']})")
-    name = "" if row["name"] == str(row["client"]) else f" ({row['name']})" if row["name"] else " (name dropped)"
-    return f"client {row['client']}{name}, {counted(row['rows'], 'row')}"
+    name = row["name"] or str(row["client"])
+    return f"client {row['client']}" + ("" if name == str(row["client"]) else f" ({name})")

@@ -42,10 +42,8 @@ def check_dataset(plugin: Any, root: Path | None = None) -> None:
 
 def _equal(data: Dataset, other: Dataset) -> bool:
     names = ("inputs", "targets", "test_inputs", "test_targets")
-    if data.owners is None or other.owners is None:
-        alike = data.owners is other.owners
-    else:
-        alike = torch.equal(data.owners, other.owners)
+    pairs = ((data.owners, other.owners), (data.test_owners, other.test_owners))
+    alike = all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
     rest = (data.classes, data.absent, data.owner_names) == (other.classes, other.absent, other.owner_names)
     return alike and rest and all(torch.equal(getattr(data, name), getattr(other, name)) for name in names)
 

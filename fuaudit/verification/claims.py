@@ -21,7 +21,7 @@ EVIDENCE = {
     "provenance": "keys, plan and request are those of the named method, from what was committed to",
     "law": "plans of the method have the law of retraining",
     "reference": "at full size, plans of the method and of the run itself were compared with those of a proved method",
-    "regeneration": "every file of models or figures follows from the retained data alone",
+    "regeneration": "every file of models or figures follows from the retained data and the test rows alone",
     "sampling": "repeated unlearning was compared with repeated retraining, beside controls",
     "attack": "attacks were run, and worked where they must",
     "budget": "what was spent of a privacy budget was counted",

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fuaudit import registry
+from fuaudit.runs.names import to_forget, whom
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding, Verdict
@@ -96,8 +97,9 @@ Pairs = list[tuple[Check, Finding]]
 
 def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outside: tuple[Outside, ...]) -> str:
     """The sentences of a PASS."""
+    forgotten = ", ".join(map(whom, to_forget(evidence.run)))
     sentences = [
-        f"Every required check passed for the request to forget {evidence.request}: evidence for {spec.claim.title} "
+        f"Every required check passed for the request to forget {forgotten}: evidence for {spec.claim.title} "
         "within the stated scope.",
         *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
         f"Asked by the spec {_named(spec)}.",

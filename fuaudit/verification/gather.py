@@ -96,22 +96,22 @@ def _owned(data: Dataset, other: Dataset, found: list[int]) -> Dataset:
     if not found:
         return data
     if data.owners is None or other.owners is None:
-        return replace(data, owners=None, owner_names=())
+        return replace(data, owners=None, owner_names=(), test_owners=None)
     most, rest = sorted((data.owner_names, other.owner_names), key=len, reverse=True)
     names = (*most, *(name for name in rest if name not in most))
-    owners = _renumbered(data, names)
-    owners[found] = _renumbered(other, names)[found]
-    return replace(data, owners=owners, owner_names=names)
+    owners = _renumbered(data.owners, data, names)
+    owners[found] = _renumbered(other.owners, other, names)[found]
+    tests = None if data.test_owners is None else _renumbered(data.test_owners, data, names)
+    return replace(data, owners=owners, owner_names=names, test_owners=tests)
 
 
-def _renumbered(data: Dataset, names: tuple[str, ...]) -> torch.Tensor:
-    """The owners ``(N,)`` of a dataset by their places among names; as they are where it names none."""
-    assert data.owners is not None
+def _renumbered(owners: torch.Tensor, data: Dataset, names: tuple[str, ...]) -> torch.Tensor:
+    """Owners ``(n,)`` of a dataset by their places among names; as they are where it names none."""
     if not data.owner_names:
-        return data.owners.clone()
+        return owners.clone()
     places = {name: place for place, name in enumerate(names)}
     known = dict(enumerate(places[name] for name in data.owner_names))
-    return torch.tensor([known.get(owner, -1) for owner in data.owners.tolist()], dtype=torch.int64)
+    return torch.tensor([known.get(owner, -1) for owner in owners.tolist()], dtype=torch.int64)
 
 
 def receipts_in(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:

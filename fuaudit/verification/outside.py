@@ -29,6 +29,8 @@ from fuaudit.verification.spec import Spec
 SHORT = 16
 """Hexadecimal digits of a digest in a sentence; findings hold all of them."""
 
+AUDITED = "This code audited; a run records versions alone, so that the same code made it is taken on trust."
+
 CODE = frozenset({".py", ".so", ".pyd"})
 
 
@@ -56,7 +58,9 @@ class Outside:
     def assumption(self) -> str:
         """What a finding takes on trust with it."""
         code = f"the SHA-256 of its code is {self.digest}, over {self.covers}" if self.digest else self.covers
-        return f"Outside code does what it says: {self.name} {self.version} ({', '.join(self.plugins)}); {code}."
+        return (
+            f"Outside code does what it says: {self.name} {self.version} ({', '.join(self.plugins)}); {code}. {AUDITED}"
+        )
 
 
 def outside_code(evidence: Evidence, spec: Spec) -> tuple[Outside, ...]:

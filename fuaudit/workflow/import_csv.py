@@ -258,6 +258,7 @@ def _split(train: CsvTable, label: Integers, owner: Integers, for_test: NDArray[
         "test_inputs": train.inputs[for_test],
         "test_targets": label[for_test],
         "test_lines": train.lines[for_test],
+        "test_owners": owner[for_test],
     }
 
 
@@ -317,7 +318,7 @@ def _notes(
     if "share" in record["test"]:
         notes.append(
             f"test rows are the share {record['test']['share']} of each client's rows, by SHA-256 under the seed "
-            f"{record['test']['seed']} (the rule is in import.json)"
+            f"{record['test']['seed']} (the rule is in import.json); no request removes them"
         )
     if record["ignored"]:
         notes.append(f"left out, as asked: {', '.join(map(repr, record['ignored']))}")

@@ -101,6 +101,7 @@ def named(run, quick, plugin):
     assert f"It rests on outside code: {told}." in result.reason
     line = next(line for line in result.conclusion.rests_on if line.startswith("Outside code"))
     assert code["digest"] in line
+    assert "that the same code made it is taken on trust" in line
     assert all(line in finding.assumptions for finding in result.findings)
     assert code["digest"] in render(result.as_json(), "md").decode()
     return code["digest"]

@@ -1,4 +1,4 @@
-"""Level 8: every file of the run is regenerated from the retained data alone, and other copies are listed."""
+"""Level 8: every file of the run is regenerated from retained data and test rows alone, and other copies are listed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import torch
 
 from fuaudit.audits.lineage.equal_rows import with_equal_rows
+from fuaudit.audits.lineage.for_testing import IN_USE, hers, read_by
 from fuaudit.audits.lineage.other_copies import other_copies
 from fuaudit.audits.lineage.regenerated import (
     data_at_hand,
@@ -26,12 +27,12 @@ from fuaudit.runs.layout import PARTICIPATION
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import Finding, Verdict
+from fuaudit.verification.finding import Finding, ResidualCopy, Verdict
 from fuaudit.verification.rerun import EQUAL_BITS
 
 DO = ("file of the run does", "files of the run do")
 
-SHOWS_NOT = "It does not show that no copy exists elsewhere: backups, participants, exported models."
+SHOWS_NOT = f"It does not show that no copy exists elsewhere: backups, participants, exported models. {IN_USE}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Lineage:
 
     def examine(self, case: Case) -> Finding:
         """FAIL on a file that is not regenerated, or that nothing regenerates; copies elsewhere are listed."""
-        copies = other_copies(case)
+        found = hers(case)
+        tests = (ResidualCopy("the test rows", f"{found}; figures are measured on them"),) if found else ()
+        copies = (*other_copies(case), *tests)
         judged = with_records_of_before(case, with_equal_rows(case, self._judge(case), fails=self.equal == "fail"))
         others = Figure(
             "other_copies",
@@ -110,12 +113,14 @@ class Lineage:
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
         """No plan makes an edited model, but a plan says who took part, and stored models make figures."""
-        judged = Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.")
+        judged = Judgement(
+            Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", details=read_by(case)
+        )
         if at_hand:
             followed = follow_from_models(case)
             other = differ(case, followed) if case.rerun.same_platform else differ_anywhere(case, followed)
             if not other and not same_figures(case, followed, self._limit(case)):
-                return replace(judged, details=("the figures differ from those of the stored models",))
+                return replace(judged, details=(*judged.details, "the figures differ from those of the stored models"))
         else:
             other = [] if follows_from_plan(case) else [PARTICIPATION]
         if other:
@@ -143,10 +148,12 @@ class Lineage:
 def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement:
     """By bytes alone; for a spot check, files were compared with what follows from the stored models."""
     if other:
-        shows = f"{counted(len(other), *DO)} not follow from the retained data."
+        shows = f"{counted(len(other), *DO)} not follow from the retained data and the test rows."
         return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
     if spot_check:
         shows = "The stored models were only spot-checked; whether they follow from the retained data stays open."
         return Judgement(Verdict.INCONCLUSIVE, shows)
-    shows = f"All {count} files that hold models or figures follow from the retained data, byte for byte."
+    shows = (
+        f"All {count} files that hold models or figures follow from the retained data and the test rows, byte for byte."
+    )
     return Judgement(Verdict.PASS, shows)

@@ -203,7 +203,7 @@ class ModelLaw:
                 if bets.rejected_at
                 else f"by the batch tests on {counted(count, 'pair')}"
             )
-            shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha})."
+            shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha:.2g})."
         elif count < self.pairs:
             shows = f"No difference was found in {counted(count, 'pair')}; the spec has fixed {self.pairs}."
         elif rate is None or not rejected["untouched"]:

@@ -76,7 +76,9 @@ class Own:
     def __str__(self) -> str:
         if not self.compared:
             return f"The run's own plan was not compared: {self.why}."
-        return f"The run's own plan differs: {self.difference}." if self.difference else "So is the run's own plan."
+        if self.difference is None:
+            return "The run's own plan equals that of a proved method."
+        return f"The run's own plan differs from that of a proved method: {self.difference}."
 
 
 FOLLOWED = {KEEPS: False, ANEW: True}
@@ -289,7 +291,7 @@ class Seen:
     def lines(self) -> tuple[str, ...]:
         """What each method is compared with, and the run's own plan."""
         steps = zip(self.trial.steps, self.beside, strict=True)
-        return (*(f"{step.name!r} is compared with a method that {name}" for step, name in steps), str(self.own))
+        return (*(f"{step.name!r} is compared with a proved method that {name}" for step, name in steps), str(self.own))
 
     @property
     def figures(self) -> tuple[Figure, ...]:

@@ -126,7 +126,7 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
     if (at := outcome.subject.rejected_at) is not None:
         return (
             Verdict.FAIL,
-            f"{names} has not the law of retraining: rejected after {counted(at, 'plan')} (alpha {outcome.alpha}).",
+            f"{names} has not the law of retraining: rejected after {counted(at, 'plan')} (alpha {outcome.alpha:.2g}).",
         )
     if missed or untouched is None or not outcome.scores.touched.any():
         return Verdict.INCONCLUSIVE, _too_few(plans, missed)

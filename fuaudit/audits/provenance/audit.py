@@ -20,6 +20,9 @@ from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
 
+EMPTY = "The training never used what was to be forgotten: this run shows nothing of how the method forgets."
+"""What a PASS says to the whole then."""
+
 UNUSED = "The training had never used this data, so this model held nothing of it."
 """What that means for the person concerned."""
 
@@ -77,4 +80,5 @@ class Provenance:
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
             plainly=UNUSED if nothing == NOTHING else "",
+            qualification=EMPTY if nothing == NOTHING and worst is Verdict.PASS else "",
         )

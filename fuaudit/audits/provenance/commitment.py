@@ -60,7 +60,8 @@ def training(case: Case) -> CheckResult:
     """The oldest run is a training run, drawn as a whole, with the partition that its key deals."""
     root = (case.run, *case.evidence.ancestors)[-1]
     if root.is_child:
-        return CheckResult(Verdict.INCONCLUSIVE, f"The parent of {name_of(root)} is not at hand.")
+        way = "give its folder with --parent" if root is case.run else f"put it beside {name_of(root)}"
+        return CheckResult(Verdict.INCONCLUSIVE, f"The parent of {name_of(root)} is not at hand: {way}.")
     if isinstance(root, Tombstone):
         return CheckResult(Verdict.PASS, f"{name_of(root)} was pruned; its partition is the one that was committed to.")
     if drawn_plan(root) != Plan.fresh(root.plan.law, root.original, root.sources[0]):
