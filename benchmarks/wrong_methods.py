@@ -39,6 +39,7 @@ from fuaudit.plans.veil import rewritten
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.run import Run
+from fuaudit.text import counted
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding
@@ -257,7 +258,7 @@ def said(finding: Finding) -> str:
     """An audit with its verdict and how many federations or plans it took."""
     figures, words = finding.values, f"{LEVELS.get(finding.audit, finding.audit)}: {finding.verdict}"
     if finding.audit == "enumeration":
-        federations = f"{figures['proved'] + figures['refuted']} federations"
+        federations = counted(figures["proved"] + figures["refuted"], "federation")
         apart = f", distance {figures['total_variation']}" if figures["refuted"] else ""
         return f"{words} after {federations}{apart}"
     if finding.audit != "plan-law":

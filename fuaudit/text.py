@@ -23,8 +23,8 @@ def printable(text: object) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A number and what it counts: "1 round", "2 rounds"; ``many`` where an s does not do."""
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
+    """A number and what it counts: "1 round", "2,000 rounds"; ``many`` where an s does not do."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def _escaped(found: re.Match[str]) -> str:

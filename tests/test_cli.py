@@ -400,7 +400,7 @@ def test_a_sweep_takes_no_size_of_one_federation(fuaudit):
 def test_a_sweep_that_would_take_days_is_refused(fuaudit):
     code, _, err = fuaudit("prove", "fats", "--up-to", "6")
     assert code == 2
-    assert "2074500 federations" in err
+    assert "2,074,500 federations" in err
 
 
 def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
@@ -417,6 +417,7 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     assert Path(written).exists()
     [done, *others] = said("prune", copies / "fats", "--yes")
     assert done.startswith("pruned ")
+    assert said("prune", copies / "fats", "--yes")[0] == f"{copies / 'fats'} was pruned already"
     assert all(line.startswith("left alone: ") for line in others)
     assert others
     assert said("prove", "fats") == ["client: proved, total variation 0; sample: proved, total variation 0"]

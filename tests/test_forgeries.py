@@ -69,7 +69,7 @@ def test_fewer_rounds_than_the_law(lineage):
 def test_more_rounds_than_the_law_are_no_run(lineage):
     _, child, _ = lineage
     change(child.path, "run.json", lambda t: t.update(rounds_executed=3_000_000))
-    with pytest.raises(EvidenceError, match="claims 3000000 rounds"):
+    with pytest.raises(EvidenceError, match="claims 3,000,000 rounds"):
         reseal(child.path)
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from tests_support import installed
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.model_law.audit import ModelLaw
 from fuaudit.commitments.contents import Opening
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import ByOwner
@@ -19,6 +20,8 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, to_forget
 from fuaudit.runs.prune import prune
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.unlearn import request_of
 
 SECRET = bytes(range(32))
@@ -157,6 +160,8 @@ def test_a_dropped_name_is_no_longer_known(tmp_path):
     child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED)))
     assert list(map(in_words, to_forget(child))) == ["client 4 (name dropped), 4 rows"]
     assert child.client("ann") == 0
+    found = ModelLaw().examine(Case(Evidence(child, None, data(NAMED)), Keyed(SECRET)))
+    assert found.shows.startswith("A prune dropped which rows were to be forgotten")
     with pytest.raises(UsageError, match="no client is called 'eve'"):
         child.client("eve")
     with pytest.raises(UsageError, match="name of client 5, and the number of one whose name a prune dropped"):

@@ -81,7 +81,8 @@ class Enumeration:
         if reached.short:
             shows = (
                 f"{counted(len(found.proved), 'small federation was', 'small federations were')} proved, but "
-                f"within {self.leaves} leaves that does not reach far enough: not reached: {'; '.join(reached.short)}."
+                f"within {self.leaves:,} leaves that does not reach far enough: not reached: "
+                f"{'; '.join(reached.short)}."
             )
             return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
         shows = (

@@ -260,6 +260,7 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
             emit(as_json, {"run": str(run), "pruned": False}, ["nothing was changed"])
             return
     pruned, buried = work(run)
+    again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
     emit(
         as_json,
@@ -271,7 +272,7 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
             "unreadable_keys": unread,
         },
         [
-            f"pruned {run}, digest {pruned.digest}",
+            f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
             *(f"tombstone {path}" for path in buried if not quiet),
             *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
             *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),

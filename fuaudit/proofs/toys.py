@@ -298,8 +298,8 @@ class AllToys:
         if self.bound > LARGEST_SWEEP:
             most = len(AllToys(LARGEST_SWEEP, self.replacement, self.kinds))
             raise UsageError(
-                f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most} federations "
-                f"then, for hours, and up to {LARGEST_SWEEP + 1} there are about eight times as many",
+                f"a sweep goes up to {LARGEST_SWEEP} at most, not {self.bound}: it looks at each of {most:,} "
+                f"federations then, for hours, and up to {LARGEST_SWEEP + 1} there are about eight times as many",
                 "Prove single larger federations, by --clients, --rounds and so on.",
             )
 

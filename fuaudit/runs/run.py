@@ -150,7 +150,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     """
     info, rounds = run.info, run.learner.law.rounds
     if not 1 <= run.rounds_executed <= rounds:
-        yield f"claims {counted(run.rounds_executed, 'round')} of a learner with {rounds}"
+        yield f"claims {counted(run.rounds_executed, 'round')} of a learner with {rounds:,}"
     if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
         yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:

@@ -46,6 +46,8 @@ LEAST_BATCH = 16
 SERVER_DATA = "The method was given the test set, on which its figures are measured: not on rows it did not see."
 """What findings say of an editor that needs ``server data``."""
 
+DROPPED = "A prune dropped which rows were to be forgotten, so originals cannot be trained, whatever data is at hand."
+
 COMPARED = ("subject", "second", "untouched")
 """The arms that are tested against retraining."""
 
@@ -97,9 +99,12 @@ class ModelLaw:
             return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
         erased = case.evidence.erased_rows
         missing = case.dataset is None or bool(case.dataset.absent & erased) or not erased
-        if missing or not case.run.stand_ins.isdisjoint(case.run.before.owner):
+        without = Verdict.INCONCLUSIVE if case.evidence.is_editor else Verdict.NOT_APPLICABLE
+        if not case.run.stand_ins.isdisjoint(case.run.before.owner):
+            return _unsampled(without, DROPPED)
+        if missing:
             return _unsampled(
-                Verdict.INCONCLUSIVE if case.evidence.is_editor else Verdict.NOT_APPLICABLE,
+                without,
                 "The erased data is not at hand, so originals cannot be trained.",
                 "Give --data ROOT, and --erased ROOT where the erased rows lie apart.",
             )

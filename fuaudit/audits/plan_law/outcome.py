@@ -117,7 +117,7 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
     plans, missed, untouched = outcome.plans, outcome.missed, outcome.bounds[0].below
     names = ", then ".join(repr(step.name) for step in outcome.trial.steps)
     if count := len(outcome.violations):
-        return Verdict.FAIL, f"{names} leaves what was to be forgotten in {count} of {counted(plans, 'plan')}."
+        return Verdict.FAIL, f"{names} leaves what was to be forgotten in {count:,} of {counted(plans, 'plan')}."
     if outcome.null.rejected_at is not None or outcome.training.rejected_at is not None:
         return (
             Verdict.INCONCLUSIVE,
