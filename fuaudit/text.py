@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
@@ -30,3 +31,20 @@ def counted(count: int, one: str, many: str = "") -> str:
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def command(verb: str, *arguments: object, **options: object) -> str:
+    """A command to type in a POSIX shell; options that are None are left out.
+
+    >>> command("verify", "my run", data="own", client="-x", key=None)
+    "fuaudit verify 'my run' --data own --client=-x"
+    """
+    words = ["fuaudit", verb, *map(str, arguments)]
+    for name, value in options.items():
+        text, flag = str(value), f"--{name}"
+        words += [] if value is None else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return shlex.join(words)
+
+
+WITH_DATA = " (and --data ROOT, where the run reads its data from a folder)"
+"""Behind a command that may need a folder which whoever proposes it cannot know."""

@@ -409,7 +409,7 @@ def test_files_may_not_grow(tiny, tmp_path):
     _, err = process.communicate()
     assert process.returncode == 70
     assert "ledger.jsonl" in err
-    assert f"fuaudit resume {out}" in err
+    assert f"fuaudit resume {out} --data {tmp_path}" in err
     assert "Traceback" not in err
     whole = train(tables, tmp_path / "whole", data=tmp_path, secret=SECRET)
     assert resume(out, data=tmp_path).digest == whole.digest

@@ -2,6 +2,7 @@
 
 import json
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fuaudit.workflow import csv_table
 from fuaudit.workflow.import_csv import Source, chosen, import_csv, step_size
 from fuaudit.workflow.own_rows import import_own
 
+NINES = Path(__file__).parents[1] / "examples/nines.toml"
 HEADER = "hospital,age,dose,label"
 ROWS = [f"h{row % 3},{20 + row},{row / 8},{'sick' if row % 2 else 'healthy'}" for row in range(12)]
 
@@ -235,13 +237,30 @@ def test_what_is_printed_works(tmp_path, monkeypatch):
     arguments = ["import", "data.csv", "--client", "hospital", "--label", "label", "--out", "own", "--json"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
-    train, unlearn, verify = json.loads(done.output)["next"]
-    for command in (train, unlearn):
-        done = CliRunner().invoke(cli, [*command.split()[1:], "--quiet"])
-        assert done.exit_code == 0, done.output
+    train, *after = json.loads(done.output)["next"]
+    done = CliRunner().invoke(cli, [*train.split()[1:], "--json"])
+    trained = json.loads(done.stdout)
     assert load_run(tmp_path / "runs/own").client("h0") == 0
-    assert verify == "fuaudit verify runs/own-fats --data own"
+    assert trained["next"] == [command.replace("HEX", trained["commitment"]) for command in after]
+    unlearn, verify, report = trained["next"]
+    assert verify == f"fuaudit verify runs/own-fats --data own --commitment {trained['commitment']} --client h0"
+    assert report == "fuaudit report runs/own-fats"
+    done = CliRunner().invoke(cli, unlearn.split()[1:])
+    assert done.exit_code == 0, done.output
     assert load_run(tmp_path / "runs/own-fats").request.clients == (0,)
+
+
+def test_training_says_when_a_constant_answer_is_as_good(tmp_path, monkeypatch):
+    written(tmp_path, *(f"h{at % 3},{at % 7},1,{'sick' if at % 4 else 'healthy'}" for at in range(60)))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["import", "data.csv", "--client", "hospital", "--label", "label", "--out", "own"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    said = CliRunner().invoke(cli, ["train", "own/config.toml", "--data", "own", "--out", "run"]).output
+    targets = load_file("own/data.safetensors")["test_targets"]
+    share = max(np.bincount(targets)) / len(targets)
+    assert load_run(tmp_path / "run").metrics[-1]["test_accuracy"] <= share
+    assert f"no better on test rows than always answering class 1, which is right in {share:.4f}" in said
+    assert "no better" not in CliRunner().invoke(cli, ["train", str(NINES), "--out", "nines"]).output
 
 
 def test_columns_are_divided_as_asked_and_it_is_recorded(tmp_path):

@@ -19,7 +19,7 @@ from fuaudit.cli.options import (
     place,
     say,
 )
-from fuaudit.text import counted
+from fuaudit.text import command, counted
 
 
 @click.command()
@@ -112,10 +112,11 @@ def verify(
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
     if "request" not in result.context:
-        lines += ["", f"There is nothing to judge yet; unlearn first: fuaudit unlearn {run} --with fats --client 0"]
+        forget = command("unlearn", run, **{"with": "fats"}, client=0, data=given["data"])
+        lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
-    lines += ["", f"findings {result.path}", f"report   fuaudit report {run}"]
+    lines += ["", f"findings {result.path}", f"report   {command('report', run)}"]
     emit(
         as_json,
         result.as_json() | {"stored": str(result.path), "standing": result.standing},

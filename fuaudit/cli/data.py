@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import nullcontext, redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -10,7 +9,9 @@ from pathlib import Path
 import click
 
 from fuaudit.cli.options import Folder, emit, given, output_options
+from fuaudit.cli.proposed import to_forget
 from fuaudit.errors import UsageError
+from fuaudit.text import command
 
 
 @click.command()
@@ -77,15 +78,13 @@ def import_(
     if test is not None and (spare := given("share", "seed")):
         raise UsageError(f"--test gives the test rows, and {' and '.join(spare)} would choose them", "Leave one out.")
     made = import_csv(Source(file, client, label, test, share, seed, ignored, dtype, _constants(divided)), out)
-    run, who = Path("runs") / out.resolve().name, made.owners[0]
-    chosen = f"--client {shlex.quote(who)}" if not who.startswith("-") else shlex.quote(f"--client={who}")
-    folder = shlex.quote(str(out))
+    run = Path("runs") / out.resolve().name
     commands = [
-        f"fuaudit train {shlex.quote(str(out / 'config.toml'))} --data {folder} --out {shlex.quote(str(run))}",
-        f"fuaudit unlearn {shlex.quote(str(run))} --with fats {chosen} --data {folder}",
-        f"fuaudit verify {shlex.quote(f'{run}-fats')} --data {folder}",
+        command("train", out / "config.toml", data=out, out=run),
+        *to_forget(run, made.owners[0], "fats", "HEX", out),
     ]
-    lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands]
+    hint = "HEX is the commitment that train prints; publish it before anybody asks to be forgotten"
+    lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands, "", hint]
     emit(as_json, made.record | {"folder": str(out), "next": commands}, lines[:1] if quiet else lines)
 
 
@@ -106,6 +105,6 @@ def _import_own(file: Path, like: Path, out: Path, as_json: bool, quiet: bool) -
     if spare := given("client", "label", "test", "share", "seed", "ignored", "divided", "dtype"):
         raise UsageError(f"--like says how rows are read, and {' and '.join(spare)} would say it too", "Leave one out.")
     made = import_own(file, like, out)
-    check = f"fuaudit receipt --check RECEIPT --data {shlex.quote(str(out))} --commitment HEX"
+    check = command("receipt", check="RECEIPT", data=out, commitment="HEX")
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", check]
     emit(as_json, made.record | {"folder": str(out), "next": [check]}, lines[:1] if quiet else lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from click.core import ParameterSource
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import FLAGS, sentence
-from fuaudit.text import printable
+from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Folder = click.Path(path_type=Path)
@@ -29,19 +28,18 @@ class Interrupted(FuauditError):
 
 
 @contextmanager
-def resumable(folder: Path, parent: Path | None = None) -> Iterator[None]:
+def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> Iterator[None]:
     """Where work in a folder breaks off and can be finished, say by which command."""
     try:
         yield
     except (KeyboardInterrupt, StorageError) as error:
-        command = f"fuaudit resume {shlex.quote(str(folder))}"
-        if parent is not None and parent.resolve().parent != folder.resolve().parent:
-            command += f" --parent {shlex.quote(str(parent))}"
+        beside = parent is None or parent.resolve().parent == folder.resolve().parent
+        again = command("resume", folder, data=data, parent=None if beside else parent)
         begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
         if isinstance(error, StorageError):
-            error.hint += f"\n  Then finish the run with: {command}" if begun else ""
+            error.hint += f"\n  Then finish the run with: {again}" if begun else ""
             raise
-        hint = f"Finish the run with: {command}" if begun else ""
+        hint = f"Finish the run with: {again}" if begun else ""
         raise Interrupted("interrupted; nothing that was complete is lost", hint) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
+from fuaudit.cli.proposed import after_training
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError
-from fuaudit.text import counted, printable
+from fuaudit.text import command, counted, printable
 
 
 @click.command()
@@ -57,7 +59,8 @@ def train(
     from fuaudit.workflow.train import train as work
 
     folder = out or Path("runs") / config.stem
-    with bars(quiet or as_json) as progress, resumable(folder):
+    constant: list[tuple[int, float]] = []
+    with bars(quiet or as_json) as progress, resumable(folder, data):
         run = work(
             resolved,
             folder,
@@ -68,8 +71,11 @@ def train(
             announce=lambda text: say(f"commitment {text}", err=as_json),
             promise=promise,
             beacon=beacon,
+            baseline=lambda number, share: constant.append((number, share)),
         )
-    describe(run, as_json, quiet, f"trained {counted(run.rounds_executed, 'round')}")
+    describe(
+        run, as_json, quiet, f"trained {counted(run.rounds_executed, 'round')}", constant, after_training(run, data)
+    )
 
 
 @click.command()
@@ -90,7 +96,8 @@ def commit(config: Path, out: Path, data: Path | None, secret: str | None, as_js
     lines = [
         f"commitment {promise.commitment}",
         f"  {out} holds the secret: keep it to yourself, and publish the commitment",
-        f"  then train with what is published after it: fuaudit train {config} --promise {out} --beacon HEX",
+        "  then train with what is published after it: "
+        + command("train", config, data=data, promise=out, beacon="HEX"),
     ]
     emit(as_json, {"commitment": promise.commitment, "promise": str(out)}, lines[:1] if quiet else lines)
 
@@ -145,7 +152,7 @@ def unlearn(
     from fuaudit.workflow.unlearn import unlearn as work
 
     folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
-    with bars(quiet or as_json) as progress, resumable(folder, parent.path):
+    with bars(quiet or as_json) as progress, resumable(folder, data, parent.path):
         child = work(
             parent,
             name,
@@ -184,7 +191,7 @@ def resume(run: Path, data: Path | None, parent: Path | None, as_json: bool, qui
     from fuaudit.terminal import bars
     from fuaudit.workflow.resume import resume as work
 
-    with bars(quiet or as_json) as progress, resumable(run, parent):
+    with bars(quiet or as_json) as progress, resumable(run, data, parent):
         done = work(run, data, parent, progress=progress)
     describe(done, as_json, quiet, "finished")
 
@@ -302,8 +309,20 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
         sys.exit(1)
 
 
-def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
-    """Print what a run records; when quiet only what was done."""
+def describe(
+    run: Any,
+    as_json: bool,
+    quiet: bool,
+    what: str,
+    constant: Sequence[tuple[int, float]] = (),
+    following: Sequence[str] = (),
+) -> None:
+    """Print what a run records; when quiet only what was done.
+
+    Args:
+        constant: the most common class of the test rows and its share, where they are known.
+        following: commands that come next.
+    """
     from fuaudit.runs.names import in_words, to_forget
 
     last = run.metrics[-1]
@@ -352,6 +371,14 @@ def describe(run: Any, as_json: bool, quiet: bool, what: str) -> None:
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
     lines += [f"  {text}" for text in document["stability"]]
+    for number, share in constant:
+        document["constant"] = {"class": number, "test_accuracy": share}
+        if last["test_accuracy"] <= share:
+            lines.append(
+                f"  no better on test rows than always answering class {number}, which is right in {share:.4f}"
+            )
+    document |= {"next": list(following)} if following else {}
+    lines += ["", "publish the commitment; to forget, verify and report:", *following] if following else []
     emit(as_json, document, lines[:1] if quiet else lines)
 
 

@@ -44,7 +44,10 @@ class Tensors:
         from safetensors.torch import load_file
 
         if root is None or not (root / self.file).exists():
-            raise UsageError(f"there is no {self.file} to read", f"Give --data ROOT with ROOT/{self.file}.")
+            raise UsageError(
+                f"there is no {self.file if root is None else root / self.file} to read",
+                f"Give --data ROOT with ROOT/{self.file}.",
+            )
         require_regular(root / self.file)
         try:
             tensors = load_file(root / self.file)

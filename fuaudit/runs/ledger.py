@@ -16,6 +16,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.runs.layout import EVENTS, LEDGER
+from fuaudit.text import WITH_DATA, command
 
 GENESIS = "0" * 64
 PLATFORM = "platform"
@@ -56,7 +57,9 @@ def read_ledger(run: Path) -> Ledger:
     path = run / LEDGER
     content = read_bytes(path, MAX_JSON_BYTES)
     if not content.endswith(b"\n"):
-        raise EvidenceError(f"{path}: the last line is torn", f"If a run was interrupted: fuaudit resume {run}")
+        raise EvidenceError(
+            f"{path}: the last line is torn", f"If a run was interrupted: {command('resume', run)}{WITH_DATA}"
+        )
     return _verified(content[:-1].split(b"\n"), path)
 
 

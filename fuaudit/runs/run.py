@@ -45,7 +45,7 @@ from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
 from fuaudit.runs.models import WithModels
-from fuaudit.text import counted
+from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 from fuaudit.training.stages import Chain
 
@@ -92,13 +92,15 @@ def require_run(path: str | Path) -> Path:
         half = folder.with_name(folder.name + ".before-prune").is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"
         raise EvidenceError(
-            f"there is no run at {folder}", f"Finish its prune with: fuaudit prune {folder}" if half else near
+            f"there is no run at {folder}", f"Finish its prune with: {command('prune', folder)}" if half else near
         )
     if not (folder / MANIFEST).exists():
         if (folder / TOMBSTONE).exists():
             raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
         if (folder / RUN).exists():
-            raise EvidenceError(f"the run {folder} is incomplete", f"Finish it with: fuaudit resume {folder}")
+            raise EvidenceError(
+                f"the run {folder} is incomplete", f"Finish it with: {command('resume', folder)}{WITH_DATA}"
+            )
         if {item.name.removesuffix(TEMPORARY) for item in folder.iterdir()} <= _FIRST_FILES:
             raise EvidenceError(
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
@@ -116,7 +118,8 @@ def require_begun(folder: Path) -> None:
     """
     if (folder / MANIFEST).exists():
         raise UsageError(
-            f"the run {folder} is complete: there is nothing to resume", f"See what it records: fuaudit show {folder}"
+            f"the run {folder} is complete: there is nothing to resume",
+            f"See what it records: {command('show', folder)}",
         )
     if not folder.exists():
         raise EvidenceError(f"there is no folder {folder}", "Give that of the training or unlearning that broke off.")

@@ -59,3 +59,10 @@ def measuring(ready: Setup, population: Population) -> Measured:
         return loss / count, hits / count
 
     return measured
+
+
+def commonest(targets: Tensor) -> tuple[int, float]:
+    """The most common class among targets ``(n,)``, the first of those that are, and its share in (0, 1]."""
+    counts = torch.bincount(targets)
+    number = int(counts.argmax())
+    return number, int(counts[number]) / len(targets)

@@ -20,7 +20,7 @@ from typing import Any
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.formats.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
-from fuaudit.text import counted
+from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.verification.finding import require_findings
 
 LOG = "log.jsonl"
@@ -190,7 +190,7 @@ def latest(run: Path) -> Path:
     ended = [entry.findings for entry in history(folder) if entry.findings]
     name = ended[-1] if ended else found[-1][1].name if found else ""
     if not name:
-        raise EvidenceError(f"{run} has no findings yet", f"Make them with: fuaudit verify {run}")
+        raise EvidenceError(f"{run} has no findings yet", f"Make them with: {command('verify', run)}{WITH_DATA}")
     return folder / name
 
 

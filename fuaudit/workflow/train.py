@@ -36,6 +36,7 @@ from fuaudit.runs.writer import (
 )
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
+from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
@@ -53,6 +54,7 @@ def train(
     announce: Any = None,
     promise: Promise | Path | str | None = None,
     beacon: str | None = None,
+    baseline: Any = None,
 ) -> Run:
     """Train a federation and save the run.
 
@@ -65,6 +67,7 @@ def train(
         announce: called with the commitment before training starts.
         promise: a secret that was committed to before, or the file that holds it (:mod:`fuaudit.workflow.commit`).
         beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Needs a promise.
+        baseline: called with the most common class of the test rows, and its share of them.
 
     Raises:
         UsageError: a wrong config or option, an existing folder, or config and data that are not those promised.
@@ -90,6 +93,8 @@ def train(
     require_space(out, size_of_run(ready, population))
     if announce:
         announce(first.commitment)
+    if baseline:
+        baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
         writer = RunWriter(out)
         writer.begin(
