@@ -117,6 +117,13 @@ def test_the_first_bad_line_is_named(tmp_path):
     assert "line 5, column 'dose'" in refused(written(tmp_path, *rows))
 
 
+def test_bad_cells_are_told_at_once_up_to_ten(tmp_path):
+    rows = [*ROWS, ",1,y,sick", "h1,,1,sick"]
+    said = refused(written(tmp_path, *rows))
+    assert all(f"line {place}" in said for place in ("14, column 'hospital'", "14, column 'dose'", "15, column 'age'"))
+    assert "and 2 more" in refused(written(tmp_path, *ROWS, *["h1,,1,sick"] * 12))
+
+
 def test_lines_are_counted_in_parts_and_over_breaks_in_quotes(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_table, "ROWS_AT_ONCE", 5)
     path = written(tmp_path, '"h\n0",1,1,sick', *ROWS, "h1,x,1,sick")

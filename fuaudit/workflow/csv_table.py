@@ -30,6 +30,7 @@ ROWS_AT_ONCE = 20_000
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMERALS = frozenset("0123456789+-.eE")
+_COMMA = re.compile(r"[+-]?[0-9.]*,[0-9]+")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
@@ -126,7 +127,7 @@ def read_table(path: Path, wanted: Wanted) -> CsvTable:
 
     Raises:
         UsageError: it cannot be read; columns are missing, unnamed, named twice or left over; a row has too few or too
-            many cells; a cell is empty, or no number where a number must be. The first such line is named.
+            many cells; a cell is empty, or no number where a number must be. The first such lines are named.
     """
     content = _bytes(path)
     text = _decoded(content, path)
@@ -140,8 +141,8 @@ def read_table(path: Path, wanted: Wanted) -> CsvTable:
     lines, rounded = array("q"), 0
     for numbers, rows in _parts(text, delimiter, path, len(header)):
         cells = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-        _require_words(cells, [place for place, _ in coded], header, numbers, path)
-        block, inexact = _block([cells[place] for place in places], places, header, numbers, path, wanted.dtype)
+        block, inexact, bad = _block([cells[place] for place in places], places, header, wanted.dtype)
+        _refuse(_empty(cells, [place for place, _ in coded]) + bad, header, numbers, path)
         for place, words in coded:
             for word, line in zip(cells[place], numbers, strict=True):
                 words.add(word, line)
@@ -272,42 +273,47 @@ def _parts(text: str, delimiter: str, path: Path, width: int) -> Iterator[tuple[
 
 
 def _refuse(bad: list[_Bad], header: list[str], lines: list[int], path: Path) -> None:
-    """Raises UsageError about the first of some bad cells; nothing where there is none."""
-    if bad:
-        first = min(bad, key=lambda each: (each.row, each.column))
-        raise UsageError(f"{path}: line {lines[first.row]}, column {header[first.column]!r}: {first.why}", first.hint)
+    """Raises UsageError about some bad cells, the first ones by name; nothing where there is none."""
+    if not bad:
+        return
+    ordered = sorted(bad, key=lambda each: (each.row, each.column))
+    told = [f"line {lines[each.row]}, column {header[each.column]!r}: {each.why}" for each in ordered[:MOST_TOLD]]
+    told += [f"and {len(bad) - MOST_TOLD:,} more"] if len(bad) > MOST_TOLD else []
+    raise UsageError(f"{path}: {told[0]}", "\n  ".join([ordered[0].hint, *told[1:]]))
+
+
+MOST_TOLD = 10
+"""Bad cells that are named at once."""
 
 
 EMPTY = "the cell is empty", "Nothing is filled in: fill the cell, or take the line out."
 
 
-def _require_words(cells: list[list[str]], places: list[int], header: list[str], lines: list[int], path: Path) -> None:
-    """Check columns of words. Raises UsageError for an empty cell."""
-    empty = [_Bad(cells[place].index(""), place, *EMPTY) for place in places if "" in cells[place]]
-    _refuse(empty, header, lines, path)
+def _empty(cells: list[list[str]], places: list[int]) -> list[_Bad]:
+    """Empty cells of some columns."""
+    return [_Bad(row, place, *EMPTY) for place in places for row, cell in enumerate(cells[place]) if not cell]
 
 
 def _block(
-    columns: list[list[str]], places: list[int], header: list[str], lines: list[int], path: Path, dtype: str
-) -> tuple[NDArray[Any], int]:
-    """Columns of cells as numbers ``(n, d)``, and how many of them are rounded."""
-    block, rounded, bad = np.empty((len(lines), len(columns)), dtype=dtype), 0, []
+    columns: list[list[str]], places: list[int], header: list[str], dtype: str
+) -> tuple[NDArray[Any], int, list[_Bad]]:
+    """Columns of cells as numbers ``(n, d)``, how many of them are rounded, and the cells that cannot be used."""
+    block, rounded, bad = np.empty((len(columns[0]), len(columns)), dtype=dtype), 0, list[_Bad]()
     for at, (cells, place) in enumerate(zip(columns, places, strict=True)):
         exact = _numbers(cells, place, header[place])
-        if isinstance(exact, _Bad):
-            bad.append(exact)
+        if isinstance(exact, list):
+            bad += exact
             continue
         with np.errstate(over="ignore"):
             block[:, at] = exact
         if changed := _changed(cells, exact, block[:, at], place):
             bad.append(changed)
         rounded += int(np.count_nonzero(block[:, at] != exact))
-    _refuse(bad, header, lines, path)
-    return block, rounded
+    return block, rounded, bad
 
 
-def _numbers(cells: list[str], place: int, name: str) -> NDArray[np.float64] | _Bad:
-    """A column as float64; or its first cell that is no number."""
+def _numbers(cells: list[str], place: int, name: str) -> NDArray[np.float64] | list[_Bad]:
+    """A column as float64; or its cells that are no numbers, the first alone where it holds words."""
     try:
         values = np.array([*map(float, cells)])
         if not {*"".join(cells)} - _NUMERALS:  # float takes more, such as nan, 1_000, and digits of other scripts
@@ -315,15 +321,19 @@ def _numbers(cells: list[str], place: int, name: str) -> NDArray[np.float64] | _
     except ValueError:
         pass
     wrong = [row for row, cell in enumerate(cells) if not _NUMBER.fullmatch(cell)]
-    cell = cells[wrong[0]]
-    if not cell:
-        return _Bad(wrong[0], place, *EMPTY)
-    if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", cell):
-        return _Bad(wrong[0], place, f"{cell!r} is no number", "Write decimals with a point.")
-    if 2 * len(wrong) > len(cells):
+    first = cells[wrong[0]]
+    if 2 * len(wrong) > len(cells) and first and not _COMMA.fullmatch(first):
         hint = f"Inputs are numbers: write words as numbers, or leave the column out with --ignore {name!r}."
-        return _Bad(wrong[0], place, f"the column holds words, here {cell!r}", hint)
-    return _Bad(wrong[0], place, f"{cell!r} is no number", "Write a finite number, or take the line out.")
+        return [_Bad(wrong[0], place, f"the column holds words, here {first!r}", hint)]
+    return [_Bad(row, place, *_why(cells[row])) for row in wrong]
+
+
+def _why(cell: str) -> tuple[str, str]:
+    """Why a cell is no number, and what to do."""
+    if not cell:
+        return EMPTY
+    hint = "Write decimals with a point." if _COMMA.fullmatch(cell) else "Write a finite number, or take the line out."
+    return f"{cell!r} is no number", hint
 
 
 def _changed(cells: list[str], exact: NDArray[np.float64], kept: NDArray[Any], place: int) -> _Bad | None:

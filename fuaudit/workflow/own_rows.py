@@ -64,6 +64,7 @@ def _record(path: Path) -> dict[str, Any]:
         not isinstance(record, dict)
         or record.get("format") != FORMAT
         or not all(isinstance(record.get(name), form) for name, form in forms.items())
+        or not record["inputs"]
         or record["dtype"] not in ("float32", "float64")
         or not all(isinstance(name, str) for name in (*record["inputs"], *record["ignored"]))
     ):
