@@ -14,7 +14,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit import registry
 from fuaudit.audits.plan_law.audit import PlanLaw
 from fuaudit.audits.plan_law.comparison import alone, compare, differences, needed, references
-from fuaudit.audits.plan_law.known_laws import plans_for, registered, suspects
+from fuaudit.audits.plan_law.known_laws import POWER, chance, plans_for, registered, suspects
 from fuaudit.audits.plan_law.simulate import Step, Trial
 from fuaudit.audits.provenance import Provenance
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
@@ -31,7 +31,7 @@ from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.prune import prune
 from fuaudit.statistics.known_law import log_wealth
-from fuaudit.statistics.rounding import up
+from fuaudit.statistics.rounding import confidence, down, up
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -334,9 +334,22 @@ def test_bounds_in_sentences_are_rounded_up():
         for digits in (2, 3):
             assert value <= float(up(value, digits)) <= value * 1.1
     assert (up(0.05), up(0.0421, 2), up(1.0), up(6.9075e-5, 3)) == ("0.05", "0.043", "1", "6.91e-05")
+    for value in (0.8985, 2.15991, 0.05, 1.0):
+        assert value * 0.9 <= float(down(value)) <= value <= float(up(value))
+    assert (down(0.8985), down(2.15991, 4), up(-1.25), down(float("inf"))) == ("0.89", "2.159", "-1.2", "inf")
+    assert [confidence(alpha) for alpha in (1e-3, 1e-7, 0.0001234567)] == ["0.999", "0.9999999", "0.9998765433"]
+    assert confidence(1e-40) == "0." + "9" * 40
     found = judged(FatsUnlearning(), CLIENT, plans=11_111, alpha=0.001)
     assert f"less than {up(found.values['differs_below'])} away" in found.shows
     assert up(found.values["differs_below"]) != f"{found.values['differs_below']:.2g}"
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.1, 0.3])
+def test_so_many_plans_show_untouched_ones_with_the_power_that_is_said(alpha):
+    """At an alpha above .1 a test that rejects with probability 1 - alpha has not power .9."""
+    trial = trial_of(FatsUnlearning(), CLIENT)
+    said = suspects(trial, alpha, 0.01)[0].plans
+    assert (1 - 0.01 * chance(trial)) ** said <= min(alpha, 1 - POWER) + 1e-12
 
 
 def test_the_run_and_the_tests_share_alpha():

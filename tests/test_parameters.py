@@ -243,7 +243,10 @@ def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
         assert found.verdict == verdict
         rate = "40%" if lower == 0.9 else "60%"
         assert found.detectable == f"a method that leaves the model untouched in {rate} of runs"
-        assert "would have been found with power 0.9 (a lower limit at confidence 0.9, from resamples)" in found.shows
+        assert (
+            "would have been told with power 0.9 or more (a lower limit at confidence about 0.9, from resamples)"
+            in found.shows
+        )
         assert ("The spec asks to see untouched models in 50% of runs" in found.shows) is (verdict != "PASS")
         assert found.series["power, estimate"] == [0.95, 1.0]
         assert found.series["power, lower limit"] == [lower, 1.0]

@@ -185,7 +185,7 @@ def test_a_comparison_that_passes_whatever_it_finds_gives_no_evidence():
 
 
 def test_a_bound_needs_sampling():
-    with pytest.raises(UsageError, match=r"asks for the stated bound, .* evidence of sampling"):
+    with pytest.raises(UsageError, match=r"asks for the bound on one violation, .* evidence of sampling"):
         parse_spec(table("integrity", "provenance", asks="bound"), "ours.toml")
 
 

@@ -4,6 +4,7 @@ Whether stated powers are true over 400 audits is measured by benchmarks/powers.
 are fixed, and the test says how likely a right implementation would fail it under another key.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -149,6 +150,19 @@ def test_where_runs_have_no_luck_there_is_no_margin():
     assert all(abs(point.lower - point.estimate) <= 0.1 for point in curve)
 
 
+def test_the_margin_is_wider_than_that_of_normal_errors():
+    """Bootstraps know too little of dependent statistics with heavy tails."""
+    untouched, *retrained = three_arms(0.0, count=40)
+    untouched += 8.0 * (np.arange(40) % 10 < 6)[:, None]
+    wide, narrow = (
+        detectable_rate(untouched, *retrained, 0.01, Counted(), replace(goal, nominal=nominal)).curve[-1]
+        for goal in [Goal(resamples=100, worlds=40, rates=(0.6, 1.0))]
+        for nominal in (Goal().nominal, Goal().confidence)
+    )
+    assert wide.estimate == narrow.estimate
+    assert wide.lower < narrow.lower
+
+
 def test_the_margin_grows_with_the_luck_of_the_runs():
     """Six of ten untouched runs lie far away; the fewer runs, the less is known of that share."""
     widths = []
@@ -230,6 +244,8 @@ def test_the_lower_limit_is_that_of_clopper_and_pearson(count):
         {"power": 1.5},
         {"confidence": 0.4},
         {"confidence": 1.0},
+        {"nominal": 0.8},
+        {"nominal": 1.0},
         {"resamples": 0},
         {"worlds": 1},
         {"audits": 1},

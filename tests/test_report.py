@@ -340,6 +340,9 @@ def test_controls_lie_above_the_subject_where_the_curves_are_one():
         (figure("rate", 0.15, unit="of runs"), "0.15 of runs"),
         (figure("advantage", 0.5, interval=[0.25, 0.5]), "0.5 (0.25 to 0.5)"),
         (figure("held", True), "yes"),
+        (figure("epsilon at least", 2.15991), "2.159"),
+        (figure("distance, below", 3.45328e-4), "0.0003454"),
+        (figure("advantage at most", 0.41964, interval=[0.10009, 0.41964]), "0.4197 (0.1 to 0.4197)"),
     ],
 )
 def test_a_figure_says_what_a_reader_needs(shown, row):

@@ -188,7 +188,9 @@ def test_findings_and_reports_state_what_was_spent(child):
     assert rates["tests"] <= rates["allowed"]
     assert rates["bounds"] == pytest.approx(0.0002 + 4 * 0.0008)
     rows = dict(facts(read_contents(result.as_json())))
-    assert rows["Chance of a false alarm"].startswith("at most 0.001, ")
-    assert rows["Chance that a stated bound is wrong"].startswith("at most 0.0034, ")
+    assert rows["Chance of a false alarm"].startswith("at most 0.001 in this verification, ")
+    assert rows["Chance that a stated bound is wrong"].startswith(
+        "at most 0.0034 in this verification, all bounds on distances"
+    )
     without = verify(child, spec, budget=0, key=bytes(32), save=False).context["error_rates"]
     assert without["tests"] == pytest.approx(0.0002)

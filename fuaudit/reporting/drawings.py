@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fuaudit.reporting.contents import Checked, Contents, Point
 from fuaudit.reporting.words import number
+from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
 from fuaudit.verification.finding import Verdict
 
@@ -195,7 +196,7 @@ def _power(check: Checked, prefix: str) -> Drawing:
     return Drawing(
         "What the test would have seen: power against planted violations",
         f"Smallest rate from which on the lower limit of the power is 0.9: {found}. "
-        + "; ".join(f"{r:.0%}: {low:.2f}" for r, low in zip(rates, lowers, strict=True))
+        + "; ".join(f"{r:.0%}: {down(low)}" for r, low in zip(rates, lowers, strict=True))
         + ".",
         f"Simulated by the check {check.audit!r}: in a share of runs an untouched model takes the place of an "
         "unlearned one. Dashed: the share of audits, resampled from the runs at hand, that reject. Line: the share "

@@ -6,6 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents
+from fuaudit.statistics.rounding import down, up
 from fuaudit.text import counted
 from fuaudit.verification.figure import Figure, Value
 from fuaudit.verification.finding import ResidualCopy, Subject, Verdict
@@ -78,8 +79,15 @@ def amount(figure: Figure) -> str:
     if figure.value is None:
         return figure.absent
     unit = f" {figure.unit}" if figure.unit else ""
-    limits = "" if figure.interval is None else " ({} to {})".format(*map(number, figure.interval))
-    return f"{number(figure.value)}{unit}{limits}"
+    limits = "" if figure.interval is None else f" ({down(figure.interval[0], 4)} to {up(figure.interval[1], 4)})"
+    return f"{_towards(figure)}{unit}{limits}"
+
+
+def _towards(figure: Figure) -> str:
+    """The value as text; that of a bound is rounded to the side which its label names."""
+    sides = {"at least": down, "at most": up, "below": up}
+    side = next((round_ for words, round_ in sides.items() if figure.label.endswith(words)), None)
+    return side(figure.value, 4) if side and isinstance(figure.value, float) else number(figure.value)
 
 
 def lead(contents: Contents) -> str:
@@ -135,10 +143,30 @@ def _error_rates(contents: Contents) -> list[tuple[str, str]]:
     if not tests and not bounds:
         return []
     limit = f", of {number(allowed)} that the spec allows" if allowed else ""
+    again = "; every further verification has its own"
     return [
-        ("Chance of a false alarm", f"at most {number(tests)}, all tests of all checks together{limit}"),
-        ("Chance that a stated bound is wrong", f"at most {number(bounds)}, all bounds of all checks together"),
+        ("Chance of a false alarm", f"at most {_sum(tests)} in this verification, all tests together{limit}{again}"),
+        (
+            "Chance that a stated bound is wrong",
+            f"at most {_sum(bounds)} in this verification, all bounds on distances and rates together{again}",
+        ),
+        *_of_powers(contents),
     ]
+
+
+def _sum(rate: float | None) -> str:
+    """A sum of error rates, rounded up; its last bits are those of the addition."""
+    return up(float(f"{rate or 0:.12g}"), 4)
+
+
+def _of_powers(contents: Contents) -> list[tuple[str, str]]:
+    """What the sum of the error rates leaves out, where it is stated."""
+    stated = any(f.key == "detectable_rate" and f.value is not None for c in contents.checks for f in c.figures)
+    text = (
+        "about 0.1 in this verification: its confidence is .9, approximately, and it is in neither sum above; every "
+        "further verification has its own, so an inconclusive one that is run again until it passes proves little"
+    )
+    return [("Chance that the limit of the power is wrong", text)] if stated else []
 
 
 def recomputed(contents: Contents) -> list[str]:

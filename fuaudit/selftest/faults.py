@@ -28,6 +28,7 @@ from fuaudit.runs.platforms import Platform, inherited, stand
 from fuaudit.runs.run import Run
 from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
+from fuaudit.statistics.rounding import down
 from fuaudit.statistics.two_sample.power import lower_limit
 from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, state_without
@@ -259,7 +260,7 @@ def fine_tuning(ground: Ground) -> Caught:
     lower = lower_limit(times, ground.repetitions, CONFIDENCE)
     evidence = (
         f"rejected in {times} of {ground.repetitions} audits of at most {ground.pairs} pairs; power at least "
-        f"{lower:.2f} with confidence {CONFIDENCE}"
+        f"{down(lower)} with confidence {CONFIDENCE}"
     )
     return Caught(times, ground.repetitions, evidence, f"at most {ground.repetitions * ground.pairs} pairs of runs")
 

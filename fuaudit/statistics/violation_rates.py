@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fuaudit.statistics.known_law import Floats, checked_law
-from fuaudit.statistics.rounding import up
+from fuaudit.statistics.rounding import confidence, up
 
 RATES = tuple(float(rate) for rate in np.geomspace(1e-5, 1.0, 101))
 """Rates that can be stated, increasing; neighbours differ by a factor of 1.12."""
@@ -41,7 +41,7 @@ class RateBound:
     def __str__(self) -> str:
         if self.below is None:
             return f"{self.violation}: no bound on the rate"
-        return f"{self.violation}: at a rate below {up(self.below, 3)} (confidence {1 - self.alpha:g})"
+        return f"{self.violation}: at a rate below {up(self.below, 3)} (confidence {confidence(self.alpha)})"
 
 
 def reversed_wealth(categories: ArrayLike, exact: Sequence[float], violation: Sequence[float], rate: float) -> Floats:

@@ -13,7 +13,8 @@ class Figure:
 
     Attributes:
         key: its word for programs, once in a finding.
-        label: its name for people.
+        label: its name for people. One that ends in "at least", "at most" or "below" names a bound: a report rounds
+            the value to that side.
         value: a finite number, a truth, a text (exact fractions are text), or None where there is none.
         how: how it was obtained, one sentence.
         unit: what follows the number; empty for counts.

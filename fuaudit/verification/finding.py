@@ -80,7 +80,7 @@ class Finding:
         audit: the registered name.
         subject: algorithm or run.
         figures: its numbers, each with a key of its own.
-        detectable: the smallest violation that would have been seen, in words; empty for proofs.
+        detectable: the smallest violation of a stated kind that would have shown a difference; empty for proofs.
         shows, shows_not: one sentence each.
         assumptions: what was taken on trust.
         details: lines for an engineer: witnesses, first differences, files.

@@ -64,7 +64,8 @@ RESAMPLED = (
 """Taken on trust of the power."""
 
 SHOWS_NOT = (
-    "It bounds no distance between the laws of the models; a difference that these statistics miss stays unseen."
+    "It bounds no distance between the laws of the models: a difference of another kind than models left untouched, of "
+    "any size, may be there and stay unseen."
 )
 
 
@@ -94,7 +95,7 @@ class ModelLaw:
             raise UsageError("model-law needs pairs >= 2, alpha in (0, 1), effect in (0, 1] and test_rows >= 1")
 
     def examine(self, case: Case) -> Finding:
-        """FAIL on rejection; PASS when the controls held and a small enough violation would have been seen."""
+        """FAIL on rejection; PASS when the controls held and the power against a small enough violation suffices."""
         if case.request is None:
             return _unsampled(Verdict.NOT_APPLICABLE, NO_REQUEST)
         erased = case.evidence.erased_rows
@@ -215,14 +216,14 @@ class ModelLaw:
             shows = "No difference was found, but the test could not have seen even large ones: it says nothing."
         else:
             goal = sampled.power.goal
-            power = f"power {goal.power} (a lower limit at confidence {goal.confidence}, from resamples)"
-            shows = f"No difference in {counted(count, 'pair')}; {detectable} would have been found with {power}."
+            power = f"power {goal.power} or more (a lower limit at confidence about {goal.confidence}, from resamples)"
+            shows = f"No difference in {counted(count, 'pair')}; {detectable} would have been told with {power}."
             if verdict is Verdict.INCONCLUSIVE:
-                shows += f" The spec asks to see untouched models in {self.effect:.0%} of runs."
+                shows += f" The spec asks to see untouched models in {100 * self.effect:.4g}% of runs."
         if needed is not None:
             details.append(
-                f"to see untouched models in {self.effect:.0%} of runs, about {needed} pairs ({needed * cost} training "
-                "runs) would be needed: an extrapolation, by which log wealth grows with the square of the rate"
+                f"to see untouched models in {100 * self.effect:.4g}% of runs, about {needed} pairs ({needed * cost} "
+                "training runs) would be needed: an extrapolation, by which log wealth grows with the rate's square"
             )
         if case.evidence.is_editor:
             sentence = _beside(sampled, rejected["subject"])

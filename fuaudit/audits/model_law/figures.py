@@ -64,9 +64,10 @@ def rates(alpha: float, betting: float, batch: float | None) -> Iterator[Figure]
     )
     yield Figure(
         "alpha_bounds",
-        "Error rate of all stated bounds together",
+        "Error rate of all bounds on distances together",
         BOUNDS * alpha,
-        "bounds the chance that any of the bounds stated beside the tests is wrong: the sum of their error rates",
+        "bounds the chance that any bound on a distance stated beside the tests is wrong: their error rates, summed; "
+        "the limit of the power is not among them, its confidence is .9, approximately",
     )
 
 

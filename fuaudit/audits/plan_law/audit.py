@@ -34,7 +34,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.statistics.rounding import up
+from fuaudit.statistics.rounding import confidence, up
 from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
@@ -182,7 +182,7 @@ class PlanLaw:
         names = seen.names
         distance = (
             f"its law is less than {up(below)} away from that of retraining (total variation, confidence "
-            f"{1 - self.alpha:g})"
+            f"{confidence(self.alpha)})"
         )
         held = Control(
             "the reference draws anew", "in some plans", "in some plans" if seen.compared.redrawn else "never"
@@ -220,7 +220,7 @@ class PlanLaw:
             figures=tuple(figures),
             detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - POWER))} "
             f"of plans or more "
-            f"would have been seen with power {POWER}",
+            f"would have shown a difference with probability {POWER} or more",
             controls=(held,),
             error_rate=self.alpha,
             bounds_rate=self.alpha,

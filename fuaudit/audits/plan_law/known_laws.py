@@ -98,7 +98,9 @@ class Suspect:
 
 def suspects(trial: Trial, alpha: float, effect: float) -> tuple[Suspect, ...]:
     """What the tests must be able to see before they may pass anything, computed before any plan is drawn."""
-    found = [Suspect(f"{UNTOUCHED} at a rate of {effect:g}", plans_needed(effect, chance(trial), alpha))]
+    found = [
+        Suspect(f"{UNTOUCHED} at a rate of {effect:g}", plans_needed(effect, chance(trial), min(alpha, 1 - POWER)))
+    ]
     faults = [fault.name for fault in known_faults() if fault.applies(_facts(trial))]
     chosen = registered(trial) if faults else ()
     for fault in faults:

@@ -53,6 +53,8 @@ class Goal:
 
     Attributes:
         power: the power wanted, by a lower limit of this ``confidence``.
+        nominal: the quantile that the margin takes, as if its errors were normal. It is above the confidence, because a
+            bootstrap knows too little of statistics that are dependent and have heavy tails.
         resamples: how many audits are drawn at every rate. The share of 200 has a standard error of .021 at power .9.
         worlds: how many are drawn for the margin, with ``audits`` in each.
         rates: the grid, increasing.
@@ -60,6 +62,7 @@ class Goal:
 
     power: float = 0.9
     confidence: float = 0.9
+    nominal: float = 0.99
     resamples: int = 200
     worlds: int = 80
     audits: int = 5
@@ -69,8 +72,8 @@ class Goal:
         increasing = all(a < b for a, b in zip(self.rates, self.rates[1:], strict=False))
         if not self.rates or not increasing or not 0 < self.rates[0] <= self.rates[-1] <= 1:
             raise ValueError(f"rates increase within (0, 1], these are {self.rates}")
-        if not 0 < self.power <= 1 or not 0.5 <= self.confidence < 1:
-            raise ValueError("power is within (0, 1], confidence within [.5, 1)")
+        if not 0 < self.power <= 1 or not 0.5 <= self.confidence <= self.nominal < 1:
+            raise ValueError("power is within (0, 1], confidence within [.5, 1), nominal from confidence to below 1")
         if self.resamples < 1 or self.worlds < 2 or self.audits < 2:
             raise ValueError("a power needs at least one resample, and two audits in each of two worlds")
 
@@ -169,7 +172,7 @@ def _from_which_on(held: Sequence[bool]) -> int | None:
     return first if first < len(held) else None
 
 
-def _margin(pools: _Pools, rate: float, roots: Floats, own: Floats, draws: Floats, confidence: float) -> float:
+def _margin(pools: _Pools, rate: float, roots: Floats, own: Floats, draws: Floats, nominal: float) -> float:
     """By how much roots must exceed the bar at a rate.
 
     Args:
@@ -185,7 +188,7 @@ def _margin(pools: _Pools, rate: float, roots: Floats, own: Floats, draws: Float
     within = found.var(axis=1, ddof=1).mean()
     between = max(0.0, float(found.mean(axis=1).var(ddof=1) - within / audits))
     luck = max(0.0, float(found.mean() - roots.mean()))
-    return float(ndtri(confidence)) * sqrt(between) + luck
+    return float(ndtri(nominal)) * sqrt(between) + luck
 
 
 def detectable_rate(
@@ -247,7 +250,7 @@ def detectable_rate(
     start = _from_which_on([estimate >= goal.power for estimate in estimates])
     # where no rate reaches the power wanted even without a margin, the largest gives one for the curve
     at = rates[-1 if start is None else start]
-    margin = _margin(pools, at, roots[at], own, inner, goal.confidence)
+    margin = _margin(pools, at, roots[at], own, inner, goal.nominal)
     lowers = [float((roots[rate] >= bar + margin * rate / at).mean()) for rate in rates]
     points = map(Point, rates, estimates, lowers)
     return Detectable(goal, tuple(points))
