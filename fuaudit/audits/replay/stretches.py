@@ -17,6 +17,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
+from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.verification.case import Case
@@ -87,7 +88,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         shows,
         SHOWS_NOT,
         _figures(len(whole), len(chosen), asked, "the spec" if case.effort.spot_check is None else "the auditor"),
-        detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {float(chance):.4g}",
+        detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {down(float(chance), 4)}",
         assumptions=(
             "The key of the audit was not known to anybody before the run was sealed.",
             *([EQUAL_BITS] if verdict is Verdict.FAIL else []),
@@ -102,7 +103,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
 
 def _figures(whole: int, chosen: int, asked: float, chosen_by: str) -> tuple[Figure, ...]:
     several = [forged for forged in (2, 5, 10, 20, 50) if forged <= whole]
-    table = "; ".join(f"{forged}: {float(detection(whole, chosen, forged)):.4g}" for forged in several)
+    table = "; ".join(f"{forged}: {down(float(detection(whole, chosen, forged)), 4)}" for forged in several)
     return (
         Figure("stretches", "Stretches between stored models", whole, "counted from the rounds that the run stores"),
         Figure(
