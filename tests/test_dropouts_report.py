@@ -10,7 +10,7 @@ from tests_support import AUDIT_KEY, config, reseal, secret
 from fuaudit import train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.reporting import figures, render
+from fuaudit.reporting import render
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.drawings import drawings
 
@@ -45,13 +45,13 @@ def test_the_raster_has_one_mark_a_participation_and_counts_empty_rounds():
 
 
 def test_a_large_raster_is_cut_and_says_so(monkeypatch):
-    monkeypatch.setattr(figures, "PARTICIPATIONS", 10)
+    monkeypatch.setattr("fuaudit.reporting.drawings.PARTICIPATIONS", 10)
     raster = next(d for d in drawings(read_contents(with_participation())) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("Drawn are the first 7 of 20 rounds.")
 
 
 def test_a_round_larger_than_a_raster_is_drawn_all_the_same(monkeypatch):
-    monkeypatch.setattr(figures, "PARTICIPATIONS", 2)
+    monkeypatch.setattr("fuaudit.reporting.drawings.PARTICIPATIONS", 2)
     raster = next(d for d in drawings(read_contents(with_participation())) if d.title.startswith("Who took part"))
     assert raster.caption.endswith("Drawn are the first 1 of 20 rounds.")
 
