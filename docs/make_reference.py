@@ -10,10 +10,11 @@ from fuaudit import registry
 from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
 from fuaudit.data.dataset import DatasetPlugin
 from fuaudit.data.partition import Partition
-from fuaudit.declared import METHODS, WORDS
+from fuaudit.declared import AGREEMENT, METHODS, WORDS
 from fuaudit.describe import Description, Option, description, options_of, plain, sentences
 from fuaudit.models.layout import Recipe
 from fuaudit.plans import Law
+from fuaudit.training.exchange import Agreement, Byzantine, ClientStage, Transport
 from fuaudit.training.learner import Learner
 from fuaudit.training.solvers import Solver
 from fuaudit.training.stages import Stage
@@ -41,6 +42,8 @@ underscore. A law is no plugin: a learner brings its own.
 PROTOCOLS = {
     "aggregators": (Stage,),
     "audits": (Audit,),
+    "byzantine": (Byzantine,),
+    "client_stages": (ClientStage, Agreement),
     "datasets": (DatasetPlugin,),
     "laws": (Law,),
     "learners": (Learner,),
@@ -48,11 +51,12 @@ PROTOCOLS = {
     "partitions": (Partition,),
     "solvers": (Solver,),
     "stages": (Stage,),
+    "transports": (Transport,),
     "unlearners": (Rewriter, Editor),
 }
 """Kind of plugin -> what says the signatures of its methods."""
 
-TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | {"server": STAGE_KINDS, "unlearner": ("unlearners",)}
+TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS | {"unlearner": ("unlearners",)}
 """The keys of a config that name plugins, and the kinds of these."""
 
 
@@ -108,7 +112,13 @@ def method_lines(kind: str) -> list[str]:
     """The methods that a plugin of a kind has, each with its signature and the first paragraph of its docstring."""
     found = {name: method for each in PROTOCOLS[kind] for name, method in vars(each).items()}
     lines = [f"- `{name}{_signature(found[name])}`: {_paragraph(found[name])}" for name in METHODS[kind]]
-    return ["One of these methods:" if kind == "unlearners" else "Required methods:", "", *lines, ""] if lines else []
+    told = "One of these methods:" if kind == "unlearners" else "Required methods:"
+    if kind == "client_stages":
+        told = "Required methods; of an agreement " + " and ".join(
+            f"`{name}{_signature(found[name])}`" for name in AGREEMENT
+        )
+        told += " in their place:"
+    return [told, "", *lines, ""] if lines else []
 
 
 def _signature(method: Callable[..., object]) -> str:

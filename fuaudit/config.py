@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
@@ -106,6 +106,8 @@ class Config:
         model: the model.
         learner: who takes part in which round, and with which step sizes.
         solver: how clients take their steps; left out, the learner's own.
+        client: the chain of client stages, a list of tables; left out, the learner's own, mostly none.
+        transport: how rows come to the server; left out, each as it is.
         server: the chain of stages, a list of tables; left out, the learner's own.
         scaling: what is done to inputs: "none", or "standardise", which subtracts the mean of all training inputs and
             divides by their standard deviation.
@@ -122,18 +124,36 @@ class Config:
     scaling: str = "none"
     run: RunOptions = field(default_factory=RunOptions)
     unlearner: Table | None = None
+    client: tuple[Table, ...] = ()
+    transport: Table | None = None
 
     def tables(self) -> Table:
-        """As plain tables, for TOML."""
+        """As plain tables, for TOML; of what is left out nothing is written."""
         plain = {name: value for name, value in asdict(self).items() if value is not None}
-        return plain | {"server": list(plain["server"])}
+        chains = {"server": list(self.server)} | ({"client": list(self.client)} if self.client else {})
+        return {name: value for name, value in plain.items() if name != "client"} | chains
+
+    @property
+    def plugins(self) -> list[tuple[str, str]]:
+        """Kind and name of every plugin that makes a run, in the order in which a run lists them."""
+        named = [(kind, self.tables()[table]["use"]) for table, kind in TABLES.items()]
+        transport = [self.transport] if self.transport else []
+        exchange = {"client": self.client, "transport": transport, "server": self.server}
+        return named + [(stage_kind(stage, at), stage["use"]) for at, stages in exchange.items() for stage in stages]
 
 
 TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners", "solver": "solvers"}
 """The tables of a config that name one plugin, and their kinds."""
 
-STAGE_KINDS = ("aggregators", "stages")
-"""The two groups in which the tables of ``server`` are looked up."""
+STAGE_KINDS = {
+    "client": ("client_stages", "byzantine"),
+    "transport": ("transports",),
+    "server": ("aggregators", "stages"),
+}
+"""The groups in which the tables of an exchange are looked up."""
+
+CLEAR = {"use": "clear"}
+"""The transport of a config that names none."""
 
 
 def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
@@ -143,7 +163,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         UsageError: all that is wrong with names, options and types, in one message.
     """
     problems: list[str] = []
-    known = {*TABLES, "server", "scaling", "run", "unlearner"}
+    known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner"}
     problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     built: dict[str, Any] = {}
     plain = dict(table)
@@ -163,23 +183,18 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
     except UsageError as error:
         problems.append(str(error))
-    server = table.get("server", [])
-    if server == []:
-        server = list(built["learner"].server) if "learner" in built else []
-    tables: list[Table] = []
-    stages: list[Any] = []
-    if not isinstance(server, list):
-        problems.append(f"{origin}: server must be a list of tables, [[server]]")
-    else:
-        for stage in server:
-            try:
-                stages.append(build_stage(stage))
-                tables.append(_complete(stages[-1], dict(stage)))
-            except UsageError as error:
-                problems.append(str(error))
-        # without a learner its own server is not known, and nothing can be said of it
-        complete = len(tables) == len(server) and ("learner" in built or bool(server))
-        problems += _misfits(tables, stages, built.get("solver")) if complete else []
+    own = {"client": (), "server": ()}
+    if learner := built.get("learner"):
+        own = {"client": says(learner, "client"), "server": learner.server}
+    chains = {place: _chain(table, place, own[place], origin, problems) for place in own}
+    transport = table.get("transport", CLEAR)
+    try:
+        built["transport"] = build_stage(transport, "transport")
+    except UsageError as error:
+        problems.append(str(error))
+    # without a learner its own stages are not known, and nothing can be said of them
+    if not problems:
+        problems += _misfits(chains["client"], built["transport"], chains["server"], built["solver"])
     unlearner: Table | None = None
     try:
         if "unlearner" in table:
@@ -194,11 +209,47 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     if problems:
         raise UsageError("\n".join(problems))
     chosen = {name: _complete(built[name], dict(plain[name])) for name in TABLES}  # type: ignore[call-overload]
-    return Config(**chosen, server=tuple(tables), scaling=str(scaling), run=run, unlearner=unlearner)
+    named = _complete(built["transport"], dict(transport))  # type: ignore[call-overload]
+    return Config(
+        **chosen,
+        client=tuple(chains["client"].tables),
+        transport=None if named == CLEAR else named,
+        server=tuple(chains["server"].tables),
+        scaling=str(scaling),
+        run=run,
+        unlearner=unlearner,
+    )
 
 
-def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
-    """What is wrong with a chain of known stages, as far as their names and what they declare tell."""
+@dataclass(frozen=True)
+class _Chain:
+    """Stages that a config names, with every default written out."""
+
+    tables: list[Table]
+    stages: list[Any]
+
+
+def _chain(table: Mapping[str, object], place: str, own: Iterable[Table], origin: str, problems: list[str]) -> _Chain:
+    """The chain at a place of the exchange, the learner's own where the config has none; adds to the problems."""
+    given = table.get(place, [])
+    if given == []:
+        given = list(own)
+    if not isinstance(given, list):
+        problems.append(f"{origin}: {place} must be a list of tables, [[{place}]]")
+        return _Chain([], [])
+    found = _Chain([], [])
+    for stage in given:
+        try:
+            found.stages.append(build_stage(stage, place))
+            found.tables.append(_complete(found.stages[-1], dict(stage)))
+        except UsageError as error:
+            problems.append(str(error))
+    return found
+
+
+def _misfits(client: _Chain, transport: Any, chain: _Chain, solver: Any) -> list[str]:
+    """What is wrong with an exchange of known stages, as far as their names and what they declare tell."""
+    server, stages = chain.tables, chain.stages
     first = next((at for at, stage in enumerate(server) if stage_kind(stage) == "aggregators"), None)
     if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
@@ -210,9 +261,34 @@ def _misfits(server: list[Table], stages: list[Any], solver: Any) -> list[str]:
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    if (needed := says(solver, "aggregator")) not in (None, server[0]["use"]):
-        return [f"the solver needs {needed!r} as the first stage of server, not {server[0]['use']!r}"]
-    return []
+    return [*_after_agreement(client, chain), *_behind(transport, chain, solver)]
+
+
+def _after_agreement(client: _Chain, chain: _Chain) -> list[str]:
+    """What keeps whole rows of clients where an agreement has left shorter ones."""
+    agreed = next((place for place, stage in enumerate(client.stages) if hasattr(stage, "agree")), None)
+    if agreed is None:
+        return []
+    tables, stages = client.tables[agreed + 1 :] + chain.tables, client.stages[agreed + 1 :] + chain.stages
+    return [
+        f"after an agreement rows are shorter than the model, but {table['use']!r} keeps whole ones of clients"
+        for table, stage in zip(tables, stages, strict=True)
+        if says(stage, "per_client_state")
+    ]
+
+
+def _behind(transport: Any, chain: _Chain, solver: Any) -> list[str]:
+    """What cannot stand behind a transport."""
+    if getattr(transport, "shows", None) not in ("rows", "sums"):
+        return [f"the transport {type(transport).__name__} must say in shows whether the server sees 'rows' or 'sums'"]
+    if transport.shows == "rows":
+        return []
+    # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
+    looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(solver.per_client_state)
+    for table, stage in zip(chain.tables, chain.stages, strict=True):
+        looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
+        looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))
+    return [f"behind sums nobody sees a client's row, but {why}" for why in looking]
 
 
 def _complete(plugin: Any, table: Table) -> Table:
@@ -221,19 +297,21 @@ def _complete(plugin: Any, table: Table) -> Table:
     return {"use": table["use"], **values}
 
 
-def stage_kind(table: object) -> str:
-    """In which of the two groups a stage of the server's chain is registered; UsageError when in none."""
+def stage_kind(table: object, place: str = "server") -> str:
+    """In which group a stage at a place of the exchange is registered; UsageError when in none."""
     name = table.get("use") if isinstance(table, Mapping) else None
-    for kind in STAGE_KINDS:
+    kinds = STAGE_KINDS[place]
+    for kind in kinds:
         if isinstance(name, str) and name in registry.entries(kind):
             return kind
-    both = {name for kind in STAGE_KINDS for name in registry.entries(kind)}
-    raise UsageError(f"there is no aggregator or stage called {name!r}", nearest(str(name), both))
+    known = {name for kind in kinds for name in registry.entries(kind)}
+    called = " or ".join(kind.removesuffix("s").replace("_", " ") for kind in kinds)
+    raise UsageError(f"there is no {called} called {name!r}", nearest(str(name), known))
 
 
-def build_stage(table: object) -> Any:
-    """A stage of the server's chain, from either group."""
-    return registry.build(stage_kind(table), table)  # type: ignore[arg-type]
+def build_stage(table: object, place: str = "server") -> Any:
+    """A stage at a place of the exchange."""
+    return registry.build(stage_kind(table, place), table)  # type: ignore[arg-type]
 
 
 def read_config(path: Path) -> Config:

@@ -77,15 +77,18 @@ _STATE = Word("per_client_state", frozenset, "the tensors of its state that keep
 _GUARANTEE = Word("guarantee", str, "one line: what the method claims, and where it is proved", "")
 _CITE = Word("cite", str, "the paper", "")
 _SELFTEST = Word("selftest_faults", tuple, "of fuaudit's own: what the self-test plants", ())
+_VECTORISED = Word(
+    "vectorised",
+    bool,
+    "whether it takes leading axes of independent runs, and treats them with elementwise arithmetic only",
+    False,
+)
+_DRAWS = Word("draws", bool, "whether it draws: its context then has own(row) and shared", False)
 _STAGE = (
     _STATE,
     _SELFTEST,
-    Word(
-        "vectorised",
-        bool,
-        "whether apply takes leading axes of independent runs, and treats them with elementwise arithmetic only",
-        False,
-    ),
+    _VECTORISED,
+    _DRAWS,
     _DEPENDS_ON,
     Word(
         "after_aggregation",
@@ -108,6 +111,15 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         ),
         Word("recomputes", str, "what it works out itself where it comes to a decision, a part of a sentence", ""),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
+    ),
+    "byzantine": (_VECTORISED, _DRAWS, _DEPENDS_ON, Word("per_client_state", frozenset, _STATE.meaning, NOTHING)),
+    "client_stages": (
+        Word("per_client_state", frozenset, "the tensors of its state, each with one row a client", NOTHING),
+        _SELFTEST,
+        _VECTORISED,
+        _DRAWS,
+        _DEPENDS_ON,
+        Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
     ),
     "datasets": (_CITE,),
     "laws": (
@@ -133,12 +145,13 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("decay", float, "what it is multiplied with from round to round"),
         Word("solver", dict, "the table of its solver, where a config names none"),
         Word("server", tuple, "the tables of its chain of stages, where a config names none"),
+        Word("client", tuple, "the tables of its client stages, where a config names none", ()),
         _GUARANTEE,
         _CITE,
         Word(
             "conclusions",
             FunctionType,
-            "conclusions(seen, clients, solver, stages): what a run records beside who took part",
+            "conclusions(seen, clients, solver, exchange): what a run records beside who took part",
             None,
         ),
         Word(
@@ -157,10 +170,15 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("uploads", int, "how many vectors of the model's size a participation sends to the server", 1),
         Word("downloads", int, "how many the server sends to it", 1),
         _SELFTEST,
-        Word("aggregator", str, "the one aggregator with which it is right: the first stage of the server", None),
         _DEPENDS_ON,
     ),
     "stages": _STAGE,
+    "transports": (
+        Word("shows", str, "what the server sees: the rows of clients, or sums of several"),
+        _VECTORISED,
+        _DRAWS,
+        _DEPENDS_ON,
+    ),
     "unlearners": (
         Word("needs", frozenset, "what it needs from a run; touching anything else raises"),
         Word("participants", frozenset, "who has to take part; asking anybody else raises"),
@@ -190,6 +208,8 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
 METHODS: Mapping[str, tuple[str, ...]] = {
     "aggregators": ("init", "apply"),
     "audits": ("examine",),
+    "byzantine": ("init", "apply"),
+    "client_stages": ("init", "apply"),
     "datasets": ("load",),
     "laws": ("places", "smaller", "cohort", "batch", "drawn_at"),
     "learners": (),
@@ -197,9 +217,13 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "partitions": ("deal",),
     "solvers": ("init", "before", "after"),
     "stages": ("init", "apply"),
+    "transports": ("deliver", "in_the_clear"),
     "unlearners": ("rewrite", "edit"),
 }
 """Kind of plugin -> the methods that each of it has; of an unlearner's one."""
+
+AGREEMENT = "propose", "agree"
+"""Those of a client stage that is an agreement."""
 
 FREE = frozenset({"datasets", "models"})
 """Kinds of which no word is a claim: they may have any public class variables."""
@@ -267,7 +291,9 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
 
 def _lacking(plugin: type[Any], kind: str) -> list[str]:
     """The methods of its kind that a class has not; none of an unlearner's where it has one."""
-    lacking = [name for name in METHODS[kind] if not callable(getattr(plugin, name, None))]
+    agrees = kind == "client_stages" and any(hasattr(plugin, name) for name in AGREEMENT)
+    wanted = AGREEMENT if agrees else METHODS[kind]
+    lacking = [name for name in wanted if not callable(getattr(plugin, name, None))]
     return [] if kind == "unlearners" and len(lacking) < 2 else lacking
 
 

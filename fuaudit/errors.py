@@ -42,6 +42,10 @@ class EvidenceError(FuauditError):
     exit_code = 4
 
 
+class SealedError(EvidenceError):
+    """What is asked for stays with the clients: the run is the view that a server has. An audit cannot tell then."""
+
+
 class PluginError(FuauditError):
     """A plugin raised, returned something of the wrong kind, or touched what it had not declared."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fuaudit.testing import (
         check_aggregator,
         check_audit,
+        check_client_stage,
         check_dataset,
         check_model,
         check_solver,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         strategies,
     )
     from fuaudit.training.dropouts import Dropouts
+    from fuaudit.training.events import Rejected, Released, Sent
+    from fuaudit.training.exchange import Delivery, Exchange
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
     from fuaudit.training.server_step import ServerStep
@@ -51,14 +54,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Claim", "Cohort", "Context",
-    "Control", "Dataset", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Facts", "Figure", "Finding",
-    "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome", "Participations", "Plan",
-    "PluginError", "Population", "Position", "Purpose", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run",
-    "Segment", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
-    "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative",
-    "adaptive_exactness", "check_aggregator", "check_audit", "check_dataset", "check_model", "check_solver",
-    "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes", "rows_of",
-    "strategies", "weighted_sum", "with_rows",
+    "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Exchange", "Facts",
+    "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome",
+    "Participations", "Plan", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
+    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver",
+    "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError",
+    "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_aggregator", "check_audit",
+    "check_client_stage", "check_dataset", "check_model", "check_solver", "check_unlearner", "exact_laws",
+    "exact_under", "exactness", "federation", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
+    "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -71,8 +75,10 @@ _HOMES = {
     "proofs.exactness": "Exactness adaptive_exactness exactness",
     "proofs.toys": "federation",
     "runs.run": "Run",
-    "testing": "check_aggregator check_audit check_dataset check_model check_solver check_unlearner",
+    "testing": "check_aggregator check_audit check_client_stage check_dataset check_model check_solver check_unlearner",
     "training.dropouts": "Dropouts",
+    "training.events": "Rejected Released Sent",
+    "training.exchange": "Delivery Exchange",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",
     "training.server_step": "ServerStep",

@@ -25,7 +25,20 @@ from typing import Any
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
 
-KINDS = ("aggregators", "audits", "datasets", "learners", "models", "partitions", "solvers", "stages", "unlearners")
+KINDS = (
+    "aggregators",
+    "audits",
+    "byzantine",
+    "client_stages",
+    "datasets",
+    "learners",
+    "models",
+    "partitions",
+    "solvers",
+    "stages",
+    "transports",
+    "unlearners",
+)
 """What can be registered, as the entry-point groups ``fuaudit.<kind>``."""
 
 WORDS = ("claims", "evidence")
@@ -196,7 +209,7 @@ def _is_ours(point: EntryPoint) -> bool:
 
 
 def _singular(kind: str) -> str:
-    return kind.removesuffix("s")
+    return kind.removesuffix("s").replace("_", " ")
 
 
 def find(kind: str, name: str) -> Entry:

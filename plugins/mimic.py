@@ -34,18 +34,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fuaudit.plugins import (
     Dropouts,
+    Exchange,
     Mean,
     MemoryKept,
-    Outcome,
     Participations,
     RoundContext,
     ServerStep,
     Sgd,
     Solver,
-    Stage,
     State,
     StateShape,
-    Steps,
     rows_of,
     weighted_sum,
     with_rows,
@@ -55,19 +53,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Memory = Literal["free", "scaled"]
-
-
-def corrected(updates: Tensor, context: RoundContext, kept: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Tensor]:
-    """One round of corrections: v_i ``(*s, n, d)``, their mean v ``(*s, 1, d)``, and the new c_i ``(*s, M, d)``.
-
-    ``updates (*s, n, d)`` are those of the cohort, ``kept (*s, M, d)`` the c_i of all clients.
-    """
-    cohort = context.cohort
-    rate = context.step_size if memory == "free" else 1.0
-    rows = updates + rate * rows_of(kept, cohort)
-    places = cohort.present.sum(dim=-1, keepdim=True).to(updates.dtype)
-    mean = weighted_sum(rows, cohort.present.to(updates.dtype) / places)
-    return rows, mean, with_rows(kept, cohort, (mean - updates) / rate)
 
 
 @dataclass(frozen=True)
@@ -90,15 +75,20 @@ class Corrections:
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`~fuaudit.training.stages.Stage`."""
-        _, mean, new = corrected(updates, context, state["corrections"], self.memory)
-        return mean, {"corrections": new}
+        cohort, kept = context.cohort, state["corrections"]
+        rate = _rate(context, self.memory)
+        rows = updates + rate * rows_of(kept, cohort)
+        places = cohort.present.sum(dim=-1, keepdim=True).to(updates.dtype)
+        mean = weighted_sum(rows, cohort.present.to(updates.dtype) / places)
+        return mean, {"corrections": with_rows(kept, cohort, (mean - updates) / rate)}
 
 
 @dataclass(frozen=True)
 class OwnCorrection:
-    """MimiC at the clients: a solver that uploads corrected updates, for a server that takes their mean.
+    """MimiC at the clients: a client stage that sends corrected updates. ``corrections (M, d)`` never leaves them.
 
-    ``corrections (M, d)`` keeps one row a client.
+    With the mean at the server it is Algorithm 1, bit for bit. Behind another aggregator c_i follows what that one
+    answers, as section 5 has it.
 
     Attributes:
         memory: how corrections are kept: "free" of step sizes, or "scaled" by those of the rounds in which
@@ -106,23 +96,31 @@ class OwnCorrection:
     """
 
     memory: Memory = "free"
+    vectorised: ClassVar[bool] = True
     per_client_state: ClassVar[frozenset[str]] = frozenset({"corrections"})
-    uploads: ClassVar[int] = 1
-    downloads: ClassVar[int] = 2  # the model, and afterwards the mean that c_i is made of
-    aggregator: ClassVar[str] = "mean"
+    selftest_faults: ClassVar[tuple[MemoryKept, ...]] = (
+        MemoryKept("mimic-client", {"client": [{"use": "mimic-client"}], "server": [{"use": "mean"}]}),
+    )
+    answered: ClassVar[bool] = True  # c_i is made of the aggregator's row
 
     def init(self, shape: StateShape) -> State:
         """Zeros."""
         return {"corrections": shape.zeros(shape.clients, shape.dimension)}
 
-    def before(self, context: RoundContext, state: State) -> Steps:
-        """Plain steps."""
-        return Steps(context.step_size)
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """The corrected updates v_i. Until the round is settled the client keeps g_i, of which c_i will be made."""
+        rows = updates + _rate(context, self.memory) * rows_of(state["corrections"], context.cohort)
+        return rows, {"corrections": with_rows(state["corrections"], context.cohort, updates)}
 
-    def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """The corrected updates; what the server sends back is their mean."""
-        rows, _, new = corrected(outcome.updates, context, state["corrections"], self.memory)
-        return rows, {"corrections": new}
+    def settle(self, sent: Tensor, answer: Tensor, context: RoundContext, state: State) -> State:
+        """c_i <- v - g_i."""
+        new = (context.on_all(answer) - rows_of(state["corrections"], context.cohort)) / _rate(context, self.memory)
+        return {"corrections": with_rows(state["corrections"], context.cohort, new)}
+
+
+def _rate(context: RoundContext, memory: Memory) -> float:
+    """What a correction is multiplied by where it is used, and divided by where it is made."""
+    return context.step_size if memory == "free" else 1.0
 
 
 def step_size_conditions(
@@ -200,10 +198,12 @@ def _log1pexp(x: float) -> float:
     return max(x, 0.0) + log1p(exp(-abs(x)))
 
 
-def _is_theirs(solver: Solver, stages: Sequence[Stage]) -> bool:
-    """Whether a chain is that of Theorem 2: plain steps, corrections free of step sizes, and a step of the server."""
-    forms: tuple[tuple[Solver, Stage], ...] = ((Sgd(), Corrections()), (OwnCorrection(), Mean()))
-    return (solver, stages[0]) in forms and all(isinstance(stage, ServerStep) for stage in stages[1:])
+def _is_theirs(solver: Solver, exchange: Exchange) -> bool:
+    """Whether an exchange is that of Theorem 2: plain steps, corrections free of step sizes, a step of the server."""
+    first, *rest = exchange.server.stages
+    forms: tuple[tuple[Any, Any], ...] = ((), Corrections()), ((OwnCorrection(),), Mean())
+    here = (exchange.clients, first) in forms and exchange.transport.shows == "rows"
+    return here and solver == Sgd() and all(isinstance(stage, ServerStep) for stage in rest)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Mimic(Dropouts):
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic"},)
 
     def conclusions(
-        self, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
+        self, seen: Participations, clients: tuple[int, ...], solver: Solver, exchange: Exchange
     ) -> dict[str, Any]:
         """See :class:`~fuaudit.training.learner.Learner`: the conditions of Theorem 2.
 
@@ -225,7 +225,7 @@ class Mimic(Dropouts):
         """
         import torch
 
-        if not _is_theirs(solver, stages):
+        if not _is_theirs(solver, exchange):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
             return {"conditions": None, "no_conditions": why}
         taken = {count for steps in seen.steps for count in steps} or {self.law.steps}
@@ -235,7 +235,7 @@ class Mimic(Dropouts):
         (local_steps,) = taken
         participants = [len(cohort) for cohort in seen.cohorts]
         eta = [local_steps * self.step_size * self.decay**t for t in range(len(participants))]
-        for stage in stages:
+        for stage in exchange.server.stages:
             if isinstance(stage, ServerStep):
                 factors = [stage.factor(t, torch.tensor(count)) for t, count in enumerate(participants, 1)]
                 eta = [step * float(factor) for step, factor in zip(eta, factors, strict=True)]
@@ -251,4 +251,4 @@ class MimicAtClients(Mimic):
     """MimiC among whoever is available, with corrections kept by the clients."""
 
     server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
-    solver: ClassVar[dict[str, Any]] = {"use": "mimic-client"}
+    client: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mimic-client"},)

@@ -337,11 +337,18 @@ def test_messages_are_counted():
     assert "client 0" not in {end for message in messages for end in (message.sender, message.receiver)}
 
 
-@pytest.mark.parametrize(("solver", "down", "up"), [("sgd", 1, 1), ("scaffold", 2, 2), ("mimic-client", 2, 1)])
-def test_messages_are_as_many_as_the_solver_sends(tmp_path, solver, down, up):
+@pytest.mark.parametrize(
+    ("chain", "down", "up"),
+    [
+        ({"solver": {"use": "sgd"}}, 1, 1),
+        ({"solver": {"use": "scaffold"}}, 2, 2),
+        ({"client": [{"use": "mimic-client"}]}, 2, 1),
+    ],
+)
+def test_messages_are_as_many_as_solver_and_stages_send(tmp_path, chain, down, up):
     """SCAFFOLD sends model and control variate both ways; MimiC at the clients sends the mean back as well."""
     learner = {"use": "fedavg", "rounds": 3, "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2}
-    tables = tiny_config(learner=learner, solver={"use": solver}, server=[{"use": "mean"}])
+    tables = tiny_config(learner=learner, server=[{"use": "mean"}], **chain)
     run = train(tables, tmp_path / "parent", data=tiny_dataset())
     child = unlearn(run, "finetune", Request.of([0]), tmp_path / "child", {"rounds": 2}, data=tiny_dataset())
     sent = [message["sender"] for message in json.loads((child.path / "edit.json").read_text())["messages"]]

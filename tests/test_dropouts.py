@@ -14,11 +14,11 @@ import pytest
 import torch
 from fuaudit_plugins.fedprox import Proximal
 from fuaudit_plugins.mifa import LatestUpdates
-from fuaudit_plugins.mimic import Corrections, OwnCorrection, step_size_conditions
+from fuaudit_plugins.mimic import Corrections, step_size_conditions
 from fuaudit_plugins.scaffold import ControlVariates
 
 from fuaudit import registry, train
-from fuaudit.config import build_stage, resolve
+from fuaudit.config import resolve
 from fuaudit.data.partition import partition
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
@@ -29,6 +29,7 @@ from fuaudit.plans.stacked import expand_many
 from fuaudit.testing import check_aggregator, check_solver
 from fuaudit.testing.tiny import CLIENTS, tiny_config, tiny_dataset
 from fuaudit.training.dropouts import Dropouts
+from fuaudit.training.exchange import exchange_of
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.rounds import Cohort, RoundContext, StateShape
 from fuaudit.training.server_step import ServerStep
@@ -43,13 +44,14 @@ SOMETIMES = {"scenario": "static", "probability": 0.5, "first_all": False}
 ROBIN = {"scenario": "round-robin", "tau_max": 3, "phase": "drawn"}
 
 
-def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, server=None, **options):
+def learn(name, clients=CLIENTS, keys=(KEY,), dtype="float64", solver=None, server=None, client=None, **options):
     """Moments after every round, from the initial one on, of runs of a learner on the tiny federation."""
     learner = {"use": name, "rounds": 5, "steps": 2, "batch": 2, "step_size": 0.3, **options}
     tables = tiny_config(learner=learner, partition={"use": "iid", "clients": clients})
     tables["run"] |= {"dtype": dtype}
     tables |= {} if solver is None else {"solver": solver}
     tables |= {} if server is None else {"server": server}
+    tables |= {} if client is None else {"client": client}
     ready = setup(resolve(tables), tiny_dataset())
     members = partition(registry.build("partitions", ready.config.partition), ready.dataset, KEY)
     plans = [Plan.fresh(ready.learner.law, members, key) for key in keys]
@@ -68,7 +70,7 @@ def models(*arguments, **options):
 # contracts
 
 SOLVERS = [
-    Proximal(0.0), Proximal(0.7), ControlVariates(), OwnCorrection(), OwnCorrection("scaled"), Sgd(), Sgd(0.9),
+    Proximal(0.0), Proximal(0.7), ControlVariates(), Sgd(), Sgd(0.9),
 ]  # fmt: skip
 
 
@@ -265,7 +267,7 @@ def test_with_everybody_always_there_both_are_fedavg(name):
 def test_both_forms_of_mimic_give_the_same_bits(availability, memory):
     options = {**availability, "decay": 0.9, "rounds": 8}
     at_server = models("mimic", server=[{"use": "mimic", "memory": memory}], **options)
-    at_clients = models("mimic-at-clients", solver={"use": "mimic-client", "memory": memory}, **options)
+    at_clients = models("mimic-at-clients", client=[{"use": "mimic-client", "memory": memory}], **options)
     assert torch.equal(at_server, at_clients)
 
 
@@ -524,17 +526,17 @@ def test_steps_that_are_no_positive_finite_numbers_have_no_conditions(steps):
     assert step_size_conditions(steps, [2, 2], N, 3, 2, 0.1) is None
 
 
-def conclusions(name="mimic", rounds=3, solver=None, server=None, taken=(2, 2, 2), **options):
+def conclusions(name="mimic", rounds=3, solver=None, server=None, client=None, taken=(2, 2, 2), **options):
     """What a learner concludes from rounds in which everybody takes so many steps, with the chain of a config."""
     learner = {"use": name, "rounds": rounds, "steps": 2, "batch": 2, "step_size": 0.3, **ALWAYS, **options}
     tables = tiny_config(learner=learner)
     tables |= {"solver": solver} if solver else {}
     tables |= {"server": server} if server else {}
+    tables |= {"client": client} if client else {}
     config = resolve(tables)
-    stages = [build_stage(stage) for stage in config.server]
     learner = registry.build("learners", config.learner)
     seen = Participations(((0, 1, 2),) * rounds, (taken,) * rounds)
-    return learner.conclusions(seen, (0, 1, 2), registry.build("solvers", config.solver), stages)
+    return learner.conclusions(seen, (0, 1, 2), registry.build("solvers", config.solver), exchange_of(config))
 
 
 FREE = {"use": "mimic"}
@@ -546,11 +548,12 @@ FREE = {"use": "mimic"}
         ({}, True),
         ({"name": "mimic-at-clients"}, True),
         ({"server": [FREE, {"use": "server-step", "size": 0.5}]}, True),
-        ({"solver": {"use": "mimic-client"}, "server": [{"use": "mean"}]}, True),
+        ({"client": [{"use": "mimic-client"}], "server": [{"use": "mean"}]}, True),
+        ({"client": [{"use": "mimic-client"}], "server": [{"use": "size-weighted"}]}, False),
         ({"server": [{"use": "mean"}]}, False),
         ({"server": [{"use": "mifa"}]}, False),
         ({"server": [{"use": "mimic", "memory": "scaled"}]}, False),
-        ({"name": "mimic-at-clients", "solver": {"use": "mimic-client", "memory": "scaled"}}, False),
+        ({"name": "mimic-at-clients", "client": [{"use": "mimic-client", "memory": "scaled"}]}, False),
         ({"solver": {"use": "sgd", "momentum": 0.9}}, False),
         ({"server": [FREE, {"use": "momentum"}]}, False),
         ({"server": [FREE, {"use": "server-step", "schedule": "exponential", "decay": 1e-200}]}, False),
@@ -590,8 +593,6 @@ def test_of_one_round_nothing_is_asked():
         ({"server": [{"use": "server-step"}]}, "no aggregator"),
         ({"server": [{"use": "momentum"}, {"use": "mean"}]}, "'momentum' takes one row, but before 'mean'"),
         ({"use": "fats", "cohort": 2, "server": [{"use": "momentum"}, {"use": "mean"}]}, 'use = "mean" first'),
-        ({"solver": {"use": "mimic-client"}, "server": [{"use": "mimic"}]}, "needs 'mean'"),
-        ({"solver": {"use": "mimic-client"}, "server": [{"use": "size-weighted"}]}, "needs 'mean'"),
         ({"step_size": 1e-30, "decay": 0.001}, "below 1.18e-38, the smallest float32"),
         ({"step_size": 1e39}, "above the largest float32"),
         ({"steps": None, "epochs": 1, "largest_client": 1}, "client 2 has 8 samples"),
@@ -633,7 +634,7 @@ class Telling(Mean):
 def test_what_a_stage_says_it_tells_of_is_checked(said, monkeypatch):
     """A slip of the pen would switch a refusal off."""
     config = resolve(tiny_config())
-    monkeypatch.setattr("fuaudit.training.setup.build_stage", lambda table: Telling(said))
+    monkeypatch.setattr("fuaudit.training.exchange.build_stage", lambda table, place="server": Telling(said))
     with pytest.raises(PluginError, match="Telling declares depends_on as"):
         depends_on(config)
 

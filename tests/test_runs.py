@@ -43,10 +43,10 @@ from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
 from fuaudit.runs.derived_files import checkpoint_bytes
 from fuaudit.runs.encoding import model_and_state
-from fuaudit.runs.exchange import recover
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
 from fuaudit.runs.prune import prune
+from fuaudit.runs.swap import recover
 from fuaudit.runs.writer import recorded_bytes
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
@@ -1160,7 +1160,9 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6
     assert max(most) <= 1
+    assert len(encoded) == len(run.checkpoints)
     most.clear()
+    encoded.clear()
     case = Case(Evidence(run, None, load_dataset(run.config, None)), Keyed(SECRET))
     files = follow_from_models(case)
     assert {name: sha256(content) for name, content in files.items()} == {

@@ -39,9 +39,9 @@ def test_a_target_that_is_never_drawn_is_no_miss(number, tmp_path):
     assert fault.held(fault.plant(Ground("fats", tmp_path, Keyed(bytes(31) + bytes([number])), repetitions=1, pairs=2)))
 
 
-def test_there_are_eleven():
-    assert len(FAULTS) == 11
-    assert len({fault.name for fault in FAULTS}) == 11
+def test_there_are_thirteen():
+    assert len(FAULTS) == 13
+    assert len({fault.name for fault in FAULTS}) == 13
 
 
 def test_a_level_that_catches_nothing_is_noticed(monkeypatch, tmp_path):
@@ -97,7 +97,7 @@ def test_the_command_prints_level_power_and_cost():
     result = CliRunner().invoke(cli, ["selftest", "--repetitions", "1", "--pairs", "4", "--json"])
     document = json.loads(result.output)
     rows = {row["name"]: row for row in document["rows"]}
-    assert len(rows) == 13
+    assert len(rows) == 15
     assert all(row["level"] and row["evidence"] for row in rows.values())
     assert result.exit_code == (0 if document["held"] else 1)
     assert [name for name, row in rows.items() if not row["held"]] == ["fine-tuning"]  # 4 pairs cannot tell

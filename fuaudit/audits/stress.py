@@ -14,9 +14,11 @@ from typing import ClassVar
 import torch
 
 from fuaudit.commitments.keys import derive
+from fuaudit.commitments.secrets import PlannedDraws
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
+from fuaudit.plans.plan import occurrences
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
@@ -127,7 +129,7 @@ class Stress:
         )
 
     def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
-        """The candidate plans that keep the most rounds with the target in them, then the most rounds."""
+        """The candidate plans whose kept rounds read the target most often, then have it take part, then are most."""
         law, before = case.run.plan.law, case.run.before
         scored = []
         for number in range(self.candidates):
@@ -136,9 +138,10 @@ class Stress:
             fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
             after = rewritten(case.evidence.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
             kept = kept_rounds_of(plan, after)
-            scored.append((_participations(plan, request, kept), kept, -number, plan, after))
-        scored.sort(key=lambda row: row[:3], reverse=True)
-        return [(plan, after) for _, _, _, plan, after in scored[: self.plans]]
+            telling = _draws(plan, request, kept), _participations(plan, request, kept), kept
+            scored.append((*telling, -number, plan, after))
+        scored.sort(key=lambda row: row[:4], reverse=True)
+        return [(plan, after) for *_, plan, after in scored[: self.plans]]
 
     def _gap(
         self, case: Case, plan: Plan, kept: int, problems: tuple[ClientProblem, ClientProblem]
@@ -148,7 +151,7 @@ class Stress:
         Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
         """
         ready = case.rerun.ready
-        schedule = LazySchedule([plan], kept)
+        schedule, draws = LazySchedule([plan], kept), PlannedDraws.flat(plan, plan.sources)
         sides = [
             execute(
                 ready.procedure,
@@ -157,6 +160,7 @@ class Stress:
                 schedule,
                 initial_state(ready.procedure, [plan], population, ready.device),
                 ready.engine,
+                draws=(draws,),
             )
             for problem, population in zip(problems, (case.run.before, case.run.plan.retained), strict=True)
         ]
@@ -184,6 +188,19 @@ def _figures(plans: int, kept: int) -> tuple[Figure, ...]:
 def kept_rounds_of(plan: Plan, after: Plan) -> int:
     """How many whole rounds at the beginning a rewrite has kept, with the initial model."""
     return max(0, min(after.first_change(plan).round - 1, plan.law.rounds))
+
+
+def _draws(plan: Plan, request: Request, kept: int) -> int:
+    """How many batches of the kept rounds hold a target sample: where all take part, all participations are equal."""
+    owners = {plan.retained.owner[sample] for sample in request.samples}
+    wanted = set(request.samples)
+    return sum(
+        bool(wanted.intersection(plan.batch(number, step, client, occurrence)))
+        for number in range(1, kept + 1)
+        for client, occurrence in occurrences(plan.cohort(number))
+        if client in owners
+        for step in range(1, plan.law.steps + 1)
+    )
 
 
 def _participations(plan: Plan, request: Request, kept: int) -> int:

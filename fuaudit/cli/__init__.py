@@ -27,8 +27,8 @@ def cli() -> None:
 
 for _command in (
     runs.commit, runs.train, runs.unlearn, receipts.receipt, audits.verify, audits.report, audits.history, runs.show,
-    runs.runs, runs.prune, runs.resume, data.fetch, data.import_, methods.plugins, methods.new, methods.prove,
-    methods.selftest, runs.demo,
+    runs.runs, runs.prune, runs.seal, runs.resume, data.fetch, data.import_, methods.plugins, methods.new,
+    methods.prove, methods.selftest, runs.demo,
 ):  # fmt: skip
     cli.add_command(_command)
 

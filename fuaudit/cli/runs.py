@@ -203,7 +203,9 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
     """Show what RUN records, after checking every byte of it."""
     from fuaudit.runs.run import load_run
 
-    describe(load_run(run), as_json, quiet, "every byte accounted for")
+    found = load_run(run)
+    sealed = "sealed: what is the clients' own is not here, every other byte accounted for"
+    describe(found, as_json, quiet, sealed if found.sealed else "every byte accounted for")
 
 
 @click.command()
@@ -247,14 +249,27 @@ def _listed(row: dict[str, str], quiet: bool) -> str:
 
 @click.command()
 @click.argument("run", type=ARun)
+@click.option("--out", required=True, type=Folder, help="The folder to write.")
+@output_options
+def seal(run: Path, out: Path, as_json: bool, quiet: bool) -> None:
+    """Write RUN to another folder without what is the clients' own: their secrets, and what they keep."""
+    from fuaudit.workflow.seal import seal as work
+
+    sealed = work(run, out)
+    lines = [f"sealed {out}, digest {sealed.digest}"]
+    emit(as_json, {"run": str(out), "digest": sealed.digest}, lines if not quiet else [str(out)])
+
+
+@click.command()
+@click.argument("run", type=ARun)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_options
 def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.exchange import standing
     from fuaudit.runs.neighbours import orphans, other_holders
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
+    from fuaudit.runs.swap import standing
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
     found = load_run(standing(run))

@@ -65,10 +65,13 @@ def name_digest(salt: bytes, name: str | None) -> bytes:
     return hashlib.sha256(b"\5" + salt if name is None else b"\2" + salt + name.encode()).digest()
 
 
-def client_digest(client: int, name: bytes, rows: int, root: bytes) -> bytes:
-    """A client's node, from its id, its salted name, the number of its rows and the root over their leaves."""
+def client_digest(client: int, name: bytes, rows: int, root: bytes, secret: bytes = b"") -> bytes:
+    """A client's node, from its id, its salted name, the number of its rows and the root over their leaves.
+
+    ``secret`` is the digest of its secret, where it has one; nodes with and without are hashed apart.
+    """
     numbers = client.to_bytes(8, "little") + rows.to_bytes(8, "little")
-    return hashlib.sha256(b"\3" + numbers + name + root).digest()
+    return hashlib.sha256((b"\6" if secret else b"\3") + numbers + name + root + secret).digest()
 
 
 def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes) -> str:
@@ -131,6 +134,7 @@ class Contents:
         names: salted digests of their names, ``(M, 32)``.
         rows: leaves of their rows, client by client and in ascending ids, ``(N, 32)``.
         tests: leaves of the test rows, ``(T, 32)``.
+        secrets: digests of the clients' secrets, ``(M, 32)``; None where no stage keeps or draws anything.
     """
 
     clients: tuple[int, ...]
@@ -138,6 +142,7 @@ class Contents:
     names: Digests
     rows: Digests
     tests: Digests
+    secrets: Digests | None = None
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -175,9 +180,15 @@ class Contents:
         """The node of every client, ``(M,)``."""
         names = _split(self.names)
         return [
-            client_digest(client, names[rank], self.sizes[rank], tree_root(self.leaves_of(client)))
+            client_digest(
+                client, names[rank], self.sizes[rank], tree_root(self.leaves_of(client)), self.secret_of(client)
+            )
             for rank, client in enumerate(self.clients)
         ]
+
+    def secret_of(self, client: int) -> bytes:
+        """The digest of a client's secret; empty where clients have none."""
+        return b"" if self.secrets is None else self.secrets[self.rank(client)].tobytes()
 
     @cached_property
     def test_root(self) -> bytes:
@@ -207,38 +218,40 @@ class Contents:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """``contents.safetensors``."""
-        return {
+        tables: dict[str, NDArray[Any]] = {
             "clients": np.array(self.clients, dtype=np.int64),
             "ends": np.array(self.ends, dtype=np.int64),
             "names": self.names,
             "rows": self.rows,
             "tests": self.tests,
         }
+        return tables if self.secrets is None else tables | {"secrets": self.secrets}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, NDArray[Any]], where: object) -> Contents:
         """The inverse of :meth:`tensors`; EvidenceError, naming ``where``, for anything else."""
         columns = [tensors.get(name) for name in ("clients", "ends")]
-        tables = [tensors.get(name) for name in ("names", "rows", "tests")]
+        names_of_tables = ("names", "rows", "tests", *(["secrets"] if "secrets" in tensors else []))
+        tables = [tensors.get(name) for name in names_of_tables]
         if (
-            len(tensors) != 5
+            len(tensors) != 2 + len(tables)
             or any(c is None or c.dtype != np.int64 or c.ndim != 1 for c in columns)
             or any(t is None or t.dtype != np.uint8 or t.shape[1:] != (DIGEST_BYTES,) for t in tables)
         ):
             raise EvidenceError(f"{where} does not hold the leaves of contents")
         clients, ends = (c.tolist() for c in columns if c is not None)
-        names, rows, tests = (t for t in tables if t is not None)
+        names, rows, tests, *secrets = (t for t in tables if t is not None)
         bounds = [0, *ends]
         if (
             clients != sorted(set(clients))
             or min(clients, default=0) < 0
             or bounds != sorted(bounds)
-            or not len(clients) == len(ends) == len(names)
+            or any(len(table) != len(clients) for table in (ends, names, *secrets))
             or bounds[-1] != len(rows)
         ):
             raise EvidenceError(f"{where}: clients, ends and leaves do not fit together")
         sizes = tuple(b - a for a, b in zip(bounds, ends, strict=False))
-        return cls(tuple(clients), sizes, names, rows, tests)
+        return cls(tuple(clients), sizes, names, rows, tests, *secrets)
 
 
 @dataclass(frozen=True)
@@ -252,10 +265,10 @@ class Opening:
         """The name of a client; None where a prune dropped it."""
         return str(client) if self.names is None else self.names.get(client)
 
-    def table(self) -> dict[str, Any]:
-        """``clients.json``."""
+    def table(self, private: bool = False) -> dict[str, Any]:
+        """``clients.json``; where there is something ``private``, salts lie with it, and not here."""
         names = None if self.names is None else {str(client): name for client, name in sorted(self.names.items())}
-        return {"names": names, "salts": self.salts.as_rows()}
+        return {"names": names, "salts": None if private else self.salts.as_rows()}
 
     @classmethod
     def of_table(cls, table: Any, where: object) -> Opening:
@@ -315,8 +328,13 @@ def salts_under(secret: bytes, contents: int) -> Seeds:
     return Seeds.of(derive(secret, "salts"), contents)
 
 
-def commit(dataset: Dataset, population: Population, names: Names | None, secret: bytes) -> tuple[Contents, Opening]:
-    """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them."""
+def commit(
+    dataset: Dataset, population: Population, names: Names | None, secret: bytes, secrets: Sequence[bytes] = ()
+) -> tuple[Contents, Opening]:
+    """The leaves of what clients hold and of the test rows, under salts of a master secret; and what opens them.
+
+    ``secrets``: the digests of the clients' secrets, where they have some.
+    """
     clients = population.clients
     sizes = tuple(len(population.samples[client]) for client in clients)
     opening = Opening(names, salts_under(secret, len(clients) + sum(sizes) + len(dataset.test_targets)))
@@ -332,7 +350,8 @@ def commit(dataset: Dataset, population: Population, names: Names | None, secret
         row_leaf(salts[place + row], row, digest)
         for row, digest in enumerate(row_digests(dataset.test_inputs, dataset.test_targets))
     ]
-    return Contents(clients, sizes, _joined(named), _joined(rows), _joined(tests)), opening
+    digests_of_secrets = _joined(secrets) if secrets else None
+    return Contents(clients, sizes, _joined(named), _joined(rows), _joined(tests), digests_of_secrets), opening
 
 
 def _joined(digests: Iterable[bytes]) -> Digests:

@@ -3,6 +3,7 @@
 from fuaudit.draws.address import END, START, Address, Position, Purpose, Stream
 from fuaudit.draws.enumerating import Enumeration, Token, enumerate_law, estimate_leaves
 from fuaudit.draws.keyed import Keyed
+from fuaudit.draws.labelled import Labelled
 from fuaudit.draws.protocol import Draws
 from fuaudit.draws.recorded import Recorded
 from fuaudit.draws.seeded import Leaves, Noted, Seeded
@@ -15,6 +16,7 @@ __all__ = [
     "Draws",
     "Enumeration",
     "Keyed",
+    "Labelled",
     "Leaves",
     "Noted",
     "Position",

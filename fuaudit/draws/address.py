@@ -26,6 +26,7 @@ class Purpose(StrEnum):
     PERMUTATION = "permutation"
     PARTITION = "partition"
     AUDIT = "audit"
+    STAGE = "stage"
 
 
 class Stream(StrEnum):

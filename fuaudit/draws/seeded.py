@@ -43,13 +43,13 @@ class Leaves:
         """Leaves of one generation, L."""
         return 1 + len(self.clients) + self.rounds * (self.steps + 1)
 
-    def in_all(self, requests: int) -> int:
-        """Leaves of a tree with room for so many requests.
+    def in_all(self, requests: int, shared: bool = False) -> int:
+        """Leaves of a tree with room for so many requests, and for what stages draw together where they do.
 
         Raises:
             UsageError: they are more than a tree may have.
         """
-        found = self.size * (requests + 1)
+        found = self.size * (requests + 1) + shared
         if found > MOST_LEAVES:
             raise UsageError(
                 f"{self.rounds:,} rounds of {self.steps:,} steps and {requests} requests need {found:,} seeds; "

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.commitments.keys import derive
+from fuaudit.commitments.secrets import PlannedDraws
 from fuaudit.declared import says
 from fuaudit.draws import END, Keyed, Stream
 from fuaudit.plans import Plan
@@ -137,7 +138,8 @@ def _rounds(ready: Setup, plans: Sequence[Plan], maker: Engine, keep: bool = Tru
     population = plans[0].retained
     round_states = [initial_state(ready.procedure, plans, population, ready.device)]
     problem, schedule = ready.client_problem(population), LazySchedule(plans)
-    for _, round_state in execute(ready.procedure, problem, population, schedule, round_states[0], maker):
+    draws = [PlannedDraws.flat(plan, plan.sources) for plan in plans]
+    for _, round_state in execute(ready.procedure, problem, population, schedule, round_states[0], maker, draws=draws):
         round_states = [*round_states, round_state] if keep else [round_state]
     return round_states
 
@@ -158,7 +160,9 @@ def _subjects(
     plans = [replace(plan, populations=shared) for plan in plans]
     ready, before = case.rerun.ready, case.run.before
     inherited = [state.without(ready.procedure, before, plans[0].retained) for state in history]
-    return _resume(ready, plans, originals, inherited, maker)
+    sources = [(*original.sources, own) for original, own in zip(originals, fresh, strict=True)]
+    draws = [PlannedDraws.flat(plan, keyed) for plan, keyed in zip(plans, sources, strict=True)]
+    return _resume(ready, plans, originals, inherited, maker, draws)
 
 
 def _edits(
@@ -178,7 +182,14 @@ def _edits(
     return torch.stack(models).to(ready.device)
 
 
-def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: list[RoundState], maker: Engine) -> Tensor:
+def _resume(
+    ready: Setup,
+    plans: list[Plan],
+    originals: list[Plan],
+    history: list[RoundState],
+    maker: Engine,
+    draws: list[PlannedDraws],
+) -> Tensor:
     """Final models ``(n, d)``: every run goes on from the start of its first changed round, on the retained data."""
     rounds = plans[0].law.rounds
     firsts = np.array([min(max(p.first_change(o).round, 1), rounds + 1) for p, o in zip(plans, originals, strict=True)])
@@ -205,7 +216,14 @@ def _resume(ready: Setup, plans: list[Plan], originals: list[Plan], history: lis
         part = SelectedRuns(schedule, active, round_number)
         round_state = RoundState(vectors, state)[active]
         *_, (_, round_state) = execute(
-            ready.procedure, problem, population, part, round_state, maker, first=round_number
+            ready.procedure,
+            problem,
+            population,
+            part,
+            round_state,
+            maker,
+            round_number,
+            [draws[place] for place in active],
         )
         vectors[active] = round_state.vectors
         for key, value in state.items():

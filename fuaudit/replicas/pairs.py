@@ -107,7 +107,7 @@ class Pairs:
         case, ready = self.case, self.case.rerun.ready
         name = case.run.info["unlearner"]["use"]
         model = registry.find("models", ready.config.model["use"]).load()
-        plugins = (ready.learner, ready.procedure.solver, *ready.procedure.chain.stages, case.evidence.unlearner)
+        plugins = (ready.learner, ready.procedure.solver, *ready.procedure.exchange.parts, case.evidence.unlearner)
         facts = {
             "work": "pairs",
             "run": self.run_digest,

@@ -15,9 +15,12 @@ from fuaudit.commitments.contents import (
     require_opening,
     span,
 )
-from fuaudit.commitments.keys import commitment
+from fuaudit.commitments.keys import commitment, contexts
+from fuaudit.commitments.secrets import PlannedDraws, Private, salt_of, secret_digest
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS
+from fuaudit.formats.files import sha256
+from fuaudit.plans import Plan
+from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
 
 if TYPE_CHECKING:
@@ -40,8 +43,12 @@ class WithContents(WithPlan):
         Raises:
             EvidenceError: names or salts do not belong to the leaves, or some are missing or surplus.
         """
-        path = self.path / CLIENTS
-        opening, contents = Opening.of_table(self.document(CLIENTS), path), self.contents
+        path, table = self.path / CLIENTS, self.document(CLIENTS)
+        if (table["salts"] is None) != self.exchange.private:
+            raise EvidenceError(f"{path} holds salts that belong to {SECRETS}, or lacks its own")
+        if self.exchange.private:
+            path, table = self.path / SECRETS, table | {"salts": self.document(SECRETS)["salts"]}
+        opening, contents = Opening.of_table(table, path), self.contents
         require_opening(contents, opening, path)
         if not self.opens_just(opening):
             raise EvidenceError(f"{path} lacks names or salts of what is retained, or has some of what was erased")
@@ -58,10 +65,55 @@ class WithContents(WithPlan):
         left = self.populations[-1:] if self.pruned else self.populations[1:-1]
         return any(opening.is_that_of(contents, kept, before) for kept in left)
 
+    @cached_property
+    def secrets(self) -> Private | None:
+        """The clients' secrets; None where they have none.
+
+        Raises:
+            EvidenceError: there are others than those of the clients that the run must hold, or another one than a
+                client was committed to with.
+        """
+        if not self.exchange.private:
+            return None
+        path, found = self.path / SECRETS, Private.of_table(self.document(SECRETS))
+        if not self._holds_just(found):
+            raise EvidenceError(f"{path} lacks secrets of clients, or has some that the run must not hold")
+        for client, secret in found.generations[0].items():
+            if secret_digest(secret, found.made) != self.contents.secret_of(client):
+                raise EvidenceError(f"{path}: the secret of client {client} is not the one that was committed to")
+        if found.shared[0] != self.keys.seeds.leaf(self.keys.seeds.size - 1):
+            raise EvidenceError(f"{path}: what all draw with is not what was committed to")
+        return found
+
+    def _holds_just(self, private: Private) -> bool:
+        """Whether there are secrets of all who were there in each generation, and after a prune of the retained alone.
+
+        The last prune was of this run, or of an ancestor that had made some of the requests.
+        """
+        last, there = len(self.requests), [population.samples.keys() for population in self.populations]
+        if not len(private.generations) == len(private.shared) == last + 1:
+            return False
+        prunes = [last] if self.pruned else range(1, last) if self.keys.partition is None else [0]
+        rows = [own.keys() for own in private.generations]
+        return any(all(row == there[max(number, at)] for number, row in enumerate(rows)) for at in prunes)
+
+    @property
+    def salt(self) -> bytes | None:
+        """That of the files of what clients keep; None where they keep nothing."""
+        return salt_of(self.secrets.generations[-1]) if self.secrets and self.exchange.remembers else None
+
+    def stage_draws(self, plan: Plan) -> tuple[PlannedDraws, ...]:
+        """What stages draw with under a plan of this lineage, whose sources are generations of this run."""
+        if not self.secrets or not self.exchange.draws:
+            return ()
+        told = contexts(self.beacon, self.requests, self.original)
+        return (PlannedDraws.committed(plan, self.secrets, self.commitment, told),)
+
     @property
     def committed(self) -> dict[str, str]:
         """All that the commitment covers but the contents."""
-        return self.keys.committed(self.files[CONFIG]["sha256"])
+        entry = self.files.get(CONFIG)  # one that is still growing lists no files
+        return self.keys.committed(entry["sha256"] if entry else sha256(self.read(CONFIG)))
 
     @cached_property
     def commitment(self) -> str:
@@ -70,6 +122,8 @@ class WithContents(WithPlan):
 
     def name(self, client: int) -> str | None:
         """The name of a client; None where a prune dropped it, or there never was one."""
+        if self.sealed:  # no salt is there that would open a name
+            return None
         return self.opening.name(client) if client in self.contents.clients else None
 
     def called(self, client: int) -> str:

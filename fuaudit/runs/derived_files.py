@@ -20,11 +20,11 @@ from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.encoding import involvement_tensors
-from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name
+from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name, memories_name
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.learner import Learner
-from fuaudit.training.rounds import State
+from fuaudit.training.rounds import CLIENT, State
 from fuaudit.training.solvers import Solver
-from fuaudit.training.stages import Chain, Stage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,19 +39,45 @@ Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 
 
 def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
-    """The file of one stored round."""
-    return tensor_bytes({"vector": vector, **{f"state.{name}": tensor for name, tensor in state.items()}})
+    """The file of one stored round: all but what is the clients' own."""
+    kept = {f"state.{name}": tensor for name, tensor in state.items() if not name.startswith(CLIENT)}
+    return tensor_bytes({"vector": vector, **kept})
 
 
-def derived_files(ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints) -> dict[str, bytes]:
+def memories_bytes(state: State, salt: bytes) -> bytes:
+    """The file of what clients keep after one stored round."""
+    import torch
+
+    kept = {f"state.{name}": tensor for name, tensor in state.items() if name.startswith(CLIENT)}
+    return tensor_bytes({"salt": torch.frombuffer(bytearray(salt), dtype=torch.uint8), **kept})
+
+
+def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None) -> dict[str, bytes]:
+    """Path -> content of the files of one stored round; what clients keep first. ``salt`` is None where that is none.
+
+    A resumed run looks for the last one written.
+    """
+    theirs = {} if salt is None else {memories_name(number): memories_bytes(state, salt)}
+    return theirs | {checkpoint_name(number): checkpoint_bytes(vector, state)}
+
+
+def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
+    """Whether two stored rounds, model and all that is kept, have the same bytes."""
+    salt = bytes(32)
+    return files_of_round(0, *a, salt) == files_of_round(0, *b, salt)
+
+
+def derived_files(
+    ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints, salt: bytes | None = None
+) -> dict[str, bytes]:
     """Path -> content of every file that follows from the plan and the stored models.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
-    checkpoints = {
-        checkpoint_name(round_number): checkpoint_bytes(*round_state) for round_number, round_state in stored.items()
-    }
+    checkpoints = dict[str, bytes]()
+    for round_number, round_state in stored.items():
+        checkpoints |= files_of_round(round_number, *round_state, salt)
     return checkpoints | derived(
         ready, population, schedule, sorted(stored), lambda round_number: stored[round_number][0]
     )
@@ -95,7 +121,7 @@ def derived(
         INVOLVEMENT: tensor_bytes(involvement_tensors(Involvement.of(schedule))),
         METRICS: pretty_json(metrics),
         PARTICIPATION: pretty_json(
-            participation(ready.learner, ready.procedure.solver, ready.procedure.chain, population, schedule)
+            participation(ready.learner, ready.procedure.solver, ready.procedure.exchange, population, schedule)
             | {OWN: own}
         ),
         MODEL: tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
@@ -103,14 +129,14 @@ def derived(
 
 
 def participation(
-    learner: Learner, solver: Solver, chain: Chain, population: Population, schedule: Rounds
+    learner: Learner, solver: Solver, exchange: Exchange, population: Population, schedule: Rounds
 ) -> dict[str, Any]:
     """What of ``participation.json`` follows from the plan alone; with what the learner concludes from it."""
     seen = Participations.of(schedule)
     gaps = seen.longest_gaps(population.clients)
     a_participation = says(solver, "uploads")
     return {
-        **_concluded(learner, seen, population.clients, solver, chain.stages),
+        **_concluded(learner, seen, population.clients, solver, exchange),
         "gaps": {str(client): gap for client, gap in gaps.items()},
         "largest_gap": max(gaps.values()),
         "cohorts": [list(cohort) for cohort in seen.cohorts],
@@ -119,7 +145,7 @@ def participation(
 
 
 def _concluded(
-    learner: Learner, seen: Participations, clients: tuple[int, ...], solver: Solver, stages: Sequence[Stage]
+    learner: Learner, seen: Participations, clients: tuple[int, ...], solver: Solver, exchange: Exchange
 ) -> dict[str, Any]:
     """What the learner concludes; PluginError where that is no JSON, or names what every run tells."""
     conclusions = says(learner, "conclusions")
@@ -127,7 +153,7 @@ def _concluded(
         return {}
     name = type(learner).__name__
     try:
-        found = conclusions(seen, clients, solver, stages)
+        found = conclusions(seen, clients, solver, exchange)
         pretty_json(found)
     except Exception as error:
         hint = "The run can be finished with `fuaudit resume` when the plugin is mended."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count, filterfalse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
-from fuaudit.runs.layout import CHECKPOINT, checkpoint_name, form_of
+from fuaudit.runs.layout import CHECKPOINT, MEMORIES, checkpoint_name, form_of, memories_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +28,11 @@ Answers = Mapping[Address, tuple[int, ...]]
 
 def read_checkpoint(path: Path, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Model and state after a stored round of a run that is still growing."""
-    at = path / checkpoint_name(round_number)
-    return model_and_state(as_tensors(form_of(CHECKPOINT).parse(read_bytes(at), at)))
+    found = dict[str, Any]()
+    for form, name in ((CHECKPOINT, checkpoint_name(round_number)), (MEMORIES, memories_name(round_number))):
+        if form is CHECKPOINT or (path / name).exists():
+            found |= as_tensors(form_of(form).parse(read_bytes(path / name), path / name))
+    return model_and_state(found)
 
 
 def model_and_state(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,8 @@ from fuaudit.formats.schema import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fuaudit.training.exchange import Exchange
+
 FORMAT = "fuaudit run 2"
 
 MANIFEST = "manifest.json"
@@ -72,6 +74,9 @@ KEYS = "keys.json"
 RECORDED = "recorded.safetensors"
 EDIT = "edit.json"
 CHECKPOINT = "checkpoints/NNNNNN.safetensors"
+CLIENTS_FOLDER = "clients/"
+MEMORIES = CLIENTS_FOLDER + "NNNNNN.safetensors"
+SECRETS = CLIENTS_FOLDER + "secrets.json"
 INVOLVEMENT = "involvement.safetensors"
 METRICS = "metrics.json"
 PARTICIPATION = "participation.json"
@@ -107,6 +112,10 @@ def _is_part(value: Any) -> bool:
         and value[2] in ("seed", "digest")
         and is_digest(value[3])
     )
+
+
+def _are_digests_by_id(table: dict[Any, Any]) -> bool:
+    return all(is_id_text(client) and is_digest(secret) for client, secret in table.items())
 
 
 _VERSIONS = Fields(
@@ -157,6 +166,14 @@ _STREAMS = Fields(dict.fromkeys(("initial", "cohorts", "batches"), _are_segments
 
 _PLAN = Fields({"streams": _STREAMS, "requests": listed(_REQUEST), "beacon": either(is_nothing, is_beacon)})
 _KEYS = Fields({"seeds": listed(_is_part), "partition": either(is_nothing, is_digest), "partition_digest": is_digest})
+_SECRETS = Fields(
+    {
+        "made": among("apart", "from one secret"),
+        "shared": listed(is_digest),
+        "generations": listed(lambda value: isinstance(value, dict) and _are_digests_by_id(value)),
+        "salts": listed(_is_part),
+    }
+)
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
 _MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
@@ -185,8 +202,19 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "sealed": ({"digest": is_digest},),
     "pruned": ({"digest": is_digest, "before": is_digest},),
 }
+_TOLD = (
+    Fields({"kind": among("sent"), "client": is_count, "what": is_word, "size": is_count}),
+    Fields({"kind": among("released"), "mechanism": is_word, "parameters": are_options}),
+    Fields({"kind": among("rejected"), "client": is_count, "why": is_word}),
+)
+_OPTIONAL: dict[str, dict[str, Shape]] = {
+    "round": {"told": lambda value: bool(value) and listed(either(*_TOLD))(value)},
+}
 EVENTS: Mapping[str, tuple[Fields, ...]] = {
-    kind: tuple(Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}) for form in forms)
+    kind: tuple(
+        Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}, _OPTIONAL.get(kind, {}))
+        for form in forms
+    )
     for kind, forms in _EVENTS.items()
 }
 """Kind of event -> the fields that it has.
@@ -232,11 +260,13 @@ def kind_of(tensor: Tensor | Array) -> str:
 @dataclass(frozen=True)
 class Tensors:
     """Safetensors. ``named`` gives the kind and the number of axes of each tensor; None where a model decides.
+    Those that are ``optional`` need not be there.
 
     They are read as arrays: looking at them needs no torch.
     """
 
     named: Mapping[str, tuple[str, int]] | None = None
+    optional: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     limit = MAX_TENSOR_BYTES
 
     def parse(self, content: bytes, path: Path) -> dict[str, Array]:
@@ -256,7 +286,8 @@ class Tensors:
         if self.named is None:
             return [] if tensors else [""]
         found = {name: (kind_of(t), t.ndim) for name, t in tensors.items()}
-        return sorted(n for n in found.keys() | self.named.keys() if found.get(n) != self.named.get(n))
+        known = {**self.named, **{name: form for name, form in self.optional.items() if name in found}}
+        return sorted(n for n in found.keys() | known.keys() if found.get(n) != known.get(n))
 
 
 @dataclass(frozen=True)
@@ -270,6 +301,17 @@ class Checkpoint(Tensors):
         vector = tensors.get("vector")
         sound = vector is not None and vector.ndim == 1 and kind_of(vector).startswith("float")
         return strange + ([] if sound else ["vector"])
+
+
+@dataclass(frozen=True)
+class Memories(Tensors):
+    """What client stages keep after a stored round, and the salt of the file."""
+
+    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
+        strange = [name for name in tensors if name != "salt" and not name.startswith("state.client.")]
+        salt = tensors.get("salt")
+        sound = salt is not None and tuple(salt.shape) == (32,) and kind_of(salt) == "uint8"
+        return strange + ([] if sound else ["salt"])
 
 
 @dataclass(frozen=True)
@@ -317,6 +359,8 @@ class When(StrEnum):
     ALWAYS = "every run"
     EDITED = "a run whose model an editor made"
     RECORDED = "a run with draws that no seed gives"
+    PRIVATE = "a run in whose rounds clients keep or draw something"
+    REMEMBERED = "such a run in which clients keep something"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
 
@@ -404,7 +448,10 @@ FILES: tuple[File, ...] = (
     File(
         CONTENTS,
         "salted leaves of what every row holds",
-        Tensors({**dict.fromkeys(("clients", "ends"), ("int64", 1)), **dict.fromkeys(_DIGESTS, ("uint8", 2))}),
+        Tensors(
+            {**dict.fromkeys(("clients", "ends"), ("int64", 1)), **dict.fromkeys(_DIGESTS, ("uint8", 2))},
+            {"secrets": ("uint8", 2)},
+        ),
         _AUDITOR,
         exempt="the commitment covers them",
         first=True,
@@ -413,7 +460,7 @@ FILES: tuple[File, ...] = (
     File(
         CLIENTS,
         "names of clients, and the salts of leaves",
-        Json(Fields({"names": either(is_nothing, _are_names), "salts": listed(_is_part)}).wrong),
+        Json(Fields({"names": either(is_nothing, _are_names), "salts": either(is_nothing, listed(_is_part))}).wrong),
         _AUDITOR,
         exempt="they have to open the leaves",
         first=True,
@@ -453,6 +500,17 @@ FILES: tuple[File, ...] = (
         exempt="no plan makes an edited model",
     ),
     File(CHECKPOINT, "model and memories after a round", Checkpoint(), _SERVER),
+    File(MEMORIES, "what clients keep after a round", Memories(), _AUDITOR, When.REMEMBERED, own="her row"),
+    File(
+        SECRETS,
+        "the clients' secrets, a generation after the other, and the salts of leaves",
+        Json(_SECRETS.wrong),
+        _AUDITOR,
+        When.PRIVATE,
+        exempt="the commitment covers their digests",
+        first=True,
+        own="her secret and salts",
+    ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(METRICS, "test loss and accuracy of the stored rounds", _rows(_FIGURES), _ALL),
     File(
@@ -495,6 +553,29 @@ _ROUND = re.compile(r"(?<=/)[0-9]{6}(?=\.)")
 def checkpoint_name(round_number: int) -> str:
     """The path of a stored round inside a run."""
     return CHECKPOINT.replace("NNNNNN", f"{round_number:06d}")
+
+
+def memories_name(round_number: int) -> str:
+    """The path of what clients keep after a stored round."""
+    return MEMORIES.replace("NNNNNN", f"{round_number:06d}")
+
+
+def is_theirs(name: str) -> bool:
+    """Whether a file is the clients' own, which a server never sees."""
+    return name.startswith(CLIENTS_FOLDER)
+
+
+def names_of_theirs(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:
+    """The paths of what is the clients' own, in a run with an exchange that stores these rounds."""
+    if exchange.private:
+        yield SECRETS
+    if exchange.remembers:
+        yield from map(memories_name, rounds)
+
+
+def mode_of(name: str) -> int:
+    """Who may read a file on the disk of whoever holds the run: its owner alone, where it opens something."""
+    return 0o600 if name in (KEYS, CLIENTS) or is_theirs(name) else 0o644
 
 
 def rounds_in(names: Iterable[str]) -> tuple[int, ...]:

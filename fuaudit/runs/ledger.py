@@ -6,13 +6,14 @@ is cut off when a run is resumed, and rejected when a run is read as evidence.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.runs.layout import EVENTS, LEDGER
@@ -142,6 +143,13 @@ def models_told(ledger: Ledger) -> dict[int, str]:
     return {event["round"]: event["model"] for event in ledger.of_kind("round") if "model" in event}
 
 
+def other_tale(ledger: Ledger, told: Mapping[int, list[dict[str, Any]]], rounds: range | None = None) -> int:
+    """The first round, of all that a ledger has or of some, of which it tells other events than are ``told``; or 0."""
+    lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round")}
+    asked = [number for number in lines if rounds is None or number in rounds]
+    return next((n for n in asked if canonical_json(lines[n]) != canonical_json(told.get(n, []))), 0)
+
+
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
     """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
 
@@ -170,5 +178,7 @@ def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
     line = canonical_json(entry)
+    if not any(form(json.loads(line)) for form in EVENTS[event]):
+        raise PluginError(f"an event of {run} cannot be recorded: it has a form that no reader takes: {facts}")
     append_line(run / LEDGER, line)
     return Ledger((*ledger.events, entry), sha256(line))

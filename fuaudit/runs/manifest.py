@@ -9,7 +9,19 @@ from typing import Any
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import TEMPORARY, read_bytes, sha256
 from fuaudit.formats.forms import MAX_TENSOR_BYTES, canonical_json, pretty_json
-from fuaudit.runs.layout import FORMAT, LEDGER, MANIFEST, Json, Lines, Tensors, file_of, form_of, kind_of, names_in
+from fuaudit.runs.layout import (
+    FORMAT,
+    LEDGER,
+    MANIFEST,
+    Json,
+    Lines,
+    Tensors,
+    file_of,
+    form_of,
+    is_theirs,
+    kind_of,
+    names_in,
+)
 from fuaudit.runs.ledger import Ledger, read_ledger
 
 Files = dict[str, dict[str, Any]]
@@ -69,12 +81,14 @@ class Checked:
         files: path -> digest and size.
         documents: what its JSON files hold.
         tensors: path -> name -> kind and shape of every tensor of the others.
+        sealed: whether all that is the clients' own, and nothing else, was left out.
     """
 
     files: Files
     ledger: Ledger
     documents: dict[str, Any]
     tensors: dict[str, dict[str, Tensor]]
+    sealed: bool
 
 
 def check_files(folder: Path) -> Checked:
@@ -90,9 +104,14 @@ def check_files(folder: Path) -> Checked:
     path = folder / MANIFEST
     manifest = form_of(MANIFEST).parse(read_bytes(path, limit_of(MANIFEST)), path)
     listed: Files = manifest["files"]
-    _compare(folder, listed, {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)})
+    found = {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)}
+    theirs = {name for name in listed if is_theirs(name)}
+    sealed = bool(theirs) and not theirs & found
+    _compare(folder, listed, found | (theirs if sealed else set()))
     documents, tensors = dict[str, Any](), dict[str, dict[str, Tensor]]()
     for name, entry in listed.items():
+        if sealed and name in theirs:
+            continue
         form = form_of(name)
         value = form.parse(read_listed(folder, name, entry), folder / name)
         if isinstance(form, Tensors):
@@ -106,7 +125,7 @@ def check_files(folder: Path) -> Checked:
         raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
     if (manifest["digest"], manifest["ledger"]) != (digest, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
-    return Checked(listed, ledger, documents, tensors)
+    return Checked(listed, ledger, documents, tensors, sealed)
 
 
 def _compare(folder: Path, listed: Files, found: set[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.runs.encoding import model_and_state
-from fuaudit.runs.layout import METRICS, PARTICIPATION, checkpoint_name, rounds_in
+from fuaudit.runs.layout import METRICS, PARTICIPATION, checkpoint_name, memories_name, rounds_in
 from fuaudit.runs.stored import Stored
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ class WithModels(Stored):
         return rounds_in(self.files)
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Model ``(d,)`` and server state after a stored round."""
-        name = checkpoint_name(round_number)
-        return model_and_state(self.tensors(name))
+        """Model ``(d,)`` and what is kept after a stored round; of a sealed run what the server keeps."""
+        theirs = memories_name(round_number)
+        kept = self.tensors(theirs) if self.has(theirs) and not self.sealed else {}
+        return model_and_state(self.tensors(checkpoint_name(round_number)) | kept)
 
     @property
     def model(self) -> Tensor:

@@ -1,6 +1,6 @@
 """Prune: remove what the store itself remembers of erased data, and leave a tombstone with digests of every ancestor.
 
-The run is written anew with what ``pruned_contents.py`` keeps, and takes its own place (``exchange.py``). Then every
+The run is written anew with what ``pruned_contents.py`` keeps, and takes its own place (``swap.py``). Then every
 ancestor becomes a tombstone (``tombstone.py``). Folders beside them are left alone (``neighbours.py``).
 """
 
@@ -17,11 +17,29 @@ from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, write_b
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.encoding import population_tensors
-from fuaudit.runs.exchange import alone, leftovers, put_in_place, recover
-from fuaudit.runs.layout import CLIENTS, FORMER, KEYS, LEDGER, MANIFEST, PARTITION, RECORDED, TOMBSTONE
+from fuaudit.runs.layout import (
+    CLIENTS,
+    FORMER,
+    KEYS,
+    LEDGER,
+    MANIFEST,
+    PARTITION,
+    RECORDED,
+    SECRETS,
+    TOMBSTONE,
+    mode_of,
+)
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.pruned_contents import REPLACED, dropped_ids, kept_leaves, kept_records, retained_opening
+from fuaudit.runs.pruned_contents import (
+    REPLACED,
+    dropped_ids,
+    kept_leaves,
+    kept_records,
+    retained_opening,
+    retained_secrets,
+)
 from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.swap import alone, leftovers, put_in_place, recover
 from fuaudit.runs.tombstone import Tombstone, bury
 from fuaudit.runs.writer import RunWriter, recorded_bytes
 
@@ -97,14 +115,17 @@ def _rewrite(run: Run) -> Run:
     seeds = run.keys.seeds.keeping(kept_leaves(run, lineage(run)))
     copied = run.files.keys() - REPLACED
     for name in copied:
-        write_bytes(staging / name, run.read(name))
+        write_bytes(staging / name, run.read(name), mode=mode_of(name))
     write_bytes(staging / LEDGER, read_bytes(run.path / LEDGER))
     write_bytes(staging / FORMER, read_bytes(run.path / MANIFEST))
     writer = RunWriter(staging, read_ledger(staging))
     if recorded := recorded_bytes(kept_records(run.plan)):
         write_bytes(staging / RECORDED, recorded)
     writer.write(PARTITION, population_tensors(run.original, dropped_ids(run)))
-    writer.write(CLIENTS, retained_opening(run).table())
+    opening, private = retained_opening(run), retained_secrets(run)
+    writer.write(CLIENTS, opening.table(private is not None))
+    if private:
+        writer.write(SECRETS, private.table(opening.salts.as_rows()))
     writer.write(KEYS, Keys(seeds, None, run.keys.partition_digest).as_table())
     writer.close("pruned", before=run.digest)
     staged = load_run(staging)

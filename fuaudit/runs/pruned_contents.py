@@ -6,7 +6,7 @@ and so does the key that dealt the partition. A prune destroys them.
 It keeps the seeds that the plan is drawn from. It keeps those of the plan's cuts as well: there a draw names for the
 first time what was to be forgotten. So it can still be checked that the kept draws follow from the commitment, and that
 every cut is the first involvement. Ids of erased clients' rows leave the partition, and their names and salts the
-opening.
+opening; with them go the secrets that their stages drew with.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fuaudit.commitments.contents import Opening
+from fuaudit.commitments.secrets import Private
 from fuaudit.draws import END, Address, Noted, Position, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import EvidenceError
@@ -23,12 +24,12 @@ from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan
 from fuaudit.runs.ancestors import repeated
 from fuaudit.runs.encoding import recorded_tensors
-from fuaudit.runs.layout import CLIENTS, FORMER, KEYS, LEDGER, MANIFEST, PARTITION, RECORDED
+from fuaudit.runs.layout import CLIENTS, FORMER, KEYS, LEDGER, MANIFEST, PARTITION, RECORDED, SECRETS
 from fuaudit.runs.manifest import digest_of_files, entry_of, limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 
-REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS})
+REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS, SECRETS})
 """What a prune writes anew, of the files of a run."""
 
 _NO_DRAWS = tensor_bytes(recorded_tensors({}))
@@ -92,6 +93,11 @@ def retained_opening(run: Run) -> Opening:
     return run.opening.without(run.contents, kept, {client: run.numbered(client) for client in kept.clients})
 
 
+def retained_secrets(run: Run) -> Private | None:
+    """The secrets of retained clients; None where clients have none."""
+    return run.secrets and run.secrets.among(run.plan.retained.samples)
+
+
 def _erased(run: Run) -> list[int]:
     """The clients that were erased, here or in an ancestor."""
     return [client for client in run.original.clients if client not in run.plan.retained.samples]
@@ -111,6 +117,7 @@ def unspoiled(run: Run, chain: Sequence[Run | Tombstone]) -> bool:
         and run.keys.partition is None
         and dropped_ids(run) == run.stand_ins
         and run.opens_just(run.opening)
+        and run.secrets == retained_secrets(run)
     )
 
 

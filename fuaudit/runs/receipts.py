@@ -71,6 +71,7 @@ class Receipt:
         place, clients, path: where her node stands among so many, and what lies beside its way to the root.
         tests, test_root: how many test rows there are, and the root over their leaves.
         data: the table ``data`` of the config: which reader reads such rows.
+        secret: the digest of her secret, where clients have some.
 
     Raises:
         EvidenceError: it does not open to its commitment.
@@ -88,11 +89,11 @@ class Receipt:
     tests: int
     test_root: bytes
     data: Mapping[str, Any]
+    secret: bytes = b""
 
     def __post_init__(self) -> None:
-        node = client_digest(
-            self.client, name_digest(self.salt, self.name), len(self.rows), tree_root([row.leaf for row in self.rows])
-        )
+        name, rows = name_digest(self.salt, self.name), tree_root([row.leaf for row in self.rows])
+        node = client_digest(self.client, name, len(self.rows), rows, self.secret)
         root = root_over(node, self.place, self.clients, self.path)
         contents = contents_digest(self.clients, self.tests, root, self.test_root)
         try:
@@ -123,7 +124,7 @@ class Receipt:
             "tests": self.tests,
             "test_root": self.test_root.hex(),
             "data": dict(self.data),
-        }
+        } | ({"secret": self.secret.hex()} if self.secret else {})
 
     def content(self) -> bytes:
         """The file of a receipt."""
@@ -161,6 +162,7 @@ def receipt_of(run: Run, client: int) -> Receipt:
         len(contents.tests),
         contents.test_root,
         run.config.data,
+        contents.secret_of(client),
     )
 
 
@@ -176,7 +178,7 @@ def read_receipt(path: Path) -> Receipt:
     except EvidenceError as error:
         raise EvidenceError(f"this is no receipt: {error}") from None
     try:
-        if not isinstance(table, dict) or table.keys() != _FIELDS or table["format"] != FORMAT:
+        if not isinstance(table, dict) or table.keys() - {"secret"} != _FIELDS or table["format"] != FORMAT:
             raise ValueError(f"it does not have the fields of {FORMAT!r}")
         committed, data = table["committed"], table["data"]
         if not isinstance(committed, dict) or not all(map(_is_hex, committed.values())):
@@ -202,6 +204,7 @@ def read_receipt(path: Path) -> Receipt:
             _count(table["tests"]),
             _bytes(table["test_root"]),
             data,
+            _bytes(table["secret"]) if "secret" in table else b"",
         )
     except (KeyError, TypeError, ValueError) as error:
         raise EvidenceError(f"this is no receipt: {path}: {error}") from None

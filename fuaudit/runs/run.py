@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.config import TABLES, Config, build_stage, resolve, stage_kind
+from fuaudit.config import Config, resolve
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.formats.files import TEMPORARY, named, read_bytes
@@ -25,7 +25,9 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.layout import (
     CHECKPOINT,
+    CLIENTS_FOLDER,
     CONFIG,
+    CONTENTS,
     EDIT,
     FILES,
     FORMER,
@@ -39,7 +41,10 @@ from fuaudit.runs.layout import (
     When,
     checkpoint_name,
     form_of,
+    is_theirs,
     kind_of,
+    memories_name,
+    names_of_theirs,
 )
 from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
@@ -47,7 +52,6 @@ from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_l
 from fuaudit.runs.models import WithModels
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
-from fuaudit.training.stages import Chain
 
 _FIRST_FILES = {file.name for file in FILES if file.first}
 
@@ -138,7 +142,7 @@ def _opened(folder: Path) -> Run:
             raise EvidenceError(f"{folder} has no {file.name}")
     # 2. The config: it names the plugins that everything below asks.
     config = _known(folder, read_listed(folder, CONFIG, found[CONFIG]))
-    run = Run(folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents)
+    run = Run(folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents, checked.sealed)
     # 3. What files say of each other.
     for problem in chain(_contradictions(run), _strange_tensors(run, checked.tensors)):
         raise EvidenceError(f"{folder} {problem}")
@@ -164,7 +168,7 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield f"has a ledger that is not that of such a run: {wrong}"
     if (info["engine"], info["device"]) != (run.config.run.engine, run.config.run.device):
         yield f"names another engine or device in {RUN} than in {CONFIG}"
-    if [(row["kind"], row["use"]) for row in info["plugins"]] != named_plugins(run.config):
+    if [(row["kind"], row["use"]) for row in info["plugins"]] != run.config.plugins:
         yield f"names other plugins in {RUN} than in {CONFIG}"
     if not run.checkpoints:
         yield "stores no models"
@@ -190,7 +194,16 @@ def _contradictions(run: Run) -> Iterator[str]:
         sizes = [message["size"] for message in run.document(EDIT)["messages"]]
         if (told_of["messages"], told_of["bytes"]) != (len(sizes), sum(sizes)):
             yield f"counts other messages in its ledger than in {EDIT}"
-    _ = run.plan, run.opening  # which names and salts there must be follows from requests that fit
+    _ = run.plan
+    if {name for name in run.files if is_theirs(name)} != set(names_of_theirs(run.exchange, run.checkpoints)):
+        yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
+    if (run.contents.secrets is None) == run.exchange.private:
+        yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
+    salted = run.checkpoints if run.exchange.remembers and not run.sealed else ()
+    if any(run.arrays(memories_name(number))["salt"].tobytes() != run.salt for number in salted):
+        yield f"has files in {CLIENTS_FOLDER} with another salt than its secrets make"
+    if not run.sealed:
+        _ = run.opening, run.secrets  # which names, salts and secrets there must be follows from requests that fit
 
 
 def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:
@@ -202,6 +215,11 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
         found = dict(tensors[name])
         if found.pop("vector") != (dtype, last):
             yield f"has a model in {name} that is not like the last one"
+        theirs = dict(tensors.get(memories_name(round_number), {}))
+        theirs.pop("salt", None)
+        found |= theirs
+        if run.sealed:
+            expected = expected and {key: kind for key, kind in expected.items() if not key.startswith("state.client.")}
         if expected is not None and found != expected:
             surplus = sorted(found.keys() ^ expected.keys()) or "other shapes"
             yield f"has memories in {name} that its solver and server do not keep: {surplus}"
@@ -212,13 +230,12 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
 
 def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
     """Name -> kind and shape of what solver and server of a run keep; None where they cannot say without a model."""
-    server = Chain(tuple(map(build_stage, run.config.server)))
-    solver = registry.build("solvers", run.config.solver)
+    exchange, solver = run.exchange, registry.build("solvers", run.config.solver)
     clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
 
     def kept(shape: Any) -> dict[str, Any]:
-        state: dict[str, Any] = under("state.solver.", solver.init(shape)) | under("state.server.", server.init(shape))
-        return state
+        clients = under("state.solver.", solver.init(shape)) | under("state.client.", exchange.init(shape))
+        return clients | under("state.server.", exchange.server.init(shape))
 
     # most plugins only ask for zeros; one that does more with them gets tensors, and torch is imported for it
     with suppress(Exception):
@@ -272,9 +289,3 @@ def read_info(folder: Path) -> dict[str, Any]:
     """``run.json`` of a run that is still growing; EvidenceError when a field is missing, wrong or unknown."""
     info: dict[str, Any] = form_of(RUN).parse(read_bytes(folder / RUN, limit_of(RUN)), folder / RUN)
     return info
-
-
-def named_plugins(config: Config) -> list[tuple[str, str]]:
-    """Kind and name of every plugin that a config names, in the order in which a run lists them."""
-    named = [(kind, getattr(config, table)["use"]) for table, kind in TABLES.items()]
-    return named + [(stage_kind(stage), stage["use"]) for stage in config.server]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.config import Config
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, SealedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
-from fuaudit.runs.layout import form_of
+from fuaudit.runs.layout import form_of, is_theirs
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
+from fuaudit.training.exchange import Exchange, exchange_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +32,7 @@ class Stored:
         info: ``run.json``: kind, parent, unlearner, versions, engine, device.
         files: path -> digest and size of every file; empty for one that is still growing.
         documents: what was read of JSON files.
+        sealed: whether it is the server's view: what is the clients' own was left out, all of it.
     """
 
     path: Path
@@ -40,6 +42,7 @@ class Stored:
     ledger: Ledger
     config: Config = field(repr=False)
     documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    sealed: bool = False
 
     def read(self, name: str) -> bytes:
         """The content of a file: that which was hashed when the run was opened.
@@ -47,6 +50,8 @@ class Stored:
         Raises:
             EvidenceError: the run has no such file, or it was exchanged since.
         """
+        if self.sealed and is_theirs(name):
+            raise SealedError(f"{self.path} is sealed: {name} stays with the clients", "Ask for the whole run.")
         if entry := self.files.get(name):
             return read_listed(self.path, name, entry)
         if self.files:
@@ -86,6 +91,11 @@ class Stored:
     def pruned(self) -> bool:
         """Whether seeds and ids that were needed for earlier populations only were destroyed in this run."""
         return self.ledger.kinds[-1:] == ["pruned"]
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """The exchange of its rounds."""
+        return exchange_of(self.config)
 
     @cached_property
     def learner(self) -> Any:

@@ -24,13 +24,15 @@ from fuaudit.runs.layout import (
     checkpoint_name,
     file_of,
     form_of,
+    is_theirs,
     names_in,
+    names_of_theirs,
     rounds_in,
     stored_rounds,
 )
 from fuaudit.runs.ledger import read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of
-from fuaudit.runs.run import named_plugins
+from fuaudit.training.exchange import exchange_of
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,12 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     editor = stone.is_child and stone.info["unlearner"]["kind"] == "editor"
     held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
     fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
-    others = stone.files.keys() - {checkpoint_name(round_number) for round_number in stone.checkpoints}
+    rounds = stone.checkpoints
+    others = stone.files.keys() - {checkpoint_name(number) for number in rounds}
+    theirs = {name for name in others if is_theirs(name)}
+    if stone.config and theirs != set(names_of_theirs(exchange_of(stone.config), rounds)):
+        return "it lists other files of clients than such a run has"
+    others -= theirs
     if others - ({RECORDED} if stone.is_child else set()) != fixed:
         return "it lists other files than such a run has"
     if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
@@ -106,7 +113,7 @@ def _wrong_info(stone: Tombstone) -> str:
         return ""
     if (info["engine"], info["device"]) != (config.run.engine, config.run.device):
         return f"it names another engine or device in {RUN} than in {CONFIG}"
-    if [(row["kind"], row["use"]) for row in info["plugins"]] != named_plugins(config):
+    if [(row["kind"], row["use"]) for row in info["plugins"]] != config.plugins:
         return f"it names other plugins in {RUN} than in {CONFIG}"
     return ""
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from fuaudit import registry
 from fuaudit.commitments.contents import Contents, Opening
 from fuaudit.commitments.keys import Keys
+from fuaudit.commitments.secrets import Private
 from fuaudit.config import Config
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
 from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Population, Request
-from fuaudit.runs.derived_files import checkpoint_bytes
+from fuaudit.runs.derived_files import files_of_round
 from fuaudit.runs.encoding import population_tensors, recorded_tensors, segment_rows
 from fuaudit.runs.layout import (
     CLIENTS,
@@ -37,12 +38,13 @@ from fuaudit.runs.layout import (
     PLAN,
     RECORDED,
     RUN,
-    checkpoint_name,
+    SECRETS,
     form_of,
+    mode_of,
 )
 from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
-from fuaudit.runs.run import config_bytes, named_plugins
+from fuaudit.runs.run import config_bytes
 from fuaudit.training.rounds import State
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def versions(device: str = "cpu") -> dict[str, str]:
 
 def plugins_of(config: Config) -> list[dict[str, str]]:
     """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
-    found = [registry.find(kind, name) for kind, name in named_plugins(config)]
+    found = [registry.find(kind, name) for kind, name in config.plugins]
     return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 
 
@@ -122,6 +124,7 @@ class RunWriter:
 
     path: Path
     ledger: Ledger = field(default_factory=Ledger)
+    salt: bytes | None = field(default=None, repr=False)
 
     def write(self, name: str, value: Any) -> None:
         """A file of the run, whole or not at all, in its form.
@@ -133,7 +136,7 @@ class RunWriter:
             content = form_of(name).write(value)
         except ValueError as error:
             raise PluginError(f"{self.path / name} cannot be written: {error}") from None
-        write_bytes(self.path / name, content, mode=0o600 if name in (KEYS, CLIENTS) else 0o644)
+        write_bytes(self.path / name, content, mode=mode_of(name))
 
     def record(self, event: str, **facts: Any) -> None:
         """Add an event to the ledger."""
@@ -151,9 +154,11 @@ class RunWriter:
         opening: Opening,
         recorded: bytes | None = None,
         unknown: frozenset[int] = frozenset(),
+        private: Private | None = None,
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
 
+        ``private`` are the clients' secrets, where they have some.
         ``unknown`` are ids of ``original`` that stand in for those that a prune of an ancestor took out.
 
         When it fails before that, nothing was begun, and the folder is emptied again.
@@ -163,7 +168,9 @@ class RunWriter:
             write_bytes(self.path / CONFIG, config_bytes(config))
             self.write(PARTITION, population_tensors(original, unknown))
             self.write(CONTENTS, contents.tensors())
-            self.write(CLIENTS, opening.table())
+            self.write(CLIENTS, opening.table(private is not None))
+            if private is not None:
+                self.write(SECRETS, private.table(opening.salts.as_rows()))
             if recorded is not None:
                 write_bytes(self.path / RECORDED, recorded)
             self.write(PLAN, plan)
@@ -176,8 +183,9 @@ class RunWriter:
             raise
 
     def checkpoint(self, round_number: int, vector: Tensor, state: State) -> None:
-        """Store model ``(d,)`` and server state after a round."""
-        write_bytes(self.path / checkpoint_name(round_number), checkpoint_bytes(vector, state))
+        """Store model ``(d,)`` and what is kept after a round."""
+        for name, content in files_of_round(round_number, vector, state, self.salt).items():
+            write_bytes(self.path / name, content, mode=mode_of(name))
 
     def close(self, event: str, **facts: Any) -> str:
         """Write the manifest over the files that are there, and tie it to the ledger by a last event."""

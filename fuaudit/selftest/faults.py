@@ -3,11 +3,13 @@
 Audits of unlearning are usually measured by ten: no redraw, a late one, a relabelled index, a reused key, leaking
 state, rounds that depend on the data, a lucky operator, an adaptive request, fine-tuning in place of retraining, and a
 wrong acceptance probability. The last one belongs to a single method and is declared beside it. One more is what
-methods with a memory of every client add, as they declare: the model goes back, the memory does not.
+methods with a memory of every client add, as they declare: the model goes back, the memory does not. Two are about
+what clients draw: the noise of before over changed rows, and a secret that was not committed to.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,14 +20,16 @@ from fuaudit import registry
 from fuaudit.commitments.keys import derive
 from fuaudit.config import resolve
 from fuaudit.draws import END, Enumeration, Keyed, Stream, enumerate_law
-from fuaudit.errors import KeyReuseError, PluginError
+from fuaudit.errors import EvidenceError, KeyReuseError, PluginError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.progress import Progress, silent
 from fuaudit.proofs import exactness
 from fuaudit.proofs.exactness import adaptive_exactness
 from fuaudit.proofs.toys import federation
+from fuaudit.runs.layout import MANIFEST, SECRETS
+from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.platforms import Platform, inherited, stand
-from fuaudit.runs.run import Run
+from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.statistics.rounding import down
@@ -175,10 +179,7 @@ def memory_kept(ground: Ground) -> Caught:
     for memory in memories:
         tables = {**TABLES, "learner": A_ROUND, **memory.tables}
         by = replace(ground, name="retrain" if depended_on(resolve(tables), TARGET) else keeps)
-        for number in range(256):  # where the target was never drawn there is nothing to take back
-            parent = _trained(by, f"memory-{memory.name}-{number}", tables)
-            if parent.plan.first_involvement(TARGET) is not None:
-                break
+        parent = _drawing_target(by, f"memory-{memory.name}", tables)
         child = _unlearned(by, f"memory-{memory.name}", {}, parent)
         spoiled = with_memory_kept(parent, child, ground.folder / f"memory-{memory.name}-kept")
         right.append(set(_verdicts(by, child, "replay", "lineage").values()) == {"PASS"})
@@ -193,6 +194,7 @@ def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     """A child run executed anew from its last kept model, with the memory that its parent had at the end."""
     ready, plan, before = setup(child.config), child.plan, parent.plan.retained
     writer = _begun(child, parent, out, plan)
+    writer.salt = child.salt
     kept = [round_number for round_number in child.checkpoints if round_number < max(child.info["first_change"][0], 1)]
     for round_number in kept:
         writer.checkpoint(round_number, *child.checkpoint(round_number))
@@ -201,7 +203,45 @@ def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     vector, _ = child.checkpoint(kept[-1])
     memory = state_without(ready.procedure, parent.checkpoint(parent.checkpoints[-1])[1], before, plan.retained)
     start = RoundState.of_run(vector, memory, ready.device)
-    return finish(writer, ready, plan, start, kept[-1], plan.law.rounds, silent)
+    return finish(writer, ready, plan, start, kept[-1], plan.law.rounds, silent, child.stage_draws(plan))
+
+
+DRAWING = {**TABLES, "client": [{"use": "quantise", "bits": 4}]}
+"""Clients draw how they round."""
+
+
+def old_noise(ground: Ground) -> Caught:
+    """Stages draw with the parent's secrets after a request: its noise, over changed rows."""
+    parent = _drawing_target(ground, "noise", DRAWING)
+    child = _unlearned(ground, "noise", DRAWING, parent)
+    (draws,) = child.stage_draws(child.plan)
+    old = replace(draws, generations=(draws.generations[0],) * len(draws.generations))
+    writer = _begun(child, parent, ground.folder / "old-noise", child.plan)
+    forged = carry_out(writer, setup(child.config), parent, child.plan, ground.unlearner, ground.name, silent, (old,))
+    verdicts = _verdicts(ground, child, "replay"), _verdicts(ground, forged, "replay")
+    caught = (verdicts[0]["replay"], verdicts[1]["replay"]) == ("PASS", "FAIL")
+    return Caught(
+        int(caught), 1, f"replay {verdicts[1]['replay']}; with fresh secrets {verdicts[0]['replay']}", "3 runs"
+    )
+
+
+def other_secret(ground: Ground) -> Caught:
+    """A client draws with a secret that was never committed to, tried until its noise pleased."""
+    run = _trained(ground, "secret", DRAWING)
+    assert run.secrets is not None
+    (own,) = run.secrets.generations
+    wrong = replace(run.secrets, generations=({**own, 1: ground.secret("another secret")},))
+    out = ground.folder / "other-secret"
+    shutil.copytree(run.path, out)
+    (out / MANIFEST).unlink()
+    writer = RunWriter(out, mend_ledger(out, run.rounds_executed))
+    writer.write(SECRETS, wrong.table(run.opening.salts.as_rows()))
+    writer.close("sealed")
+    try:
+        load_run(out)
+    except EvidenceError as error:
+        return Caught(1, 1, str(error).splitlines()[0].removeprefix(str(out)), "1 run")
+    return Caught(0, 1, "the run was opened", "1 run")
 
 
 def rounds_by_data(ground: Ground) -> Caught:
@@ -293,6 +333,8 @@ FAULTS = (
     Fault("memory not rewound", "replay and lineage", memory_kept),
     Fault("rounds that depend on the data", "shape of the plan", rounds_by_data),
     Fault("lucky operator", "keys", lucky_operator),
+    Fault("noise of the parent", "replay", old_noise),
+    Fault("a secret not committed to", "integrity", other_secret),
     Fault("adaptive request", "enumeration", adaptive_request),
     Fault("fine-tuning", "model-law", fine_tuning, certain=False),
 )
@@ -329,6 +371,7 @@ def _begun(honest: Run, parent: Run, out: Path, plan: Plan) -> RunWriter:
         parent.contents,
         parent.opening,
         recorded_bytes(plan),
+        private=honest.secrets,
     )
     asked = {"clients": list(honest.request.clients), "samples": list(honest.request.samples)}
     writer.record("request", **asked, parent=parent.digest)
@@ -337,6 +380,15 @@ def _begun(honest: Run, parent: Run, out: Path, plan: Plan) -> RunWriter:
 
 def _trained(ground: Ground, label: str, tables: dict[str, Any]) -> Run:
     return train(resolve(tables), ground.folder / label, secret=ground.secret("run", label), progress=ground.progress)
+
+
+def _drawing_target(ground: Ground, label: str, tables: dict[str, Any]) -> Run:
+    """A trained run that has drawn the target: else there is nothing to take back."""
+    for number in range(256):
+        run = _trained(ground, f"{label}-{number}", tables)
+        if run.plan.first_involvement(TARGET) is not None:
+            break
+    return run
 
 
 def _unlearned(ground: Ground, label: str, tables: dict[str, Any], parent: Run | None = None) -> Run:

@@ -1,8 +1,9 @@
 """For authors of plugins: contracts to check against, proofs by enumeration, and Hypothesis strategies.
 
-The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_solver``, ``check_audit``,
-``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong; ``exactness`` proves or
-refutes a rewriter on one small federation. The strategies live in :mod:`fuaudit.testing.strategies`.
+The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_client_stage``,
+``check_solver``, ``check_audit``, ``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is
+wrong; ``exactness`` proves or refutes a rewriter on one small federation. The strategies live in
+:mod:`fuaudit.testing.strategies`.
 """
 
 from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
@@ -10,6 +11,7 @@ from fuaudit.proofs.toys import Toy, federation
 from fuaudit.testing import strategies
 from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.audits import check_audit
+from fuaudit.testing.client_stages import check_client_stage
 from fuaudit.testing.datasets import check_dataset
 from fuaudit.testing.models import check_model
 from fuaudit.testing.solvers import check_solver
@@ -22,6 +24,7 @@ __all__ = [
     "adaptive_exactness",
     "check_aggregator",
     "check_audit",
+    "check_client_stage",
     "check_dataset",
     "check_model",
     "check_solver",

@@ -28,8 +28,10 @@ from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of
+from fuaudit.training.rounds import PublicDraws
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import Chain, Mean
 
@@ -96,7 +98,7 @@ def canary(ready: Setup) -> str:
     try:
         round_states = list(_moments(little, procedure))
     except Exception:
-        round_states = list(_moments(little, replace(procedure, chain=Chain((Mean(),)))))
+        round_states = list(_moments(little, replace(procedure, exchange=Exchange(Chain((Mean(),))))))
     digest = sha256(b"fuaudit canary 1")
     constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
@@ -120,7 +122,8 @@ def _moments(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
         },
     )
     problem = client_problem(procedure, ready.dataset, little.population, ready.device)
-    rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine)
+    draws = [PublicDraws()]
+    rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine, draws=draws)
     return (round_state for _, round_state in rounds)
 
 

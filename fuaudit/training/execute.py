@@ -20,12 +20,22 @@ from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import ClientProblem, Engine
-from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, inherited, part, under
+from fuaudit.training.events import Event
+from fuaudit.training.exchange import Exchange, exchanged
+from fuaudit.training.rounds import (
+    CLIENT,
+    SERVER,
+    SOLVER,
+    Cohort,
+    RoundContext,
+    StageDraws,
+    State,
+    StateShape,
+    inherited,
+    part,
+    under,
+)
 from fuaudit.training.solvers import Sgd, Solver
-from fuaudit.training.stages import Chain, joint_update
-
-SOLVER, SERVER = "solver.", "server."
-"""Prefixes of names in a state."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Procedure:
 
     Attributes:
         module: the model as a template.
-        chain: the server's stages.
+        exchange: what becomes of updates: client stages, transport, server stages.
         step_sizes: of the clients' steps.
         solver: how clients take them.
         scaling: see :data:`fuaudit.data.dataset.SCALINGS`.
@@ -54,7 +64,7 @@ class Procedure:
     """
 
     module: nn.Module
-    chain: Chain
+    exchange: Exchange
     step_sizes: StepSizes
     solver: Solver = field(default_factory=Sgd)
     scaling: str = "none"
@@ -69,23 +79,27 @@ class Procedure:
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
         solver = {SOLVER + name for name in self.solver.per_client_state}
-        return frozenset(solver | {SERVER + name for name in self.chain.per_client_state})
+        client = {CLIENT + name for name in self.exchange.per_client_state}
+        return frozenset(solver | client | {SERVER + name for name in self.exchange.server.per_client_state})
 
     def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
         shape = StateShape(self.layout.dimension, clients, self.dtype, device)
-        return under(SOLVER, self.solver.init(shape)) | under(SERVER, self.chain.init(shape))
+        exchange = self.exchange
+        theirs = under(SOLVER, self.solver.init(shape)) | under(CLIENT, exchange.init(shape))
+        return theirs | under(SERVER, exchange.server.init(shape))
 
 
 @dataclass(frozen=True)
 class RoundState:
     """Everything that one round leaves to the next, so everything that can remember: models ``(n, d)`` and state.
 
-    Tensors of the state have a leading axis of the n runs.
+    Tensors of the state have a leading axis of the n runs. ``told`` are the events of the round of one run.
     """
 
     vectors: Tensor
     state: State
+    told: tuple[Event, ...] = ()
 
     @classmethod
     def of_run(cls, vector: Tensor, state: State, device: torch.device) -> RoundState:
@@ -167,6 +181,7 @@ def execute(
     start: RoundState,
     engine: Engine,
     first: int = 1,
+    draws: Sequence[StageDraws] = (),
 ) -> Iterator[tuple[int, RoundState]]:
     """Run the rounds ``first`` to R along a schedule, from the state before round ``first``.
 
@@ -176,6 +191,7 @@ def execute(
         problem: from :func:`client_problem`, over the same population.
         population: the retained one; sizes and weights come from it, never from an earlier version.
         schedule: the expanded plans of the n runs.
+        draws: of the stages of the exchange, one a run; needed where a stage draws.
 
     Yields:
         The number of each round and the state after it.
@@ -183,12 +199,14 @@ def execute(
     Raises:
         PluginError: the chain of stages does not leave one row, or a state does not keep its form.
     """
-    round_state = start
+    round_state, own = start, tuple(draws) if procedure.exchange.draws else ()
     for number in range(first, schedule.rounds + 1):
         drawn_round = schedule.round(number)
         # sizes and weights of the retained population, in kept rounds too: no round may know how many rows are gone
         cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
-        context = RoundContext(number, cohort, round_state.vectors, procedure.step_sizes.at(number))
+        told: list[Event] | None = [] if len(round_state.vectors) == 1 else None
+        step_size = procedure.step_sizes.at(number)
+        context = RoundContext(number, cohort, round_state.vectors, step_size, draws=own, told=told)
         batches = torch.from_numpy(drawn_round.batches)
         # runs with nobody in this round stay out of the chain: a mean over no rows is no number, and a momentum would
         # move the model in a round that nobody took part in
@@ -198,7 +216,7 @@ def execute(
         elif len(busy):
             some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
             round_state = round_state.updated(busy, some)
-        yield number, round_state
+        yield number, replace(round_state, told=tuple(told)) if told else round_state
 
 
 def _advanced(
@@ -216,8 +234,10 @@ def _advanced(
     steps = procedure.solver.before(context, memory)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = procedure.solver.after(outcome, context, memory)
-    row, state = joint_update(procedure.chain, uploads, context, part(round_state.state, SERVER))
-    return RoundState(round_state.vectors - row, under(SOLVER, memory) | under(SERVER, state))
+    private, server = part(round_state.state, CLIENT), part(round_state.state, SERVER)
+    made = exchanged(procedure.exchange, uploads, context, private, server)
+    state = under(SOLVER, memory) | under(CLIENT, made.private) | under(SERVER, made.server)
+    return RoundState(round_state.vectors - made.row[:, 0], state)
 
 
 def require_finite(round_state: RoundState, round_number: int) -> None:

@@ -19,10 +19,11 @@ class Learner(Protocol):
         server: the tables of its chain of stages, where a config names none.
 
     What else it may declare is in :data:`fuaudit.declared.WORDS`. Its method ``conclusions(seen, clients, solver,
-    stages)`` is given the participations of the executed rounds
+    exchange)`` is given the participations of the executed rounds
     (:class:`~fuaudit.plans.participation.Participations`), the ids of the retained clients, the clients' solver and
-    the server's stages. It returns JSON entries that a run records in ``participation.json`` beside who took part. It
-    must be a function of these, because audits call it again. It must not raise, because training is over by then.
+    the :class:`~fuaudit.training.exchange.Exchange`. It returns JSON entries that a run records in
+    ``participation.json`` beside who took part. It must be a function of these, because audits call it again. It must
+    not raise, because training is over by then.
     """
 
     solver: ClassVar[dict[str, Any]]

@@ -7,17 +7,23 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from fuaudit.errors import UsageError
+from fuaudit.declared import says
+from fuaudit.draws import Address, Labelled, Purpose
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.training.events import Event, require_event
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 State: TypeAlias = dict[str, "Tensor"]
+
+SOLVER, CLIENT, SERVER = "solver.", "client.", "server."
+"""Prefixes of names in a state. What is under ``CLIENT`` is private: the server is never given it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,21 @@ class Cohort:
     members: int
     total: int
 
+    def counted(self, rows: int) -> Cohort:
+        """What is known of a cohort behind sums: how many rows there are, and of nobody who is in them.
+
+        Ids are -1, and sizes and steps 0, of every row.
+        """
+        import torch
+
+        nobody = self.clients.new_full((rows,), -1)
+        zero, present = torch.zeros_like(nobody), torch.ones_like(nobody, dtype=torch.bool)
+        return Cohort(nobody, nobody, zero, zero, present, self.members, self.total)
+
+    def among(self, places: Tensor) -> Cohort:
+        """The cohort at some places ``(n,)`` of one run."""
+        return self[places]
+
     def __getitem__(self, run: int | Tensor) -> Cohort:
         return Cohort(
             self.clients[run],
@@ -94,6 +115,30 @@ class Cohort:
         )
 
 
+class StageDraws(Protocol):
+    """The draws of the stages of one run; ``place`` counts client stages, transport and server stages from 0."""
+
+    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
+        """A client's, for one of its participations in a round."""
+        ...
+
+    def shared(self, number: int, place: int) -> Labelled:
+        """Everybody's."""
+        ...
+
+
+class PublicDraws:
+    """Draws of stages that everybody knows: for canaries and contracts."""
+
+    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
+        """See :class:`StageDraws`."""
+        return Labelled(bytes(32), Address(Purpose.STAGE, number, place, client, occurrence))
+
+    def shared(self, number: int, place: int) -> Labelled:
+        """See :class:`StageDraws`."""
+        return Labelled(bytes(32), Address(Purpose.STAGE, number, place))
+
+
 @dataclass(frozen=True)
 class RoundContext:
     """One round, as a solver or a stage sees it.
@@ -103,15 +148,70 @@ class RoundContext:
         cohort: who takes part.
         vectors: the models sent out, ``(*s, d)``.
         step_size: of the clients' steps in this round.
+        coordinates: those of the columns, ``(c,)``, once the round has agreed on some; None for all.
+        draws: of the stages, one a run; empty where none draws.
+        place: of the stage in its exchange.
+        told: where events of the round are gathered; None where many runs are treated at once, and none are kept.
+        clients: whose own draws can be made; None for all.
     """
 
     number: int
     cohort: Cohort
     vectors: Tensor
     step_size: float
+    coordinates: Tensor | None = None
+    draws: tuple[StageDraws, ...] = ()
+    place: int = 0
+    told: list[Event] | None = None
+    clients: Collection[int] | None = None
+
+    def tell(self, event: Event) -> None:
+        """Put an event into the round's line of the ledger: the one effect that a stage has.
+
+        Raises:
+            PluginError: it is no event, or has parameters that are no plain numbers and words.
+        """
+        require_event(event)
+        if self.told is not None:
+            self.told.append(event)
 
     def __getitem__(self, run: int | Tensor) -> RoundContext:
-        return RoundContext(self.number, self.cohort[run], self.vectors[run], self.step_size)
+        chosen = self.draws and tuple(self.draws[i] for i in ([run] if isinstance(run, int) else run.tolist()))
+        return replace(self, cohort=self.cohort[run], vectors=self.vectors[run], draws=chosen)
+
+    def on_all(self, rows: Tensor) -> Tensor:
+        """Rows ``(*s, n, c)`` on all d coordinates of the model: zero where nothing was sent."""
+        if self.coordinates is None:
+            return rows
+        whole = rows.new_zeros(*rows.shape[:-1], self.vectors.shape[-1])
+        return whole.index_copy(-1, self.coordinates, rows)
+
+    def at(self, place: int, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
+        """The round as the stage at a place of the exchange sees it: with draws if it says that it draws.
+
+        ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.
+        """
+        return replace(self, place=place, draws=self.draws if says(stage, "draws") else (), clients=clients)
+
+    def own(self, row: int) -> Labelled:
+        """What the client draws whose row of updates ``(n, c)`` it is: nobody else can make these numbers."""
+        clients = self.cohort.clients
+        client = int(clients[row])
+        if self.clients is not None and client not in self.clients:
+            raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
+        return self._draws.own(self.number, self.place, client, int((clients[:row] == client).sum()))
+
+    @property
+    def shared(self) -> Labelled:
+        """What all who take part in the exchange draw together."""
+        return self._draws.shared(self.number, self.place)
+
+    @property
+    def _draws(self) -> StageDraws:
+        if not self.draws:
+            raise PluginError("a stage draws, and did not declare it", "Declare: draws = True.")
+        (draws,) = self.draws
+        return draws
 
 
 def rows_of(table: Tensor, cohort: Cohort) -> Tensor:

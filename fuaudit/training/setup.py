@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fuaudit import registry
-from fuaudit.config import Config, build_stage
+from fuaudit.config import Config
 from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_rows, require_sound, retained_rows
 from fuaudit.declared import says
 from fuaudit.errors import PluginError, UsageError, nearest
@@ -20,8 +20,8 @@ from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population, Request
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import ClientProblem
+from fuaudit.training.exchange import exchange_of
 from fuaudit.training.execute import Procedure, StepSizes, client_problem, require_normal
-from fuaudit.training.stages import Chain
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def depends_on(config: Config) -> frozenset[str]:
         PluginError: a solver or a stage declares something else in ``depends_on``.
     """
     told = frozenset[str]() if config.scaling == "none" else TOLD
-    for plugin in (registry.build("solvers", config.solver), *map(build_stage, config.server)):
+    for plugin in (registry.build("solvers", config.solver), *exchange_of(config).parts):
         declared: object = says(plugin, "depends_on")
         if not isinstance(declared, frozenset) or not declared <= TOLD:
             raise PluginError(
@@ -161,12 +161,11 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
     device = device_of(config.run.device)
     module = build_module(config, dataset)
     learner = registry.build("learners", config.learner)
-    chain = Chain(tuple(build_stage(stage) for stage in config.server))
     solver = registry.build("solvers", config.solver)
     step_sizes = StepSizes(learner.step_size, learner.decay)
     dtype = getattr(torch, config.run.dtype)
     require_normal(step_sizes, learner.law.rounds, dtype)
-    procedure = Procedure(module, chain, step_sizes, solver, config.scaling, dtype)
+    procedure = Procedure(module, exchange_of(config), step_sizes, solver, config.scaling, dtype)
     name = suggested(module, device, many=False) if config.run.engine == "auto" else config.run.engine
     chosen = replace(config, run=replace(config.run, engine=name, device=device.type))  # type: ignore[arg-type]
     return Setup(chosen, dataset, learner, procedure, engine(name), device)

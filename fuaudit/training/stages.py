@@ -8,6 +8,7 @@ out, and it is recorded with the round, because an aggregator's memory of an era
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fuaudit.declared import says
@@ -136,6 +137,10 @@ class Momentum:
         return velocity, {"velocity": velocity}
 
 
+ALL = slice(None)
+"""Every place of a chain."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """Stages one after another; a chain is a stage. State names are prefixed by the place in the chain."""
@@ -145,7 +150,7 @@ class Chain:
     @property
     def vectorised(self) -> bool:
         """Whether all stages are."""
-        return all(says(stage, "vectorised") for stage in self.stages)
+        return all(says(stage, "vectorised") and not says(stage, "draws") for stage in self.stages)
 
     @property
     def per_client_state(self) -> frozenset[str]:
@@ -159,19 +164,30 @@ class Chain:
             state |= under(f"{place}.", stage.init(shape))
         return state
 
-    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """See :class:`Stage`. Raises PluginError where the state of a stage does not keep its form."""
+    @property
+    def aggregating(self) -> int:
+        """How many stages there are up to the aggregator: what follows takes the one row that it leaves."""
+        after = takewhile(lambda stage: says(stage, "after_aggregation"), reversed(self.stages))
+        return len(self.stages) - len(list(after))
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State, places: slice = ALL) -> tuple[Tensor, State]:
+        """See :class:`Stage`; of the stages at some places alone, where told so.
+
+        Raises:
+            PluginError: the state of a stage does not keep its form.
+        """
         new: State = {}
-        for place, stage in enumerate(self.stages):
+        for place, stage in list(enumerate(self.stages))[places]:
             prefix = f"{place}."
             old = part(state, prefix)
-            updates, own = stage.apply(updates, context, old)
-            _require_form(stage, old, own)
+            here = context.at(context.place + place, stage) if context.draws else context
+            updates, own = stage.apply(updates, here, old)
+            require_form(stage, old, own)
             new |= under(prefix, own)
         return updates, new
 
 
-def _require_form(stage: Stage, old: State, new: State) -> None:
+def require_form(stage: Stage, old: State, new: State) -> None:
     """Raises PluginError where a state has other names, shapes or dtypes than the one before it."""
     before, after = (
         {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()} for state in (old, new)
@@ -207,10 +223,15 @@ def joint_update(chain: Chain, updates: Tensor, context: RoundContext, state: St
         ]
         rows = torch.stack([row for row, _ in results])
         new = {name: torch.stack([kept[name] for _, kept in results]) for name in results[0][1]}
-    if rows.shape != (updates.shape[0], 1, updates.shape[2]):
+    require_one_row(chain, rows, updates.shape[2])
+    return rows[:, 0], new
+
+
+def require_one_row(chain: Chain, rows: Tensor, columns: int) -> None:
+    """Raises PluginError unless a chain left one row ``(*s, 1, c)`` of so many columns."""
+    if rows.shape[-2:] != (1, columns):
         names = ", ".join(type(stage).__name__ for stage in chain.stages)
         raise PluginError(
-            f"the chain {names} left {tuple(rows.shape[1:])} instead of one row of {updates.shape[2]}",
+            f"the chain {names} left {tuple(rows.shape[-2:])} instead of one row of {columns}",
             "The last stage must be an aggregator: (n, d) -> (1, d).",
         )
-    return rows[:, 0], new

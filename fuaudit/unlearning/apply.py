@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fuaudit.commitments.secrets import Generation, PlannedDraws
 from fuaudit.data.dataset import retained_rows
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError, PluginError, UsageError
@@ -47,12 +48,14 @@ def edited(
     model: Tensor,
     round_models: Mapping[int, Tensor],
     target: tuple[Request, Population] | None = None,
+    generation: Generation | None = None,
 ) -> tuple[Tensor, list[Message]]:
     """The model that an editor makes from ``model``, and the messages it cost.
 
     ``old`` is the plan of the run it edits, ``new`` the same draws over the retained population, whose last
     source makes the editor's own draws. ``target`` is the request, with a population that holds what it names;
     by default what ``old`` has and ``new`` has not. An audit gives it for a run that never had the target.
+    ``generation`` is what stages draw with while the editor trains further; by default the editor's own flat source.
 
     Raises:
         PluginError: the editor raised, touched what it had not declared, or returned no model.
@@ -61,7 +64,7 @@ def edited(
     retained, fresh = new.retained, new.sources[-1]
     bytes_of_model = model.numel() * model.element_size()
     solver = ready.procedure.solver
-    down, up = says(solver, "downloads"), says(solver, "uploads")
+    down, up = says(solver, "downloads") + ready.procedure.exchange.downloads, says(solver, "uploads")
 
     trained: list[int] = []
     messages: list[Message] = []
@@ -78,8 +81,9 @@ def edited(
         schedule, problem = LazySchedule([plan]), ready.client_problem(retained)
         state = ready.procedure.initial_memory(len(retained.clients), ready.device)
         start = round_state = RoundState.of_run(vector, state, ready.device)
+        draws = PlannedDraws(plan, (generation,)) if generation else PlannedDraws.flat(plan, [fresh])
         for round_number, round_state in execute(
-            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1
+            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (draws,)
         ):
             require_finite(round_state, round_number)
             for client in [f"client {c}" for c in schedule.round(round_number).cohorts[0].tolist() if c >= 0]:

@@ -1,7 +1,7 @@
 """Faults that plugins declare beside their methods: what audits of plans suspect, and what the self-test plants.
 
 They are values. An unlearner declares ``known_faults``, a tuple of :class:`KnownFault`; ``selftest_faults`` holds
-:class:`WrongRelative` on an unlearner, and :class:`MemoryKept` on an aggregator or a solver.
+:class:`WrongRelative` on an unlearner, and :class:`MemoryKept` on an aggregator, a client stage or a solver.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def known_faults() -> tuple[KnownFault, ...]:
 
 def selftest_faults(tested: str) -> tuple[WrongRelative | MemoryKept, ...]:
     """What fuaudit's own plugins declare for the self-test, and the unlearner ``tested``; each once."""
-    return tuple(_declared("selftest_faults", "unlearners", "aggregators", "solvers", besides=tested))
+    return tuple(_declared("selftest_faults", "unlearners", "aggregators", "client_stages", "solvers", besides=tested))
 
 
 def _declared(word: str, *kinds: str, besides: str = "") -> list[Any]:

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.config import TABLES, stage_kind
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
@@ -99,10 +98,7 @@ def _plugins_of(run: Run | Tombstone) -> Iterator[tuple[str, str]]:
         yield "unlearners", run.info["unlearner"]["use"]
     if not isinstance(run, Run):
         return
-    for table, kind in TABLES.items():
-        yield kind, getattr(run.config, table)["use"]
-    for stage in run.config.server:
-        yield stage_kind(stage), stage["use"]
+    yield from run.config.plugins
     if run.config.unlearner:
         yield "unlearners", run.config.unlearner["use"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import Rounds
@@ -13,6 +15,7 @@ from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, made
 from fuaudit.runs.run import Run
+from fuaudit.training.events import as_table
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
 from fuaudit.verification.counterfactual import Counterfactuals, counterfactuals
@@ -38,7 +41,10 @@ class Rerun:
     @cached_property
     def ready(self) -> Setup:
         """The run's config on this machine, with the engine that the run used. UsageError without data."""
-        return setup(self._run.config, self.evidence.rows)
+        ready = setup(self._run.config, self.evidence.rows)
+        exchange = ready.procedure.exchange
+        plainly = replace(exchange, transport=exchange.transport.in_the_clear())
+        return replace(ready, procedure=replace(ready.procedure, exchange=plainly))
 
     @cached_property
     def schedule(self) -> Rounds:
@@ -50,10 +56,20 @@ class Rerun:
         """The rounds after which a run of this config stores its model, ascending; 0 is before the first."""
         return stored_rounds(self._run.config.run.checkpoint_every, self._run.rounds_executed)
 
-    @cached_property
+    @property
     def replayed(self) -> Checkpoints:
         """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
-        return self.models(self._run.plan, self._run.plan.retained, self.schedule)
+        return self._replayed[0]
+
+    @property
+    def told(self) -> Mapping[int, list[dict[str, Any]]]:
+        """Round -> the events that its stages tell when the plan is executed; no round that tells nothing."""
+        return self._replayed[1]
+
+    @cached_property
+    def _replayed(self) -> tuple[Checkpoints, Mapping[int, list[dict[str, Any]]]]:
+        told = dict[int, list[dict[str, Any]]]()
+        return self.models(self._run.plan, self._run.plan.retained, self.schedule, told), told
 
     @cached_property
     def counterfactuals(self) -> Counterfactuals:
@@ -64,10 +80,18 @@ class Rerun:
     @cached_property
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
-        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed)
+        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, self._run.salt)
 
-    def models(self, plan: Plan, population: Population, schedule: Rounds) -> Checkpoints:
+    def models(
+        self,
+        plan: Plan,
+        population: Population,
+        schedule: Rounds,
+        told: dict[int, list[dict[str, Any]]] | None = None,
+    ) -> Checkpoints:
         """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
+
+        What stages tell of rounds is put into ``told``, where it is given.
 
         The initial model comes from the key of the initial draw, never from a model that a run holds.
         """
@@ -76,8 +100,16 @@ class Rerun:
         retained = self._run.plan.retained
         stored = {0: start.without(ready.procedure, population, retained).of(0)}
         for round_number, round_state in execute(
-            ready.procedure, ready.client_problem(population), population, schedule, start, ready.engine
+            ready.procedure,
+            ready.client_problem(population),
+            population,
+            schedule,
+            start,
+            ready.engine,
+            draws=self._run.stage_draws(plan),
         ):
+            if told is not None and round_state.told:
+                told[round_number] = list(map(as_table, round_state.told))
             if round_number in self.stored_rounds:
                 stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
             self.progress("replaying rounds", round_number, self._run.rounds_executed)

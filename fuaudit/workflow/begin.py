@@ -8,10 +8,12 @@ from typing import Any
 
 from fuaudit.commitments.contents import Contents, Opening, commit
 from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
+from fuaudit.commitments.secrets import PlannedDraws, Private, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed, Leaves, Seeded
+from fuaudit.errors import UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
@@ -33,6 +35,7 @@ class Beginning:
     keys: Keys
     contents: Contents
     opening: Opening
+    private: Private | None
 
     @property
     def commitment(self) -> str:
@@ -45,9 +48,23 @@ class Beginning:
         source = Seeded(self.keys.seeds, self.leaves, 0, first_context(beacon))
         return Plan.fresh(self.ready.learner.law, self.population, source)
 
+    def draws(self, plan: Plan, beacon: str | None) -> tuple[PlannedDraws, ...]:
+        """What the stages of the exchange draw with; see :meth:`fuaudit.runs.contained.WithContents.stage_draws`."""
+        if self.private is None or not self.ready.procedure.exchange.draws:
+            return ()
+        told = (first_context(beacon),)
+        return (PlannedDraws.committed(plan, self.private, self.commitment, told),)
 
-def begun(config: Config | Path | str | dict[str, Any], data: Path | str | Dataset | None, secret: bytes) -> Beginning:
+
+def begun(
+    config: Config | Path | str | dict[str, Any],
+    data: Path | str | Dataset | None,
+    secret: bytes,
+    apart: bool = False,
+) -> Beginning:
     """Set a config up, deal its federation, and form its keys.
+
+    ``apart``: clients make secrets of their own; else all follow from the master secret.
 
     Raises:
         UsageError: a wrong config or secret, data that cannot be read or dealt, or more seeds than a tree can have.
@@ -66,7 +83,15 @@ def begun(config: Config | Path | str | dict[str, Any], data: Path | str | Datas
     require_room(law, population)
     require_feasible(law, population)
     require_one_row_each(ready.procedure, law)
+    for place in sorted(ready.procedure.exchange.deviating):
+        if strangers := sorted({*ready.procedure.exchange.clients[place].clients}.difference(population.clients)):
+            raise UsageError(f"{resolved.client[place]['use']!r} names client {strangers[0]}, and there is none")
     leaves = Leaves(population.clients, law.rounds, law.steps)
-    keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests))
-    contents, opening = commit(ready.dataset, population, names_of(dealer, ready.dataset, population), secret)
-    return Beginning(ready, secret, population, leaves, keys, contents, opening)
+    has_secrets = ready.procedure.exchange.private
+    keys, private = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets)), None
+    if has_secrets:
+        private = first_secrets(population.clients, None if apart else secret, keys.seeds)
+    digests = [secret_digest(own, private.made) for own in private.generations[0].values()] if private else []
+    names = names_of(dealer, ready.dataset, population)
+    contents, opening = commit(ready.dataset, population, names, secret, digests)
+    return Beginning(ready, secret, population, leaves, keys, contents, opening, private)

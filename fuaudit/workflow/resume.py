@@ -50,7 +50,7 @@ def resume(
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
-        writer = RunWriter(folder, ledger)
+        writer = RunWriter(folder, ledger, unfinished.salt)
         ready = setup(config, data, unfinished.rows)
         require_committed(unfinished, ready.dataset)
         if info["kind"] == "unlearning":
@@ -62,10 +62,9 @@ def resume(
                 writer.record(
                     "request", clients=list(request.clients), samples=list(request.samples), parent=above.digest
                 )
-            return carry_out(
-                writer, ready, above, unfinished.plan, unfinished.unlearner, info["unlearner"]["use"], progress
-            )
+            name, draws = info["unlearner"]["use"], unfinished.stage_draws(unfinished.plan)
+            return carry_out(writer, ready, above, unfinished.plan, unfinished.unlearner, name, progress, draws)
         plan = unfinished.plan
         stand(writer, Platform.here(ready, done))
         start = state_after(writer, ready, plan, stored)
-        return finish(writer, ready, plan, start, done, rounds_executed, progress)
+        return finish(writer, ready, plan, start, done, rounds_executed, progress, unfinished.stage_draws(plan))

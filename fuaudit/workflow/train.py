@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.commitments.keys import beacon_of
+from fuaudit.commitments.secrets import salt_of
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
@@ -35,8 +36,10 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
+from fuaudit.training.events import as_table
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
+from fuaudit.training.rounds import StageDraws
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
@@ -78,7 +81,7 @@ def train(
     mixed = None if beacon is None else beacon_of(beacon)
     made = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
     master = _secret(secret, made, mixed)
-    first = begun(config, data, master)
+    first = begun(config, data, master, apart=secret is None and made is None)
     ready, population = first.ready, first.population
     if made is not None and first.commitment != made.commitment:
         raise UsageError(
@@ -112,9 +115,13 @@ def train(
             first.commitment,
             first.contents,
             first.opening,
+            private=first.private,
         )
+        if first.private and ready.procedure.exchange.remembers:
+            writer.salt = salt_of(first.private.generations[-1])
         stand(writer, Platform.here(ready, 0))
-        return finish(writer, ready, plan, state_after(writer, ready, plan, []), 0, rounds_executed, progress)
+        start, draws = state_after(writer, ready, plan, []), first.draws(plan, mixed)
+        return finish(writer, ready, plan, start, 0, rounds_executed, progress, draws)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
@@ -152,7 +159,14 @@ def state_after(writer: RunWriter, ready: Setup, plan: Plan, stored: Sequence[in
 
 
 def finish(
-    writer: RunWriter, ready: Setup, plan: Plan, start: RoundState, done: int, rounds_executed: int, progress: Progress
+    writer: RunWriter,
+    ready: Setup,
+    plan: Plan,
+    start: RoundState,
+    done: int,
+    rounds_executed: int,
+    progress: Progress,
+    draws: tuple[StageDraws, ...] = (),
 ) -> Run:
     """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
     population = plan.retained
@@ -161,19 +175,22 @@ def finish(
     problem = ready.client_problem(population)
     round_state = start
     for round_number, round_state in execute(
-        ready.procedure, problem, population, schedule, start, ready.engine, first=done + 1
+        ready.procedure, problem, population, schedule, start, ready.engine, done + 1, draws
     ):
         require_finite(round_state, round_number)
+        told = {"told": list(map(as_table, round_state.told))} if round_state.told else {}
         if round_number not in stored:
-            writer.record("round", round=round_number)
+            writer.record("round", round=round_number, **told)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
-            writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]))
+            writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]), **told)
             writer.checkpoint(round_number, *round_state.of(0))
         progress("rounds", round_number, rounds_executed)
-    return seal(writer, ready, population, schedule, progress)
+    return complete(writer, ready, population, schedule, progress)
 
 
-def seal(writer: RunWriter, ready: Setup, population: Population, schedule: Rounds, progress: Progress = silent) -> Run:
+def complete(
+    writer: RunWriter, ready: Setup, population: Population, schedule: Rounds, progress: Progress = silent
+) -> Run:
     """Write all that follows from the stored models, and close the run."""
     rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.commitments.secrets import PlannedDraws, Step, salt_of
 from fuaudit.data.dataset import Dataset
 from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
@@ -36,7 +37,7 @@ from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, rewritten, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
-from fuaudit.workflow.train import finish, seal, size_of_run, state_after
+from fuaudit.workflow.train import complete, finish, size_of_run, state_after
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def unlearn(
         info["edited_by"] = name
     elif "edited_by" in run.info and change.first_change != START:
         info["edited_by"] = run.info["edited_by"]
+    step = Step(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
+    private = run.secrets and run.secrets.after(change.plan.retained.samples, step)
     with claimed(out):
         writer = RunWriter(out)
         writer.begin(
@@ -122,9 +125,12 @@ def unlearn(
             run.opening,
             recorded_bytes(change.plan),
             run.stand_ins,
+            private,
         )
+        writer.salt = salt_of(private.generations[-1]) if private and run.exchange.remembers else None
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
-        return carry_out(writer, ready, run, change.plan, unlearner, name, progress)
+        draws = Run(out, "", info, {}, writer.ledger, run.config).stage_draws(change.plan)
+        return carry_out(writer, ready, run, change.plan, unlearner, name, progress, draws)
 
 
 def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning:
@@ -156,6 +162,12 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
     known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
+    if known and run.exchange.draws and first.round > 1:
+        # a kept round is executed again over other rows with the same noise: parent minus child has none left
+        raise UsageError(
+            f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",
+            "The difference of the two models would have no noise in it. Use 'retrain', which draws all of it anew.",
+        )
     doubts = doubts_of(unlearner, name, law, request, known, first, inherited)
     if promises and not allow_inexact:
         _refuse(doubts)
@@ -174,11 +186,18 @@ def _refuse(doubts: Sequence[str]) -> None:
 
 
 def carry_out(
-    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str, progress: Progress
+    writer: RunWriter,
+    ready: Setup,
+    parent: Run,
+    plan: Plan,
+    unlearner: Any,
+    name: str,
+    progress: Progress,
+    draws: tuple[PlannedDraws, ...] = (),
 ) -> Run:
     """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume."""
     if is_editor(unlearner):
-        return _edit(writer, ready, parent, plan, unlearner, name)
+        return _edit(writer, ready, parent, plan, unlearner, name, draws)
     change = Unlearning(plan, plan.first_change(parent.plan))
     first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
@@ -200,16 +219,27 @@ def carry_out(
     stand(writer, Platform.here(ready, done), inherited(parent.ledger, kept))
     if not told:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
-    return finish(writer, ready, plan, start, done, plan.law.rounds, progress)
+    return finish(writer, ready, plan, start, done, plan.law.rounds, progress, draws)
 
 
-def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, unlearner: Any, name: str) -> Run:
+def _edit(
+    writer: RunWriter,
+    ready: Setup,
+    parent: Run,
+    plan: Plan,
+    unlearner: Any,
+    name: str,
+    draws: tuple[PlannedDraws, ...],
+) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
     stand(writer, Platform.here(ready, 0))
-    vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models)
+    generation = draws[0].generations[-1] if draws else None
+    vector, messages = edited(
+        ready, parent.plan, plan, unlearner, name, parent.model, parent.models, generation=generation
+    )
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))
     writer.write(EDIT, {"messages": traffic})
     writer.checkpoint(plan.law.rounds, vector, {})
-    return seal(writer, ready, plan.retained, LazySchedule([plan]))
+    return complete(writer, ready, plan.retained, LazySchedule([plan]))

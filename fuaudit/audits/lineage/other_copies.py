@@ -8,7 +8,7 @@ from operator import or_
 from fuaudit.draws import END
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.layout import KEYS, LEDGER, MODEL, TOMBSTONE, checkpoint_name
+from fuaudit.runs.layout import KEYS, LEDGER, MODEL, SECRETS, TOMBSTONE, checkpoint_name, memories_name
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -67,6 +67,12 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     last = holding(plan.law.rounds)
     return [
         *((checkpoint_name(r), f"model after round {r}, {holding(r)}") for r in ancestor.checkpoints if holding(r)),
+        *(
+            (memories_name(r), f"what clients keep after round {r}, {holding(r)}")
+            for r in ancestor.checkpoints
+            if holding(r) and ancestor.exchange.remembers
+        ),
+        *([(SECRETS, "gives what erased clients drew back; prune destroys it")] if ancestor.secrets else []),
         *([(MODEL, f"final model, {last}")] if last else []),
         (KEYS, keys),
     ]

@@ -8,14 +8,23 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.audits.lineage.unused_draws import unused_draws
-from fuaudit.config import build_stage
 from fuaudit.formats.files import sha256
 from fuaudit.runs.derived_files import OWN, derived, participation
-from fuaudit.runs.layout import CHECKPOINT, FILES, METRICS, PARTICIPATION, RECORDED, checkpoint_name, file_of
-from fuaudit.training.stages import Chain
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    FILES,
+    MEMORIES,
+    METRICS,
+    PARTICIPATION,
+    RECORDED,
+    SECRETS,
+    checkpoint_name,
+    file_of,
+    names_of_theirs,
+)
 from fuaudit.verification.case import Case
 
-CHECKPOINTS = next(file for file in FILES if file.name == CHECKPOINT)
+MODELS = [file for file in FILES if file.name in (CHECKPOINT, MEMORIES)]
 
 
 def data_at_hand(case: Case) -> bool:
@@ -47,8 +56,10 @@ def differ(case: Case, expected: dict[str, bytes]) -> list[str]:
 
 def strays(case: Case, followed: dict[str, bytes]) -> list[str]:
     """Files that nothing regenerates, and files that are missing; the same on every platform."""
-    stored = map(checkpoint_name, case.rerun.stored_rounds)
-    expected = {*stored, *(name for name in followed if file_of(name) is not CHECKPOINTS)}
+    rounds = case.rerun.stored_rounds
+    theirs = (name for name in names_of_theirs(case.run.exchange, rounds) if name != SECRETS)
+    stored = {*map(checkpoint_name, rounds), *theirs}
+    expected = {*stored, *(name for name in followed if file_of(name) not in MODELS)}
     found = _digests(case)
     unused = unused_draws(case.run)
     return [
@@ -74,8 +85,8 @@ def _of_plan(table: dict[str, Any]) -> dict[str, Any]:
 def follows_from_plan(case: Case) -> bool:
     """Whether the run tells of who took part what its plan shows, as far as no model is needed. Needs no data."""
     run, config = case.run, case.run.config
-    solver, chain = registry.build("solvers", config.solver), Chain(tuple(map(build_stage, config.server)))
-    expected = participation(run.learner, solver, chain, run.plan.retained, case.rerun.schedule)
+    solver = registry.build("solvers", config.solver)
+    expected = participation(run.learner, solver, run.exchange, run.plan.retained, case.rerun.schedule)
     return bool(_of_plan(case.run.participation) == _of_plan(json.loads(json.dumps(expected))))
 
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
-from fuaudit.runs.derived_files import checkpoint_bytes
-from fuaudit.runs.ledger import models_told
+from fuaudit.runs.derived_files import same_round
+from fuaudit.runs.ledger import models_told, other_tale, read_ledger
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.text import counted
 from fuaudit.training.execute import initial_state
@@ -96,8 +96,12 @@ class Replay:
         differences = [
             (round_number, _largest(vector, stored[round_number][0]))
             for round_number, (vector, state) in sorted(case.rerun.replayed.items())
-            if checkpoint_bytes(vector, state) != checkpoint_bytes(*stored[round_number])
+            if not same_round((vector, state), stored[round_number])
         ]
+        if tale := _other_tale(case):
+            elsewhere = case.rerun.elsewhere(case.run)
+            verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
+            return Finding("replay", Subject.RUN, verdict, tale, SHOWS_NOT, details=elsewhere)
         if not differences:
             return Finding(
                 "replay",
@@ -135,6 +139,20 @@ class Replay:
         judged = within_tolerance(case, stored, self.tolerance)
         judged = replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
         return judged.finding("replay", SHOWS_NOT)
+
+
+def _other_tale(case: Case) -> str:
+    """In words where a ledger tells otherwise of a round than its stages do when it is executed; "" where none does.
+
+    Of rounds that the run keeps its ancestors tell: their ledgers bind no digest of a run.
+    """
+    own, told = case.run.ledger, case.rerun.told
+    kept = own.of_kind("unlearning")[0].get("kept_rounds", 0) if case.run.is_child else 0
+    above = ((read_ledger(one.path), range(1, kept + 1)) for one in case.evidence.ancestors if kept)
+    for ledger, rounds in ((own, None), *above):
+        if number := other_tale(ledger, told, rounds):
+            return f"What a ledger tells of round {number} is not what its stages tell when it is executed."
+    return ""
 
 
 def _other_rows(case: Case) -> Finding:

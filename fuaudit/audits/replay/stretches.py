@@ -14,11 +14,12 @@ from math import comb
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.derived_files import checkpoint_bytes
-from fuaudit.runs.ledger import models_told
+from fuaudit.runs.derived_files import same_round
+from fuaudit.runs.ledger import models_told, other_tale
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
+from fuaudit.training.events import as_table
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -133,7 +134,7 @@ def _wrong_start(case: Case) -> Iterator[str]:
     """Whether the stored initial model is not the one that its key makes."""
     ready, plan = case.rerun.ready, case.run.plan
     start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
-    if checkpoint_bytes(*start.of(0)) != checkpoint_bytes(*case.run.checkpoint(0)):
+    if not same_round(start.of(0), case.run.checkpoint(0)):
         yield "the stored initial model is not the one that its key makes"
 
 
@@ -148,9 +149,12 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     problem = ready.client_problem(retained)
     round_state = start
     for round_number, round_state in execute(
-        ready.procedure, problem, retained, schedule, start, ready.engine, first=before + 1
+        ready.procedure, problem, retained, schedule, start, ready.engine, before + 1, run.stage_draws(run.plan)
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
             yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
-    if checkpoint_bytes(*round_state.of(0)) != checkpoint_bytes(*run.checkpoint(after)):
+        told = {round_number: list(map(as_table, round_state.told))}
+        if other_tale(run.ledger, told, range(round_number, round_number + 1)):
+            yield f"the ledger tells of round {round_number} what its stages do not tell"
+    if not same_round(round_state.of(0), run.checkpoint(after)):
         yield f"from the model stored after round {before}, the plan makes another one after round {after}"

@@ -1,4 +1,4 @@
-"""Exchange: a pruned run, written beside the run, takes its place. After a kill at any step it is finished or undone.
+"""Swap: a pruned run, written beside the run, takes its place. After a kill at any step it is finished or undone.
 
 1. ``NAME.pruning`` is written, opened and compared; ``NAME`` is as it was.
 2. ``NAME`` becomes ``NAME.before-prune``.
@@ -64,7 +64,7 @@ def put_in_place(path: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Finish or undo the exchange of a prune that was killed. The caller holds the lock of :func:`alone`.
+    """Finish or undo the swap of a prune that was killed. The caller holds the lock of :func:`alone`.
 
     Raises:
         EvidenceError: there is no run at the path after that, or it is not the one whose former self lies beside it;

@@ -1,0 +1,167 @@
+"""Labelled draws: what a stage of an exchange draws at its address, from a cryptographic stream.
+
+Privacy can rest on these numbers, so nobody without the key may tell them from fair ones. The stream is SHAKE-256
+(FIPS 202) of key, address, label and kind. A key in front makes it a pseudorandom function (Bertoni, Daemen, Peeters,
+Van Assche: "On the security of the keyed sponge construction", 2011). So no two addresses, labels or kinds share a
+number, and the same label asked for twice gives the same numbers.
+
+Everything but ``normal`` is whole numbers or comparisons of them, so the bits are the same everywhere. What ``normal``
+gives is rounded: differential privacy that shall hold for the bits (Mironov, CCS 2012) needs ``discrete_gaussian``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from math import ceil, isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuaudit.draws.address import Address
+from fuaudit.errors import UsageError
+
+Ids = NDArray[np.int64]
+Words = NDArray[np.uint64]
+LARGEST = 2**31
+"""Bounds, and numerators and denominators of probabilities, are at most this: products then stay exact."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Draws at one address under a key of 32 bytes, each by its ``label``. The key is not shown in ``repr``."""
+
+    key: bytes = field(repr=False)
+    at: Address
+
+    def _words(self, kind: str, label: str, count: int, attempt: int = 0) -> Words:
+        """``count`` words of 64 bits; the first of many are those of few."""
+        texts = [text.encode() for text in (self.at.purpose.value, kind, label)]
+        numbers = [*(number + 1 for number in self.at[1:]), attempt]
+        said = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+        said += b"".join(number.to_bytes(8, "little") for number in numbers)
+        stream = hashlib.shake_256(b"fuaudit stage draws" + self.key + said).digest(8 * count)
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+
+    def uniform(self, label: str, count: int) -> NDArray[np.float64]:
+        """Multiples of 2**-53 in [0, 1), ``(count,)``."""
+        return (self._words("uniform", label, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def integers(self, label: str, bound: int, count: int) -> Ids:
+        """Whole numbers from 0 to ``bound`` - 1, ``(count,)``. UsageError for a bound above :data:`LARGEST`."""
+        return self._integers("integers", label, bound, count)
+
+    def _integers(self, kind: str, label: str, bound: int, count: int) -> Ids:
+        if not 1 <= bound <= LARGEST:
+            raise UsageError(f"a stage draws below a bound from 1 to {LARGEST:,}, not {bound:,}")
+        # words above the largest multiple of the bound are drawn anew, in place: each number has words of its own
+        limit, words = np.uint64(2**64 - 1 - 2**64 % bound), self._words(kind, label, count)
+        attempt = 0
+        while (rejected := words > limit).any():
+            attempt += 1
+            words = np.where(rejected, self._words(kind, label, count, attempt), words)
+        return (words % np.uint64(bound)).astype(np.int64)
+
+    def normal(self, label: str, count: int) -> NDArray[np.float64]:
+        """Standard normal numbers, ``(count,)``, by the inverse of their distribution function; rounded."""
+        from scipy.special import ndtri
+
+        # the middles of 2**53 intervals: the inverse is infinite at 0
+        words = self._words("normal", label, count) >> np.uint64(11)
+        numbers: NDArray[np.float64] = ndtri((words.astype(np.float64) + 0.5) * 2.0**-53)
+        return numbers
+
+    def permutation(self, label: str, size: int) -> Ids:
+        """The numbers 0 to ``size`` - 1 in a uniform order: the ranks of distinct words."""
+        return self._order("permutation", label, size)
+
+    def _order(self, kind: str, label: str, size: int) -> Ids:
+        attempt = 0
+        while True:
+            words = self._words(kind, label, size, attempt)
+            order = np.argsort(words, kind="stable")
+            # without equal words every order is equally likely
+            if (np.diff(words[order]) > 0).all():
+                return order
+            attempt += 1
+
+    def subset(self, label: str, size: int, count: int) -> Ids:
+        """``count`` of the numbers 0 to ``size`` - 1, ascending; every subset is equally likely."""
+        if not 0 <= count <= size:
+            raise UsageError(f"no {count} of {size} can be drawn")
+        return np.sort(self._order("subset", label, size)[:count])
+
+    def binomial(self, label: str, trials: int, probability: Fraction | float) -> int:
+        """How many of ``trials`` succeed: the trials themselves are drawn, so the law is exact.
+
+        A float is the decimal that it is written as: 0.1 is one tenth.
+
+        Raises:
+            UsageError: no probability, or one whose denominator is above :data:`LARGEST`.
+        """
+        exact = _fraction(probability)
+        if not 0 <= exact <= 1:
+            raise UsageError(f"a probability is from 0 to 1, not {probability}")
+        return int((self._integers("binomial", label, exact.denominator, trials) < exact.numerator).sum())
+
+    def discrete_gaussian(self, label: str, variance: Fraction | float, count: int) -> Ids:
+        """Whole numbers x with probabilities in proportion to exp(-x^2 / (2 variance)), ``(count,)``.
+
+        By inversion: 128 bits a number, against a table of the distribution function. The law is within 2**-100 of the
+        discrete Gaussian in total variation (Canonne, Kamath, Steinke, NeurIPS 2020, tell what it is good for).
+
+        Raises:
+            UsageError: the variance is not above 0, or above :data:`WIDEST`.
+        """
+        high, low, first = _table(_fraction(variance))
+        words = self._words("discrete gaussian", label, 2 * count).reshape(count, 2)
+        places = np.searchsorted(high, words[:, 0], side="left")
+        # equal high words: the low ones decide; the last entry is above all words
+        while (behind := (high[places] == words[:, 0]) & (low[places] <= words[:, 1]) & (places < len(high) - 1)).any():
+            places += behind
+        return places.astype(np.int64) + first
+
+
+def _fraction(number: Fraction | float) -> Fraction:
+    """A number as it is written, as a fraction; UsageError for what is none."""
+    try:
+        return number if isinstance(number, Fraction) else Fraction(str(number))
+    except ValueError:
+        raise UsageError(f"{number} is no number") from None
+
+
+WIDEST = 2**28
+"""The largest variance of a discrete Gaussian: its table has 400 thousand entries."""
+
+
+@lru_cache(maxsize=8)
+def _table(variance: Fraction) -> tuple[Words, Words, int]:
+    """128 bits of the distribution function of a discrete Gaussian, as two words each, and the first value.
+
+    Neighbouring probabilities have the ratio exp(-(2x + 1) / (2 variance)), so products in fixed point give all.
+    """
+    if not 0 < variance <= WIDEST:
+        raise UsageError(f"a variance is above 0 and at most {WIDEST:,}, not {variance}")
+    with localcontext() as exact:
+        exact.prec = 110
+        over = Decimal(variance.denominator) / Decimal(variance.numerator)
+        # beyond this value lies less than 2**-110
+        last = isqrt(ceil(155 * variance)) + 1
+        ratio, step = (int((-over * share).exp() * 2**BITS) for share in (Decimal("0.5"), Decimal(1)))
+    one_side = [1 << BITS]
+    for _ in range(last):
+        one_side.append(one_side[-1] * ratio >> BITS)
+        ratio = ratio * step >> BITS
+    masses = one_side[:0:-1] + one_side
+    total, below = sum(masses), accumulate(masses)
+    sums = [min((mass << 128) // total, 2**128 - 1) for mass in below]
+    halves = np.array([(s >> 64, s & (2**64 - 1)) for s in sums], dtype=np.uint64)
+    return halves[:, 0], halves[:, 1], -last
+
+
+BITS = 320
+"""Of the fixed point in which tables are made."""

@@ -1,0 +1,61 @@
+"""Events: what a stage tells of a round, beside what it does. They stand in the round's line of the ledger.
+
+Accounts of privacy and of traffic read them. Replay makes them again, so a run cannot tell another tale. Sizes are
+those of the plain form: how long a ciphertext is, the transcript of its transport says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+from fuaudit.errors import PluginError
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A client sent something: ``what``, in a word, of so many bytes in the plain form."""
+
+    client: int
+    what: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Released:
+    """Something came out under a mechanism that accounts know, with its parameters: numbers and words."""
+
+    mechanism: str
+    parameters: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """What a client sent was not taken; ``why`` in a few words."""
+
+    client: int
+    why: str
+
+
+Event = Sent | Released | Rejected
+
+
+def require_event(event: object) -> None:
+    """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
+    if not isinstance(event, Event):
+        raise PluginError(f"a stage told {event!r}, which is no event", "There are Sent, Released and Rejected.")
+    values = [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
+    strange = [value for value in values if type(value) not in (int, str) and not _is_finite(value)]
+    if strange:
+        raise PluginError(f"a stage told {strange[0]!r}: events hold whole and finite numbers, and words")
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and isfinite(value)
+
+
+def as_table(event: Event) -> dict[str, Any]:
+    """For JSON."""
+    return {"kind": type(event).__name__.lower(), **asdict(event)}

@@ -1,0 +1,33 @@
+"""Seal: a run without what is the clients' own. It still has keys and partition: it is for archives and auditors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fuaudit.errors import UsageError
+from fuaudit.formats.files import claimed, read_bytes, write_bytes
+from fuaudit.runs.layout import LEDGER, MANIFEST, is_theirs, mode_of
+from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.writer import require_new
+
+
+def seal(run: Run | Path | str, out: Path | str) -> Run:
+    """Write a run to another folder without what is the clients' own. It has the same manifest and the same digest.
+
+    Raises:
+        UsageError: there is nothing to leave out, or the folder exists.
+        EvidenceError: the run does not check out.
+    """
+    whole, out = run if isinstance(run, Run) else load_run(run), Path(out)
+    if not any(map(is_theirs, whole.files)):
+        raise UsageError(f"{whole.path} holds nothing that a server does not see", "It can be given as it is.")
+    require_new(out)
+    with claimed(out):
+        for name in whole.files:
+            if not is_theirs(name):
+                write_bytes(out / name, whole.read(name), mode=mode_of(name))
+        # the manifest last: without it a folder is no run
+        for name in (LEDGER, MANIFEST):
+            write_bytes(out / name, read_bytes(whole.path / name, limit_of(name)))
+    return load_run(out)

@@ -1,0 +1,277 @@
+"""Stages of a stranger, one of every kind that an exchange can have; some are wrong on purpose."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fuaudit.plugins import Delivery, Released, Stateless, rows_of, with_rows
+
+
+@dataclass(frozen=True)
+class ClipAndNoise(Stateless):
+    """Clips every row to a norm, and adds the client's own noise."""
+
+    norm: float = 1.0
+    deviation: float = 0.01
+    vectorised: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        norms = updates.norm(dim=-1, keepdim=True)
+        clipped = updates * (self.norm / norms.clamp(min=self.norm))
+        context.tell(Released("gaussian", {"deviation": self.deviation, "sensitivity": self.norm}))
+        noise = [context.own(row).normal("noise", updates.shape[-1]) for row in range(len(updates))]
+        return clipped + self.deviation * torch.from_numpy(np.stack(noise)).to(updates.dtype), state
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Error feedback: what was not sent is added to the next update."""
+
+    per_client_state: ClassVar[frozenset] = frozenset({"memory"})
+
+    def init(self, shape):
+        return {"memory": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        rows = updates + rows_of(state["memory"], context.cohort)
+        return rows, {"memory": with_rows(state["memory"], context.cohort, rows)}
+
+    def settle(self, sent, answer, context, state):
+        whole = rows_of(state["memory"], context.cohort)
+        return {"memory": with_rows(state["memory"], context.cohort, whole - context.on_all(sent))}
+
+
+@dataclass(frozen=True)
+class Forgetful(Memory):
+    """Changes the form of what it keeps."""
+
+    def settle(self, sent, answer, context, state):
+        return {"other": state["memory"]}
+
+
+@dataclass(frozen=True)
+class Quantise(Stateless):
+    """Stochastic rounding to multiples of a step."""
+
+    step: float = 2.0**-12
+    vectorised: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        shares = [context.own(row).uniform("rounding", updates.shape[-1]) for row in range(len(updates))]
+        up = torch.from_numpy(np.stack(shares)).to(updates.dtype)
+        return torch.floor(updates / self.step + up) * self.step, state
+
+
+@dataclass(frozen=True)
+class TopTogether:
+    """Each proposes its largest coordinates; all send the union."""
+
+    per_client: int = 20
+
+    def propose(self, updates, context):
+        return [row.abs().argsort(descending=True, stable=True)[: self.per_client] for row in updates]
+
+    def agree(self, proposals, context):
+        return torch.cat(proposals).unique() if proposals else torch.zeros(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class Neighbour(Stateless):
+    """Wrong: a client's row depends on another's."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        return updates + 0.1 * updates.roll(1, dims=0), state
+
+
+@dataclass(frozen=True)
+class Undeclared(Stateless):
+    """Wrong: draws, and does not say so."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        return updates + context.shared.normal("noise", updates.shape[-1])[0], state
+
+
+@dataclass(frozen=True)
+class Flip(Stateless):
+    """Named clients send the opposite of the mean of all, and propose nothing but the first coordinates."""
+
+    clients: tuple[int, ...] = (0,)
+
+    def apply(self, updates, context, state):
+        return (-updates.mean(dim=0, keepdim=True)).expand(updates.shape), state
+
+    def proposals(self, found, updates, context):
+        return [torch.arange(len(one)) for one in found]
+
+
+@dataclass(frozen=True)
+class Infinite(Flip):
+    """Named clients send what is no number."""
+
+    def apply(self, updates, context, state):
+        return torch.full_like(updates, torch.inf), state
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Shows the server sums of ``size`` clients or more, divided by their number, in a drawn order."""
+
+    size: int = 2
+    shows: ClassVar[str] = "sums"
+    draws: ClassVar[bool] = True
+
+    def deliver(self, rows, context):
+        order = torch.from_numpy(context.shared.permutation("order", len(rows)))
+        buffers = order.tensor_split(max(1, len(rows) // self.size))
+        means = torch.stack([rows[buffer].mean(dim=0) for buffer in buffers])
+        return Delivery(means, context.cohort.counted(len(buffers)), rows)
+
+    def in_the_clear(self):
+        return replace(self)
+
+
+@dataclass(frozen=True)
+class Median(Stateless):
+    """The median of every coordinate: not elementwise, and it hides what is no number."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        return updates.nan_to_num(0.0).median(dim=0, keepdim=True).values, state
+
+
+# --- wrong on purpose
+
+
+@dataclass(frozen=True)
+class OneNoise(Stateless):
+    """Wrong: all rows get the noise of the first client."""
+
+    draws: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        return updates + torch.from_numpy(context.own(0).uniform("x", updates.shape[-1])).to(updates.dtype), state
+
+
+@dataclass(frozen=True)
+class MixesAtTheEnd(Memory):
+    """Wrong: what a client keeps depends on what others sent."""
+
+    def settle(self, sent, answer, context, state):
+        return {"memory": with_rows(state["memory"], context.cohort, sent.sum(dim=0, keepdim=True).expand(sent.shape))}
+
+
+@dataclass(frozen=True)
+class Unsaid(Memory):
+    """Wrong: uses the aggregator's row, and does not say so."""
+
+    def settle(self, sent, answer, context, state):
+        return {"memory": with_rows(state["memory"], context.cohort, answer - sent)}
+
+
+@dataclass(frozen=True)
+class Counting(Stateless):
+    """Wrong: depends on how many clients there are, and does not say so."""
+
+    def apply(self, updates, context, state):
+        return updates / context.cohort.members, state
+
+
+@dataclass(frozen=True)
+class FalselyStacked(Stateless):
+    """Wrong: claims to treat runs apart."""
+
+    def apply(self, updates, context, state):
+        return updates * (1 + 0.1 * (updates.dim() == 3)), state
+
+
+@dataclass(frozen=True)
+class StrangersNoise(Stateless):
+    """Deviating clients that ask for what others draw."""
+
+    clients: tuple[int, ...] = (0,)
+    draws: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        for row in range(len(updates)):
+            context.own(row)
+        return updates, state
+
+
+@dataclass(frozen=True)
+class Raises(Stateless):
+    """Raises."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        raise ValueError("no")
+
+
+@dataclass(frozen=True)
+class Wider(Stateless):
+    """Returns other numbers than it gets."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        return updates.to(torch.float64), state
+
+
+@dataclass(frozen=True)
+class Babbles(Stateless):
+    """Tells what no ledger can hold."""
+
+    vectorised: ClassVar[bool] = False
+
+    def apply(self, updates, context, state):
+        context.tell(Released("gaussian", {"deviation": float("inf")}))
+        return updates, state
+
+
+@dataclass(frozen=True)
+class NothingReal:
+    """Agrees on columns that there are not."""
+
+    def propose(self, updates, context):
+        return [torch.arange(2)] * len(updates)
+
+    def agree(self, proposals, context):
+        return torch.tensor([3, 1])
+
+
+@dataclass(frozen=True)
+class Mumbling:
+    """A transport that does not say what it shows."""
+
+    def deliver(self, rows, context):
+        return Delivery(rows, context.cohort, rows)
+
+    def in_the_clear(self):
+        return self
+
+
+@dataclass(frozen=True)
+class DropsAll(Mumbling):
+    """Brings no row."""
+
+    shows: ClassVar[str] = "rows"
+
+    def deliver(self, rows, context):
+        return Delivery(rows[:0], context.cohort.among(torch.zeros(len(rows), dtype=torch.bool)), 0 * rows)
+
+
+@dataclass(frozen=True)
+class DeliversNone(DropsAll):
+    """Delivers what is no delivery."""
+
+    def deliver(self, rows, context):
+        return None

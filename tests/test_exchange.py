@@ -1,0 +1,449 @@
+"""A round has places: client stages, a transport, private memory, draws of stages, events."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, reseal, secret, told
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.commitments.secrets import Flat, PlannedDraws, Private, Step, first_secrets
+from fuaudit.config import resolve
+from fuaudit.draws import Address, Keyed, Position, Purpose, Stream
+from fuaudit.errors import EvidenceError, PluginError, UsageError
+from fuaudit.plans import Plan, Request, UniformLaw
+from fuaudit.plans.plan import Segment
+from fuaudit.plans.veil import veiled
+from fuaudit.proofs.toys import federation
+from fuaudit.runs.layout import SECRETS
+from fuaudit.runs.prune import prune
+from fuaudit.runs.writer import RunWriter
+from fuaudit.testing import check_client_stage
+from fuaudit.testing.contexts import context_of, stacked, updates_of
+from fuaudit.training.exchange import Exchange, exchange_of, exchanged
+from fuaudit.training.quantise import Quantise
+from fuaudit.training.rounds import PublicDraws
+from fuaudit.training.stages import Chain, Mean
+from fuaudit.workflow.resume import resume
+from fuaudit.workflow.seal import seal
+
+STAGES = Path(__file__).parent / "stages"
+
+
+@pytest.fixture(autouse=True)
+def _stages(monkeypatch):
+    monkeypatch.syspath_prepend(str(STAGES))
+
+
+def tables(client=(), transport=None, server=({"use": "mean"},), **more):
+    learner = {"use": "fedavg", "rounds": 8, "cohort": 4, "steps": 2, "batch": 4, "step_size": 0.1}
+    table = {
+        "data": {"use": "digits"},
+        "partition": {"use": "iid", "clients": 8},
+        "model": {"use": "linear"},
+        "learner": learner | more.pop("learner", {}),
+        "server": list(server),
+        "run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"},
+    } | more
+    return table | ({"client": list(client)} if client else {}) | ({"transport": transport} if transport else {})
+
+
+EVERYTHING = tables(
+    [
+        {"use": "test-memory"},
+        {"use": "test-clip-and-noise"},
+        {"use": "test-agreement"},
+        {"use": "test-quantise"},
+        {"use": "test-flip", "clients": [3]},
+    ],
+    {"use": "test-sums"},
+    ({"use": "test-median"}, {"use": "momentum"}),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(STAGES))
+        return train(EVERYTHING, tmp_path_factory.mktemp("exchange") / "parent", secret=secret(1))
+
+
+def looked_at(run, quick, **options):
+    """Verdicts of the audits of one run."""
+    found = verify(run, quick, key=AUDIT_KEY, save=False, **options).findings
+    return {finding.audit: finding for finding in found}
+
+
+def verdicts(found):
+    return {name: str(finding.verdict) for name, finding in found.items()}
+
+
+FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
+
+
+# configs
+
+
+def test_nothing_is_written_of_what_is_left_out():
+    config = resolve(tables())
+    assert config.tables().keys().isdisjoint({"client", "transport"})
+    assert resolve(tables(transport={"use": "clear"})) == config
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (tables([{"use": "no-such"}]), "there is no client stage or byzantine called 'no-such'"),
+        (tables(transport={"use": "cleer"}), "Did you mean 'clear'"),
+        (tables([{"use": "mean"}]), "there is no client stage or byzantine called 'mean'"),
+        (tables(transport={"use": "test-sums"}, server=[{"use": "mifa"}]), "'mifa' keeps one a client"),
+        (tables(transport={"use": "test-sums"}, solver={"use": "scaffold"}), "the solver ControlVariates keeps one"),
+        (tables([{"use": "test-agreement"}], server=[{"use": "mifa"}]), "'mifa' keeps whole ones"),
+        (tables([{"use": "test-agreement"}, {"use": "test-memory"}]), "'test-memory' keeps whole ones"),
+        (tables(transport={"use": "test-sums"}, server=[{"use": "size-weighted"}]), "asks how many samples"),
+        (tables(transport={"use": "test-mumbling"}), "must say in shows"),
+        (tables([{"use": "quantise", "bits": 1}]), "bits from 2 to 24"),
+        (tables() | {"client": 3}, r"client must be a list of tables, \[\[client\]\]"),
+    ],
+)
+def test_what_cannot_be_is_refused(table, words):
+    with pytest.raises(UsageError, match=words):
+        resolve(table)
+
+
+# one config with everything
+
+
+def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, quick):
+    assert verdicts(looked_at(whole, quick)) == FINE
+    assert {"clients/secrets.json", "clients/000008.safetensors"} <= whole.files.keys()
+    shutil.copytree(whole.path, tmp_path / "parent")
+    request = Request.of(samples=[drawn_sample(whole)])
+    child = unlearn(tmp_path / "parent", "fats", request, tmp_path / "child")
+    assert child.plan.first_change(whole.plan).round > 1
+    result, found = audits(child)
+    assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
+    assert looked_at(child, quick, spot_check=3)["replay"].verdict == "INCONCLUSIVE"  # three of four stretches
+    noop = unlearn(tmp_path / "parent", "noop", request, tmp_path / "noop")
+    found = looked_at(noop, quick)
+    assert found["replay"].verdict == found["lineage"].verdict == "FAIL"
+
+
+def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
+    shutil.copytree(whole.path, tmp_path / "parent")
+    client = drawn_client(whole)
+    child = unlearn(tmp_path / "parent", "fats", Request.of([client]), tmp_path / "child")
+    gone = [own[client].hex().encode() for own in child.secrets.generations if client in own]
+    assert verdicts(looked_at(child, quick)) == FINE
+    pruned, _ = prune(child)
+    assert all(client not in own for own in pruned.secrets.generations)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and any(text in p.read_bytes() for text in gone)]
+    assert verdicts(looked_at(pruned, quick)) == FINE
+    other = next(c for c in pruned.plan.retained.clients if c != 3)
+    request = Request.of(samples=[pruned.plan.retained.samples[other][0]])
+    again = unlearn(pruned, "fats", request, tmp_path / "again")
+    assert verdicts(looked_at(again, quick)) == FINE
+    twice, _ = prune(again)
+    assert verdicts(looked_at(twice, quick)) == FINE
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 5])
+def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
+    def progress(doing, number, of):
+        if doing == "rounds" and number >= at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(EVERYTHING, tmp_path / "run", secret=secret(1), progress=progress)
+    assert resume(tmp_path / "run").digest == whole.digest
+    request = Request.of([drawn_client(whole)])
+    shutil.copytree(whole.path, tmp_path / "parent")
+    child = unlearn(tmp_path / "parent", "fats", request, tmp_path / "child")
+    with pytest.raises(Stop):
+        unlearn(tmp_path / "parent", "fats", request, tmp_path / "stopped", progress=progress)
+    assert resume(tmp_path / "stopped").digest == child.digest
+
+
+def test_sealed(whole, tmp_path, quick):
+    sealed = seal(whole, tmp_path / "sealed")
+    assert (sealed.digest, sealed.sealed) == (whole.digest, True)
+    assert not (tmp_path / "sealed" / "clients").exists()
+    found = verdicts(looked_at(sealed, quick))
+    assert found == FINE | dict.fromkeys(("replay", "provenance", "lineage"), "INCONCLUSIVE")
+    shutil.copytree(whole.path, tmp_path / "torn")
+    (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
+    with pytest.raises(EvidenceError, match="missing: clients/000004"):
+        load_run(tmp_path / "torn")
+    plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
+    with pytest.raises(UsageError, match="nothing that a server does not see"):
+        seal(plain, tmp_path / "no")
+
+
+# planted faults
+
+
+def test_another_tale_fails(whole, tmp_path, quick):
+    """A ledger with one mechanism less, sealed again."""
+    assert {event["kind"] for line in whole.ledger.of_kind("round") for event in line["told"]} == {"released"}
+    shutil.copytree(whole.path, tmp_path / "parent")
+
+    def silent(events):
+        return [{name: value for name, value in event.items() if name != "told"} for event in events]
+
+    told(tmp_path / "parent", silent)
+    run = load_run(tmp_path / "parent")
+    found = looked_at(run, quick)["replay"]
+    assert found.verdict == "FAIL"
+    assert "round 1" in found.shows
+    assert looked_at(run, quick, spot_check=2)["replay"].verdict == "FAIL"
+
+
+def test_of_kept_rounds_the_ancestors_must_tell_what_is_true(whole, tmp_path, quick):
+    """The ledger binds no digest of a run, so a child does not see that its parent's was rewritten."""
+    shutil.copytree(whole.path, tmp_path / "parent")
+    child = unlearn(tmp_path / "parent", "fats", Request.of(samples=[drawn_sample(whole)]), tmp_path / "child")
+    assert child.ledger.of_kind("unlearning")[0]["kept_rounds"] > 0
+
+    def silent(events):
+        return [{name: value for name, value in event.items() if name != "told"} for event in events]
+
+    told(tmp_path / "parent", silent)
+    found = looked_at(child, quick)
+    assert found["replay"].verdict == "FAIL"
+    assert "round 1" in found["replay"].shows
+
+
+def test_how_secrets_were_made_is_committed_to(whole, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(whole.path, path)
+    table = replace(whole.secrets, made="apart").table(whole.opening.salts.as_rows())
+    RunWriter(path).write(SECRETS, table)
+    with pytest.raises(EvidenceError, match="is not the one that was committed to"):
+        reseal(path)
+
+
+def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
+    run = train(tables([{"use": "quantise"}]), tmp_path / "parent", secret=secret(1))
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
+    first, last = child.secrets.generations
+    one = next(iter(last))
+
+    def exchanged_for(name, **changes):
+        shutil.copytree(child.path, tmp_path / name)
+        table = replace(child.secrets, **changes).table(child.opening.salts.as_rows())
+        RunWriter(tmp_path / name).write(SECRETS, table)
+        return reseal(tmp_path / name)
+
+    with pytest.raises(EvidenceError, match="is not the one that was committed to"):
+        exchanged_for("first", generations=({**first, one: bytes(32)}, last))
+    with pytest.raises(EvidenceError, match="what all draw with is not what was committed to"):
+        exchanged_for("shared", shared=(bytes(32), child.secrets.shared[1]))
+    with pytest.raises(EvidenceError, match="lacks secrets of clients"):
+        exchanged_for("kept", generations=(first, {**last, drawn_client(run): bytes(32)}))
+    other = exchanged_for("last", generations=(first, {**last, one: bytes(32)}))
+    assert looked_at(other, quick)["provenance"].verdict == "FAIL"
+
+
+@pytest.mark.parametrize("server", [({"use": "test-median"},), ({"use": "mean"},)])
+def test_what_is_no_number_makes_the_whole_model_so(server):
+    """Before a median, and before rounding, which would hide the mark of an erased row."""
+    for client in ((), ({"use": "quantise"},)):
+        exchange = exchange_of(resolve(tables(client, server=server)))
+        updates = updates_of(0, 3, torch.float32)
+        updates[1, 2] = torch.nan
+        context = replace(stacked([context_of([0, 2, 4], torch.float32)]), draws=(PublicDraws(),))
+        row = exchanged(exchange, updates[None], context, {}, {}).row
+        assert bool(row.isnan().all()), (client, server)
+
+
+def test_what_no_number_is_is_rejected_by_name_if_a_deviating_client_sent_it(tmp_path, quick):
+    config = tables([{"use": "test-infinite", "clients": [2]}], learner={"rounds": 4})
+    run = train(config, tmp_path / "run", secret=secret(3))
+    rejected = [event for line in run.ledger.of_kind("round") for event in line.get("told", [])]
+    assert rejected
+    assert all(event == {"kind": "rejected", "client": 2, "why": "not finite"} for event in rejected)
+    assert bool(run.model.isfinite().all())
+    assert looked_at(run, quick)["replay"].verdict == "PASS"
+
+
+def test_who_deviates_must_be_there(tmp_path):
+    with pytest.raises(UsageError, match="'test-flip' names client 9, and there is none"):
+        train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("test-forgetful", "changed its form"),
+        ("test-undeclared", "did not declare it"),
+        ("test-stranger-s-noise", "whose stage it is not"),
+        ("test-raises", "raised in apply"),
+        ("test-wider", "made"),
+        ("test-babbles", "whole and finite numbers"),
+        ("test-agrees-on-nothing-real", "no ascending columns"),
+    ],
+)
+def test_stages_that_break_their_word_stop_training(stage, words, tmp_path):
+    with pytest.raises(PluginError, match=words):
+        train(tables([{"use": stage}]), tmp_path / "run", secret=secret(4))
+
+
+@pytest.mark.parametrize("use", ["test-drops-all", "test-delivers-none"])
+def test_transports_that_deliver_nothing(use, tmp_path, quick):
+    config = tables(transport={"use": use}, server=[{"use": "mean"}, {"use": "momentum"}], learner={"rounds": 2})
+    if use == "test-delivers-none":
+        with pytest.raises(PluginError, match="delivered NoneType"):
+            train(config, tmp_path / "run", secret=secret(4))
+        return
+    run = train(config, tmp_path / "run", secret=secret(4))
+    assert torch.equal(run.checkpoint(0)[0], run.model)
+    assert looked_at(run, quick)["replay"].verdict == "PASS"
+
+
+def test_the_contract_of_client_stages():
+    import fuaudit_stages as stages
+    from fuaudit_plugins.mimic import OwnCorrection
+
+    for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
+        check_client_stage(right)
+    for wrong, words in (
+        (stages.Neighbour(), "depends on the rows, memories or draws of others"),
+        (stages.OneNoise(), "depends on the rows, memories or draws of others"),
+        (stages.MixesAtTheEnd(), "what a client keeps depends on"),
+        (stages.Unsaid(), "declare answered = True"),
+        (stages.Counting(), "declare it in depends_on"),
+        (stages.FalselyStacked(), "several runs in one tensor"),
+        (stages.Forgetful(), "names, shapes or dtypes"),
+        (stages.Undeclared(), "did not declare it"),
+    ):
+        with pytest.raises(AssertionError, match=words):
+            check_client_stage(wrong)
+
+
+def test_noise_is_never_used_twice_over_other_rows(tmp_path):
+    """Weights by size: kept rounds are executed again over other sizes, and would keep their noise."""
+    config = tables([{"use": "quantise"}], server=[{"use": "size-weighted"}])
+    run = train(config, tmp_path / "run", secret=secret(5))
+    index = run.plan.index
+    sample = max(index.samples, key=lambda one: index.samples[one])
+    with pytest.raises(UsageError, match="with the noise that they had"):
+        unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
+    unlearn(run, "retrain", Request.of(samples=[sample]), tmp_path / "retrained")
+
+
+# draws
+
+
+LAW, MEMBERS = UniformLaw(4, 2, 3, 1), federation((3, 3, 3))
+
+
+def together(draws, number, place=0):
+    return draws.shared(number, place).integers("x", 2**31, 4).tolist()
+
+
+def numbers(draws, number, place=0, client=1):
+    return draws.own(number, place, client, 0).integers("x", 2**31, 4).tolist()
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2))
+def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, step, place):
+    old, fresh = Keyed(bytes(32)), Keyed(bytes(range(32)))
+    plan = Plan.fresh(LAW, MEMBERS, old)
+    cut = plan.erase(Request.of([2]), fresh, Position(round_number, step))
+    before, after = PlannedDraws.flat(plan, [old]), PlannedDraws.flat(cut, [old, fresh])
+    for number in range(1, 5):
+        same = numbers(before, number, place) == numbers(after, number, place)
+        assert same == (number < round_number)
+        assert (together(before, number, place) == together(after, number, place)) == (number < round_number)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=2, unique=True)
+)
+def test_no_two_places_share_noise(places):
+    draws = PlannedDraws.flat(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))), [Keyed(bytes(32))])
+    one, other = (numbers(draws, *place) for place in places)
+    assert one != other
+
+
+def test_siblings_configs_and_methods_never_share_secrets(whole, tmp_path):
+    secret_before = bytes(range(32))
+    steps = [
+        Step(commitment, context, {"use": use, "options": options}, executed)
+        for commitment in ("c1", "c2")
+        for context in ("r1", "r2")
+        for use, options in (("fats", {}), ("retrain", {}), ("fats", {"a": 1}))
+        for executed in (7, 8)
+    ]
+    assert len({step.next(secret_before) for step in steps}) == len(steps)
+    other = train(EVERYTHING | {"scaling": "standardise"}, tmp_path / "other", secret=secret(1))
+    # one master secret gives the same secrets to clients, and the commitments make of them other draws
+    assert other.secrets.generations == whole.secrets.generations
+    (mine,), (theirs,) = whole.stage_draws(whole.plan), other.stage_draws(other.plan)
+    assert numbers(mine, 1) != numbers(theirs, 1)
+    assert together(mine, 1) != together(theirs, 1)
+    assert whole.secrets.made == "from one secret"
+
+
+def test_without_a_secret_clients_make_their_own(tmp_path):
+    run = train(tables([{"use": "quantise"}], learner={"rounds": 1}), tmp_path / "run")
+    assert run.secrets.made == "apart"
+    (own,) = run.secrets.generations
+    assert len(set(own.values())) == 8
+    seeds = run.keys.seeds
+    assert first_secrets([1, 2], None, seeds).generations != first_secrets([1, 2], None, seeds).generations
+    assert Private.of_table(run.secrets.table([])) == run.secrets
+
+
+def test_a_rewriter_gets_no_draw_of_a_stage():
+    plan = veiled(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))))
+    at = Address(Purpose.STAGE, 1, 4, 1)
+    for ask in (plan.sources[0].sequence, plan.sources[0].subset):
+        with pytest.raises(PluginError, match="it gets those of cohorts and batches alone"):
+            ask(at, [1, 2], 1)
+
+
+def test_the_server_stages_have_places_of_their_own():
+    """One generation, one client: a part draws otherwise than its neighbour."""
+    plan = replace(
+        Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))),
+        streams={stream: (Segment(Position(0, 0), 0, 0),) for stream in Stream},
+    )
+    draws = PlannedDraws(plan, (Flat(bytes(32)),))
+    assert len({tuple(numbers(draws, 1, place)) for place in range(5)}) == 5
+
+
+# many runs at once
+
+
+def test_runs_beside_each_other_are_treated_one_by_one_where_a_part_is_not_stackable():
+    exchange = Exchange(Chain((Mean(),)), (Quantise(),))
+    contexts = [context_of([0, 2, 4], torch.float32), context_of([3, 5, -1], torch.float32)]
+    updates = torch.stack([updates_of(run, 3, torch.float32) for run in range(2)])
+    together = exchanged(exchange, updates, replace(stacked(contexts), draws=(PublicDraws(), PublicDraws())), {}, {})
+    for run, context in enumerate(contexts):
+        alone = replace(stacked([context]), draws=(PublicDraws(),))
+        assert torch.equal(together.row[run], exchanged(exchange, updates[run : run + 1], alone, {}, {}).row[0])
+
+
+def test_mimic_at_the_clients_is_mimic_and_the_server_never_sees_what_it_keeps(tmp_path):
+    learner = {"use": "mimic", "scenario": "static", "probability": 0.5, "cohort": None}
+    learner = {name: value for name, value in (tables()["learner"] | learner).items() if value is not None}
+    learner |= {"rounds": 4}
+    one = {**tables(), "learner": learner}
+    del one["server"]
+    server = train(one, tmp_path / "server", secret=secret(6))
+    clients = train(one | {"learner": learner | {"use": "mimic-at-clients"}}, tmp_path / "clients", secret=secret(6))
+    assert torch.equal(server.model, clients.model)
+    assert not [name for name in clients.arrays("checkpoints/000004.safetensors") if "corrections" in name]
+    kept = clients.checkpoint(4)[1]["client.0.corrections"]
+    assert np.array_equal(kept, server.checkpoint(4)[1]["server.0.corrections"])
