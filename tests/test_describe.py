@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from fuaudit import registry
 from fuaudit.cli import cli
 from fuaudit.config import RunOptions
-from fuaudit.declared import METHODS
+from fuaudit.declared import AGREEMENT, METHODS
 from fuaudit.describe import Option, description, in_words, options_of, toml
 from fuaudit.errors import UsageError
 from fuaudit.verification.spec import Check, SpecKeys
@@ -148,7 +148,8 @@ def reference():
 def test_the_methods_that_are_asked_for_are_those_of_the_protocols(kind, reference):
     public = {name: method for each in reference.PROTOCOLS[kind] for name, method in vars(each).items()}
     found = [name for name, method in public.items() if isinstance(method, FunctionType) and name[0] != "_"]
-    assert tuple(found) == METHODS[kind]
+    wanted = METHODS[kind] + (("settle", *AGREEMENT) if kind == "client_stages" else ())
+    assert tuple(found) == wanted
 
 
 def test_the_committed_reference_is_what_the_code_says(reference):

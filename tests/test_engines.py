@@ -27,6 +27,7 @@ from fuaudit.training.engines.batched import Batched, suitable_stack_size
 from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import StepSizes, client_problem, execute, initial_state
 from fuaudit.training.solvers import Outcome, Steps
 from fuaudit.training.stages import SizeWeighted
@@ -458,7 +459,7 @@ def test_whole_runs_agree_over_clients_of_all_sizes() -> None:
     data = Dataset(inputs, targets, inputs[20:], targets[20:], CLASSES)
     plans = [Plan.fresh(UniformLaw(4, 3, 3, 4), population, Keyed(bytes([run]) * 32)) for run in range(3)]
     schedule = expand_many(plans)
-    procedure = Procedure(MODELS["mlp"](), Chain((SizeWeighted(),)), StepSizes(0.2), dtype=torch.float64)
+    procedure = Procedure(MODELS["mlp"](), Exchange(Chain((SizeWeighted(),))), StepSizes(0.2), dtype=torch.float64)
     start = initial_state(procedure, plans, population, CPU)
     problem = client_problem(procedure, data, population, CPU)
 

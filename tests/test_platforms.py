@@ -37,7 +37,9 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.setup import setup
+from fuaudit.training.stages import Chain
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -252,7 +254,7 @@ def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
     monkeypatch.setattr("fuaudit.workflow.unlearn.versions", _named)
     path, last = there / "new", {"finetune": "seal"}.get(method)
     if last:
-        monkeypatch.setattr("fuaudit.workflow.unlearn.seal", _interrupted)
+        monkeypatch.setattr("fuaudit.workflow.unlearn.complete", _interrupted)
     parent = load_run(there / "parent")
     if method == "train":
         with pytest.raises(KeyboardInterrupt):
@@ -487,7 +489,7 @@ class Refusing:
 
 def test_a_stage_that_refuses_small_federations(images):
     whole = ready(images, model={"use": "linear"})
-    alone = replace(whole, procedure=replace(whole.procedure, chain=type(whole.procedure.chain)((Refusing(),))))
+    alone = replace(whole, procedure=replace(whole.procedure, exchange=Exchange(Chain((Refusing(),)))))
     assert canary(alone) == canary(whole), "its place is taken by the mean"
 
 

@@ -73,6 +73,7 @@ def import_(
     if client is None or label is None:
         raise UsageError("say which columns name client and class: --client COLUMN --label COLUMN")
 
+    from fuaudit.runs.layout import CONFIG
     from fuaudit.workflow.import_csv import Source, import_csv
 
     if test is not None and (spare := given("share", "seed")):
@@ -80,7 +81,7 @@ def import_(
     made = import_csv(Source(file, client, label, test, share, seed, ignored, dtype, _constants(divided)), out)
     run = Path("runs") / out.resolve().name
     commands = [
-        command("train", out / "config.toml", data=out, out=run),
+        command("train", out / CONFIG, data=out, out=run),
         *to_forget(run, made.owners[0], "fats", "HEX", out),
     ]
     hint = "HEX is the commitment that train prints; publish it before anybody asks to be forgotten"

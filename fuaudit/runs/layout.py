@@ -207,9 +207,14 @@ _TOLD = (
     Fields({"kind": among("released"), "mechanism": is_word, "parameters": are_options}),
     Fields({"kind": among("rejected"), "client": is_count, "why": is_word}),
 )
-_OPTIONAL: dict[str, dict[str, Shape]] = {
-    "round": {"told": lambda value: bool(value) and listed(either(*_TOLD))(value)},
-}
+
+
+def are_told(value: Any) -> bool:
+    """Events of a round, one at least."""
+    return bool(value) and listed(either(*_TOLD))(value)
+
+
+_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_told}}
 EVENTS: Mapping[str, tuple[Fields, ...]] = {
     kind: tuple(
         Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}, _OPTIONAL.get(kind, {}))

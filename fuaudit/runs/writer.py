@@ -39,6 +39,7 @@ from fuaudit.runs.layout import (
     RECORDED,
     RUN,
     SECRETS,
+    are_told,
     form_of,
     mode_of,
 )
@@ -139,7 +140,9 @@ class RunWriter:
         write_bytes(self.path / name, content, mode=mode_of(name))
 
     def record(self, event: str, **facts: Any) -> None:
-        """Add an event to the ledger."""
+        """Add an event to the ledger. PluginError where a stage told something that no reader takes."""
+        if facts.get("told") and not are_told(facts["told"]):
+            raise PluginError(f"what stages tell of round {facts['round']} cannot be recorded: {facts['told']}")
         self.ledger = append(self.path, self.ledger, event, **facts)
 
     def begin(

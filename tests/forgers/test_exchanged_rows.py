@@ -176,7 +176,7 @@ def test_other_test_rows(forger, asked, parent, fewer):
     data = replace(data, test_inputs=test_inputs, test_targets=data.test_targets[: len(test_inputs)])
     result, found = asked(forger(data), data)
     assert result.verdict == found["replay"].verdict == "FAIL"
-    assert "test rows" in found["replay"].shows
+    assert "test row" in found["replay"].shows
 
 
 def test_leaves_rewritten_in_parent_and_child_under_the_old_commitment(forger, asked, parent, tmp_path):
