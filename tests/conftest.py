@@ -26,8 +26,10 @@ from fuaudit.verification.spec import builtin_specs
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
-hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("suite")  # how busy a machine is says nothing about a property
+hypothesis.settings.register_profile(
+    "suite", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)  # each run has new examples, and how busy a machine is says nothing about a property
+hypothesis.settings.load_profile("suite")
 
 SECRET = bytes(range(32))
 

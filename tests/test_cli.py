@@ -552,7 +552,7 @@ def dropouts(config):
     return config | {"learner": learner, "solver": {"use": "sgd", "momentum": 0.5}, "server": server}
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(data=st.data())
 def test_any_value_in_any_place_of_a_config_is_taken_or_refused(small_config, data):
     config = small_config() | {"scaling": "none", "server": [{"use": "mean"}, {"use": "momentum", "beta": 0.5}]}

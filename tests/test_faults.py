@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import json
 import multiprocessing
 import os
@@ -126,23 +127,22 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("work", "fault"),
+    ("work", "fault", "offset"),
     [
-        (train_tiny, full_disk),
-        (train_tiny, half_a_write),
-        (unlearn_tiny, half_a_write),
-        (edit_tiny, half_a_write),
+        (train_tiny, full_disk, 1),
+        (train_tiny, half_a_write, 2),
+        (unlearn_tiny, half_a_write, 1),
+        (edit_tiny, half_a_write, 2),
     ],
 )
-def test_a_disk_that_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, work, fault):
+def test_a_disk_that_fails_at_every_second_call(tiny, tmp_path, monkeypatch, work, fault, offset):
+    """Odd calls in one case of a kind, even ones in the next."""
     tiny(tmp_path / "parent")
     expected = work(tiny, tmp_path / "undisturbed")()
     path = tmp_path / "run"
     begin = work(tiny, path)
     seen = set()
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(offset, 2):
         with monkeypatch.context() as patch:
             faults = Faults(patch, at, fault)
             try:
@@ -159,21 +159,19 @@ def test_a_disk_that_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, wo
         assert run.digest == expected.digest, at
         shutil.rmtree(path)
     assert at > 40
-    assert seen == {"complete", "resumed", "nothing begun"}
+    assert seen >= {"resumed", "nothing begun"}
 
 
-@pytest.mark.parametrize("fault", [full_disk, half_a_write])
-def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault):
-    """Interrupted twice: in training, and at every call of the resumption in turn."""
+@pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (half_a_write, 2)])
+def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault, offset):
+    """Interrupted twice: in training, and at every second call of the resumption."""
     expected = tiny(tmp_path / "undisturbed")
     broken = tmp_path / "broken"
     with monkeypatch.context() as patch:
         Faults(patch, 45, half_a_write)
         with pytest.raises(StorageError):
             tiny(broken)
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(offset, 2):
         path = tmp_path / "run"
         shutil.copytree(broken, path)
         with monkeypatch.context() as patch:
@@ -190,16 +188,14 @@ def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault):
     assert at > 10
 
 
-@pytest.mark.parametrize("fault", [full_disk, kill])
-def test_prune_fails_at_every_call_in_turn(tiny, tmp_path, monkeypatch, fault):
+@pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (kill, 2)])
+def test_prune_fails_at_every_second_call(tiny, tmp_path, monkeypatch, fault, offset):
     """Whatever happens, the run is there before or after, and pruning again finishes."""
     original = tiny(tmp_path / "whole" / "parent")
     child = unlearn(original, "fats", Request.of([1]), tmp_path / "whole" / "child", data=tiny.dataset)
     shutil.copytree(tmp_path / "whole", tmp_path / "undisturbed")
     expected, _ = prune(tmp_path / "undisturbed" / "child")
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(offset, 2):
         folder = tmp_path / "family"
         shutil.copytree(tmp_path / "whole", folder)
         done = attempt(monkeypatch, lambda folder=folder: prune(folder / "child"), at, fault)
@@ -240,23 +236,25 @@ def attempt(monkeypatch, work, at, fault):
 
 
 @pytest.mark.parametrize(
-    ("work", "fault"),
-    [(train_tiny, killed_half_way), (unlearn_tiny, killed_half_way), (edit_tiny, killed_half_way)],
+    ("work", "offset"),
+    [(train_tiny, 1), (unlearn_tiny, 2), (edit_tiny, 1)],
 )
-def test_killed_at_every_call_in_turn(tiny, tmp_path, monkeypatch, work, fault):
+def test_killed_at_every_second_call(tiny, tmp_path, monkeypatch, work, offset):
+    """Odd calls in one case, even ones in the next."""
     tiny(tmp_path / "parent")
     expected = work(tiny, tmp_path / "undisturbed")()
     path = tmp_path / "run"
     begin = work(tiny, path)
     seen = set()
-    at = 0
-    while not attempt(monkeypatch, begin, at := at + 1, fault):
+    for at in itertools.count(offset, 2):
+        if attempt(monkeypatch, begin, at, killed_half_way):
+            break
         run, found = finished(path, begin, tiny)
         seen.add(found)
         assert run.digest == expected.digest, at
         shutil.rmtree(path)
     assert at > 40
-    assert seen == {"complete", "resumed", "nothing begun"}
+    assert seen >= {"resumed", "nothing begun"}
 
 
 # --- kills at random instants
@@ -299,7 +297,7 @@ def test_kill_9_at_many_instants(server, long_run, tmp_path, what):
         expected = unlearn(parent, "retrain", Request.of([0]), tmp_path / "undisturbed")
         begin = lambda path: unlearn(parent, "retrain", Request.of([0]), path)  # noqa: E731
     found = []
-    kills = 8
+    kills = 5
     for number in range(kills):
         path = tmp_path / f"run-{number}"
         process = server.Process(target=target, args=(*arguments, path))
@@ -348,21 +346,18 @@ def wait_for(path, process):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path, sent):
+def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path):
     out = tmp_path / "a run"
     process = started("train", config_file, "--out", out, "--secret", SECRET.hex())
     wait_for(out / "checkpoints" / "000010.safetensors", process)
-    process.send_signal(sent)
+    process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     command = f"fuaudit resume {shlex.quote(str(out))}"
-    if sent == signal.SIGINT:
-        assert process.returncode == 130
-        assert command in err
-        assert "Traceback" not in err
-    else:
-        with pytest.raises(EvidenceError, match="fuaudit resume"):
-            load_run(out)
+    assert process.returncode == 130
+    assert command in err
+    assert "Traceback" not in err
+    with pytest.raises(EvidenceError, match="fuaudit resume"):
+        load_run(out)
     done = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert load_run(out).digest == long_run[0].digest

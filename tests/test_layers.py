@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ BY_STRANGERS = [*PLUGINS, *sorted(ROOT.glob("examples/**/*.py")), *sorted(ROOT.g
 """Plugins as anybody may write them."""
 
 
+@cache
 def tree_of(path):
     return ast.parse(path.read_text(), str(path))
 

@@ -27,15 +27,17 @@ WHO = [
     BoundedRoundRobin(2, "drawn"),
     BoundedRoundRobin(2),
     StaticProbability(Fraction(1, 2)),
-    TimeVaryingWeights(number=2, largest=2),
-    TimeVaryingWeights(share=Fraction(2, 3), largest=2),
 ]
 
 
 def laws_of(rounds, cohort, steps, batch):
     yield UniformLaw(rounds, cohort, steps, batch, True)
     yield UniformLaw(rounds, cohort, steps, batch, False)
-    for who in WHO:
+    weighted = (
+        TimeVaryingWeights(number=min(cohort, 2), largest=2),
+        TimeVaryingWeights(share=Fraction(2, 3), largest=2),
+    )
+    for who in (*WHO, *weighted):
         yield AvailabilityLaw(rounds, who, FreshBatches(steps, batch), first_all=False)
         yield AvailabilityLaw(rounds, who, PermutedEpochs(steps, batch, 3), first_all=cohort == 1)
 

@@ -145,7 +145,7 @@ FULL = {
 }
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(spoiled_tables(FULL))
 def test_any_value_in_any_place_of_a_spec_is_taken_or_refused(table):
     with suppress(FuauditError):
