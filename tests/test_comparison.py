@@ -254,7 +254,7 @@ def lineage(small_config, tmp_path_factory):
 
 def of_run(run, **options):
     case = Case(Evidence(run, parent_of(run), None), Keyed(KEY))
-    return PlanLaw(**{"plans": 3000, "alpha": 0.001} | options).examine(case)
+    return PlanLaw(**{"plans": 1000, "alpha": 0.001} | options).examine(case)
 
 
 def test_a_prune_hides_no_run_that_starts_over_where_it_is_recognised(lineage, small_config, monkeypatch, tmp_path):
@@ -371,7 +371,7 @@ def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     assert found.verdict is Verdict.PASS, found.shows
     assert found.values["own_plan"] == "equal"
     assert "The run's own plan equals that of a proved method." in found.shows
-    alone = PlanLaw(plans=3000).examine(Case(Evidence(second, None, None), Keyed(KEY)))
+    alone = PlanLaw(plans=100).examine(Case(Evidence(second, None, None), Keyed(KEY)))
     assert alone.values["own_plan"] == "not compared"
     assert "was not compared" in alone.qualification
 
@@ -381,7 +381,7 @@ def test_where_plans_differ_too_the_run_s_is_reported_only(lineage):
     rounds = parent.plan.index.samples
     sample = next(s for s, at in sorted(rounds.items()) if at.step == 2 and at.round > 2)
     child = unlearn(parent, "stranger-back-to-first-step", Request.of(samples=[sample]), parent.path.parent / "back")
-    found = of_run(child)
+    found = of_run(child, most=3000)
     assert found.values["own_plan"].startswith("differs: round ")
     assert found.verdict is not Verdict.FAIL
 
