@@ -172,6 +172,14 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
 
 # --- optional stopping --------------------------------------------------------------------------------------------
 
+FEW = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
+
+
+@pytest.fixture(scope="module")
+def decided(child):
+    """An exact method on a federation where nothing can be seen: only the budget of 70 pairs ends it."""
+    return audit(child, FEW, budget=4 * 70, stopping="decided")
+
 
 def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, target, tmp_path):
     """The same long editor, far more pairs in the spec: one part is enough."""
@@ -194,40 +202,35 @@ def test_until_decided_stops_at_a_rejection_and_shows_no_batch_tests(trained, ta
     assert audit(run, asked, stopping="decided", budget=found.values["runs"]) == found
 
 
-def test_looks_do_not_become_more_where_parts_are_smaller(child, monkeypatch):
+def test_looks_do_not_become_more_where_parts_are_smaller(child, decided, monkeypatch):
     """The lower limit of the power is not corrected for looks, so there is one after every 32 pairs, not every part."""
-    asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
-    whole = audit(child, asked, budget=4 * 70, stopping="decided")
     monkeypatch.setattr("fuaudit.replicas.pairs.PAIRS_A_SHARD", 5)
-    looks, seen, decided = [], [], ModelLaw._decided
+    looks, seen, original = [], [], ModelLaw._decided
 
     def counted(self, case, found):
         looks.append(sum(len(part["subject"]) for part in found))
-        return decided(self, case, found)
+        return original(self, case, found)
 
     monkeypatch.setattr(ModelLaw, "_decided", counted)
-    found = audit(child, asked, budget=4 * 70, stopping="decided", progress=lambda *row: seen.append(row[1]))
+    found = audit(child, FEW, budget=4 * 70, stopping="decided", progress=lambda *row: seen.append(row[1]))
     assert seen == [*range(5, 71, 5)]
     assert looks == [35, 65]  # after the parts that reach 32 and 64
-    assert found == whole
+    assert found == decided
 
 
-def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child):
-    """A method that is exact, on a federation where nothing can be seen: only the budget ends it."""
-    asked = ModelLaw(pairs=20, alpha=0.001, test_rows=50)
-    found = audit(child, asked, budget=4 * 70, stopping="decided")
-    assert found.values["pairs"] == 70
-    assert found.values["batch_p_value"] is not None  # of the 20 pairs of the spec
-    assert any("decided when to stop" in line for line in found.assumptions)
-    fixed = audit(child, asked, budget=4 * 70)
+def test_until_decided_goes_on_beyond_the_spec_up_to_the_budget(child, decided):
+    assert decided.values["pairs"] == 70
+    assert decided.values["batch_p_value"] is not None  # of the 20 pairs of the spec
+    assert any("decided when to stop" in line for line in decided.assumptions)
+    fixed = audit(child, FEW, budget=4 * 70)
     assert not any("decided when to stop" in line for line in fixed.assumptions)
     assert fixed.values["pairs"] == 20
     for name in ("batch_p_value", "thresholds_at_most", "epsilon_at_least", "untouched_epsilon_at_least"):
-        assert fixed.values[name] == found.values[name]
-    assert fixed.figure("thresholds_at_most") == found.figure("thresholds_at_most")
+        assert fixed.values[name] == decided.values[name]
+    assert fixed.figure("thresholds_at_most") == decided.figure("thresholds_at_most")
     first = fixed.series["log wealth, subject"]
-    assert found.series["log wealth, subject"][:20] == first
-    assert audit(child, asked, budget=4 * 10).values["pairs"] == 10
+    assert decided.series["log wealth, subject"][:20] == first
+    assert audit(child, FEW, budget=4 * 10).values["pairs"] == 10
 
 
 def test_a_power_is_stated_as_a_lower_limit(child, monkeypatch):
