@@ -37,7 +37,7 @@ def enumerated(method, *shapes, **options):
 
 def at_full_size(method, name, request, **options):
     trial = Trial(LAW, MEMBERS, (Step(method, name, request),))
-    return PlanLaw(**{"plans": 1000, "most": 2000, "effect": 0.1} | options).judged(trial, KEY)
+    return PlanLaw(**{"plans": 2000, "most": 4000, "effect": 0.05} | options).judged(trial, KEY)
 
 
 @pytest.mark.parametrize(
