@@ -358,7 +358,7 @@ IID = digits("iid", 5, cohort=2, batch=32, step_size=0.3)
 @pytest.mark.parametrize(
     ("tables", "number", "pairs", "expected"),
     [
-        (HOLDER, 11, 64, {"noop": "FAIL", "fats": "PASS", "finetune": "FAIL INCONCLUSIVE"}),
+        (HOLDER, 11, 64, {"noop": "FAIL", "fats": "PASS"}),
         (IID, 12, 96, {"noop": "FAIL", "fats": "PASS"}),
     ],
     ids=["one-holder", "iid"],
