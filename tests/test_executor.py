@@ -335,7 +335,7 @@ def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_p
     Wherever a kill falls, in a file half written or between the last part and the findings, the bytes must be the
     same: which instants those are changes no expected value.
     """
-    instants = Keyed(bytes(range(32))).uniform(Address(Purpose.AUDIT), 3) / 2
+    instants = Keyed(bytes(range(32))).uniform(Address(Purpose.AUDIT), 1) / 2
     (tmp_path / "spec.toml").write_text(tomli_w.dumps(TABLE))
     command = [sys.executable, "-c", AUDITS, child.path, tmp_path / "spec.toml", KEY.hex()]
     server = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

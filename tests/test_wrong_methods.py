@@ -61,7 +61,6 @@ def test_small_federations_refute_what_they_reach(method, shape):
 
 BEYOND = {
     "mutant-printed-from-hundred": (mutants.PrintedFromHundred(), SAMPLE, Request.of(samples=[120])),
-    "mutant-batch-twice": (mutants.BatchTwice(), CLIENT, Request.of(clients=[3])),
 }
 
 
