@@ -286,6 +286,7 @@ def test_who_deviates_must_be_there(tmp_path):
         ("test-forgetful", "changed its form"),
         ("test-undeclared", "did not declare it"),
         ("test-stranger-s-noise", "whose stage it is not"),
+        ("test-stranger-s-noise-later", "whose stage it is not"),
         ("test-raises", "raised in apply"),
         ("test-wider", "made"),
         ("test-babbles", "whole and finite numbers"),

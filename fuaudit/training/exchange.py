@@ -10,6 +10,7 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -145,6 +146,11 @@ class Exchange:
     def plain(self) -> bool:
         """Whether the server's stages get every row as the solver leaves it."""
         return not self.clients and type(self.transport) is Clear
+
+    def whose(self, place: int) -> Collection[int] | None:
+        """Whose own draws the client stage at a place can make: those of the clients that deviate there; None: all."""
+        clients: Collection[int] | None = self.clients[place].clients if place in self.deviating else None
+        return clients
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -291,8 +297,7 @@ def _through(exchange: Exchange, updates: Tensor, context: RoundContext, private
     # 1. every client's own stages; an agreement leaves fewer columns for the rest of the round
     rows, kept = updates, dict[str, State]()
     for place, stage in enumerate(exchange.clients):
-        deviates = place in exchange.deviating
-        here = context.at(place, stage, stage.clients if deviates else None)
+        here = context.at(place, stage, exchange.whose(place))
         if is_agreement(stage):
             rows, coordinates = _agreed(exchange, stage, rows, context, here)
             context = replace(context, coordinates=coordinates)
@@ -303,7 +308,7 @@ def _through(exchange: Exchange, updates: Tensor, context: RoundContext, private
         if (changed.shape, changed.dtype) != (rows.shape, rows.dtype):
             made = f"{tuple(changed.shape)} of {changed.dtype}"
             raise PluginError(f"{type(stage).__name__} made {made} of rows {tuple(rows.shape)} of {rows.dtype}")
-        rows = _theirs(stage, context.cohort, changed, rows) if deviates else changed
+        rows = _theirs(stage, context.cohort, changed, rows) if place in exchange.deviating else changed
     # 2. the way to the server, without the rows that no honest client would send
     delivery = _delivered(exchange, rows, context)
     # 3. the server's stages: up to the aggregator on the columns that were sent, behind it on all of them
@@ -321,7 +326,8 @@ def _through(exchange: Exchange, updates: Tensor, context: RoundContext, private
     for place, stage in enumerate(exchange.clients):
         if hasattr(stage, "settle"):
             prefix = f"{place}."
-            settled = _asked(stage, stage.settle, delivery.sent, answer, context.at(place, stage, None), kept[prefix])
+            here = context.at(place, stage, exchange.whose(place))
+            settled = _asked(stage, stage.settle, delivery.sent, answer, here, kept[prefix])
             require_form(stage, kept[prefix], settled)
             kept[prefix] = settled
     theirs = {prefix + name: tensor for prefix, own in kept.items() for name, tensor in own.items()}
@@ -359,7 +365,7 @@ def _agreed(
     found = _asked(stage, stage.propose, rows, here)
     for place, other in enumerate(exchange.clients):
         if place in exchange.deviating and hasattr(other, "proposals"):
-            said = _asked(other, other.proposals, found, rows, context.at(place, other, other.clients))
+            said = _asked(other, other.proposals, found, rows, context.at(place, other, exchange.whose(place)))
             theirs = _named(other, context.cohort).tolist()
             found = [said[row] if deviates else found[row] for row, deviates in enumerate(theirs)]
     agreed, columns = _asked(stage, stage.agree, found, here), rows.shape[-1]

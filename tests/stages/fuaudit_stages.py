@@ -207,6 +207,18 @@ class StrangersNoise(Stateless):
 
 
 @dataclass(frozen=True)
+class StrangersNoiseLater(Flip):
+    """Deviating clients that ask for what others draw when the round is over."""
+
+    draws: ClassVar[bool] = True
+
+    def settle(self, sent, answer, context, state):
+        for row in range(len(sent)):
+            context.own(row)
+        return state
+
+
+@dataclass(frozen=True)
 class Raises(Stateless):
     """Raises."""
 
