@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import ClientProblem, Engine
-from fuaudit.training.events import Event
+from fuaudit.training.events import Event, as_table
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import (
     CLIENT,
@@ -100,6 +101,11 @@ class RoundState:
     vectors: Tensor
     state: State
     told: tuple[Event, ...] = ()
+
+    @property
+    def tale(self) -> list[dict[str, Any]]:
+        """The events, as a ledger has them."""
+        return list(map(as_table, self.told))
 
     @classmethod
     def of_run(cls, vector: Tensor, state: State, device: torch.device) -> RoundState:

@@ -15,7 +15,6 @@ from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform, made
 from fuaudit.runs.run import Run
-from fuaudit.training.events import as_table
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
 from fuaudit.verification.counterfactual import Counterfactuals, counterfactuals
@@ -109,7 +108,7 @@ class Rerun:
             draws=self._run.stage_draws(plan),
         ):
             if told is not None and round_state.told:
-                told[round_number] = list(map(as_table, round_state.told))
+                told[round_number] = round_state.tale
             if round_number in self.stored_rounds:
                 stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
             self.progress("replaying rounds", round_number, self._run.rounds_executed)

@@ -36,7 +36,6 @@ from fuaudit.runs.writer import (
     versions,
 )
 from fuaudit.training.engines.protocol import threads_restored
-from fuaudit.training.events import as_table
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
 from fuaudit.training.rounds import StageDraws
@@ -178,7 +177,7 @@ def finish(
         ready.procedure, problem, population, schedule, start, ready.engine, done + 1, draws
     ):
         require_finite(round_state, round_number)
-        told = {"told": list(map(as_table, round_state.told))} if round_state.told else {}
+        told = {"told": round_state.tale} if round_state.told else {}
         if round_number not in stored:
             writer.record("round", round=round_number, **told)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
