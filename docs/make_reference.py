@@ -110,7 +110,8 @@ def plugin_lines(plugin: Description) -> list[str]:
 
 def method_lines(kind: str) -> list[str]:
     """The methods that a plugin of a kind has, each with its signature and the first paragraph of its docstring."""
-    found = {name: method for each in PROTOCOLS[kind] for name, method in vars(each).items()}
+    bases = [base for each in PROTOCOLS[kind] for base in reversed(each.__mro__)]
+    found = {name: method for base in bases for name, method in vars(base).items()}
     lines = [f"- `{name}{_signature(found[name])}`: {_paragraph(found[name])}" for name in METHODS[kind]]
     told = "One of these methods:" if kind == "unlearners" else "Required methods:"
     if kind == "client_stages":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
-from fuaudit.declared import says
+from fuaudit.declared import is_agreement, says
 from fuaudit.errors import UsageError, nearest, nearest_beside
 from fuaudit.reading import require_regular
 
@@ -139,7 +140,7 @@ class Config:
         named = [(kind, self.tables()[table]["use"]) for table, kind in TABLES.items()]
         transport = [self.transport] if self.transport else []
         exchange = {"client": self.client, "transport": transport, "server": self.server}
-        return named + [(stage_kind(stage, at), stage["use"]) for at, stages in exchange.items() for stage in stages]
+        return named + [(stage_kind(stage, key), stage["use"]) for key, stages in exchange.items() for stage in stages]
 
 
 TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "learner": "learners", "solver": "solvers"}
@@ -150,7 +151,7 @@ STAGE_KINDS = {
     "transport": ("transports",),
     "server": ("aggregators", "stages"),
 }
-"""The groups in which the tables of an exchange are looked up."""
+"""The keys of an exchange, and the groups in which their tables are looked up."""
 
 CLEAR = {"use": "clear"}
 """The transport of a config that names none."""
@@ -162,122 +163,126 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     Raises:
         UsageError: all that is wrong with names, options and types, in one message.
     """
-    problems: list[str] = []
     known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner"}
-    problems += [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
-    built: dict[str, Any] = {}
-    plain = dict(table)
-    for name, kind in TABLES.items():
-        try:
-            if name == "solver" and "learner" in built:
-                plain.setdefault("solver", built["learner"].solver)
-            if not isinstance(plain.get(name), Mapping):
-                if name == "solver" and name not in plain:
-                    continue  # the learner, which has a default, is wrong already
-                raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
-            built[name] = registry.build(kind, plain[name])  # type: ignore[arg-type]
-        except UsageError as error:
-            problems.append(str(error))
-    run = RunOptions()
-    try:
+    problems = [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
+    named, run = _plugins(table, origin, problems), RunOptions()
+    with _joining(problems):
         run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
-    except UsageError as error:
-        problems.append(str(error))
-    own = {"client": (), "server": ()}
-    if learner := built.get("learner"):
-        own = {"client": says(learner, "client"), "server": learner.server}
-    chains = {place: _chain(table, place, own[place], origin, problems) for place in own}
-    transport = table.get("transport", CLEAR)
-    try:
-        built["transport"] = build_stage(transport, "transport")
-    except UsageError as error:
-        problems.append(str(error))
+    learner = named["learner"].plugin if "learner" in named else None
+    client = _chain(table, "client", says(learner, "client"), origin, problems)
+    server = _chain(table, "server", learner.server if learner else (), origin, problems)
+    with _joining(problems):
+        named["transport"] = _stage(table.get("transport", CLEAR), "transport")
     # without a learner its own stages are not known, and nothing can be said of them
     if not problems:
-        problems += _misfits(chains["client"], built["transport"], chains["server"], built["solver"])
-    unlearner: Table | None = None
-    try:
+        problems += _misfits(client, named["transport"].plugin, server, named["solver"].plugin)
+    with _joining(problems):
         if "unlearner" in table:
             if not isinstance(table["unlearner"], Mapping):
                 raise UsageError(f"{origin}: [unlearner] is no table", 'It names a plugin: use = "...".')
-            unlearner = _complete(registry.build("unlearners", table["unlearner"]), dict(table["unlearner"]))
-    except UsageError as error:
-        problems.append(str(error))
+            named["unlearner"] = _named("unlearners", table["unlearner"])
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
         problems.append(f"{origin}: scaling must be a word")
     if problems:
         raise UsageError("\n".join(problems))
-    chosen = {name: _complete(built[name], dict(plain[name])) for name in TABLES}  # type: ignore[call-overload]
-    named = _complete(built["transport"], dict(transport))  # type: ignore[call-overload]
-    return Config(
-        **chosen,
-        client=tuple(chains["client"].tables),
-        transport=None if named == CLEAR else named,
-        server=tuple(chains["server"].tables),
-        scaling=str(scaling),
-        run=run,
-        unlearner=unlearner,
-    )
+    chosen: dict[str, Any] = {name: one.table for name, one in named.items()}
+    if chosen["transport"] == CLEAR:
+        del chosen["transport"]
+    return Config(**chosen, client=_tables(client), server=_tables(server), scaling=str(scaling), run=run)
+
+
+@contextmanager
+def _joining(problems: list[str]) -> Iterator[None]:
+    """What is wrong within it joins the problems: all are said together."""
+    try:
+        yield
+    except UsageError as error:
+        problems.append(str(error))
 
 
 @dataclass(frozen=True)
-class _Chain:
-    """Stages that a config names, with every default written out."""
+class _Named:
+    """A plugin that a config names, and its table with every default written out."""
 
-    tables: list[Table]
-    stages: list[Any]
+    table: Table
+    plugin: Any
 
 
-def _chain(table: Mapping[str, object], place: str, own: Iterable[Table], origin: str, problems: list[str]) -> _Chain:
-    """The chain at a place of the exchange, the learner's own where the config has none; adds to the problems."""
-    given = table.get(place, [])
-    if given == []:
-        given = list(own)
-    if not isinstance(given, list):
-        problems.append(f"{origin}: {place} must be a list of tables, [[{place}]]")
-        return _Chain([], [])
-    found = _Chain([], [])
-    for stage in given:
-        try:
-            found.stages.append(build_stage(stage, place))
-            found.tables.append(_complete(found.stages[-1], dict(stage)))
-        except UsageError as error:
-            problems.append(str(error))
+def _named(kind: str, table: Mapping[str, Any]) -> _Named:
+    plugin = registry.build(kind, table)
+    return _Named(_complete(plugin, dict(table)), plugin)
+
+
+def _stage(table: Any, key: str) -> _Named:
+    return _named(stage_kind(table, key), table)
+
+
+def _tables(chain: Iterable[_Named]) -> tuple[Table, ...]:
+    return tuple(one.table for one in chain)
+
+
+def _plugins(table: Mapping[str, object], origin: str, problems: list[str]) -> dict[str, _Named]:
+    """The plugins of :data:`TABLES`; a solver that is left out is the learner's own. Adds to the problems."""
+    found: dict[str, _Named] = {}
+    for name, kind in TABLES.items():
+        given = table.get(name)
+        if name == "solver" and name not in table:
+            if "learner" not in found:
+                continue  # the learner, which has a default, is wrong already
+            given = found["learner"].plugin.solver
+        with _joining(problems):
+            if not isinstance(given, Mapping):
+                raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
+            found[name] = _named(kind, given)
     return found
 
 
-def _misfits(client: _Chain, transport: Any, chain: _Chain, solver: Any) -> list[str]:
+def _chain(
+    table: Mapping[str, object], key: str, own: Iterable[Table], origin: str, problems: list[str]
+) -> list[_Named]:
+    """The chain under a key, the learner's own where the config has none; adds to the problems."""
+    given = table.get(key, [])
+    if given == []:
+        given = list(own)
+    if not isinstance(given, list):
+        problems.append(f"{origin}: {key} must be a list of tables, [[{key}]]")
+        return []
+    found: list[_Named] = []
+    for stage in given:
+        with _joining(problems):
+            found.append(_stage(stage, key))
+    return found
+
+
+def _misfits(client: list[_Named], transport: Any, server: list[_Named], solver: Any) -> list[str]:
     """What is wrong with an exchange of known stages, as far as their names and what they declare tell."""
-    server, stages = chain.tables, chain.stages
-    first = next((at for at, stage in enumerate(server) if stage_kind(stage) == "aggregators"), None)
+    first = next((at for at, one in enumerate(server) if stage_kind(one.table) == "aggregators"), None)
     if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
-    early = [at for at in range(first) if says(stages[at], "after_aggregation")]
+    early = [one.table["use"] for one in server[:first] if says(one.plugin, "after_aggregation")]
     if early:
-        wrong, aggregator = server[early[0]]["use"], server[first]["use"]
+        wrong, aggregator = early[0], server[first].table["use"]
         return [
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    return [*_after_agreement(client, chain), *_behind(transport, chain, solver)]
+    return [*_after_agreement(client, server), *_behind(transport, server, solver)]
 
 
-def _after_agreement(client: _Chain, chain: _Chain) -> list[str]:
+def _after_agreement(client: list[_Named], server: list[_Named]) -> list[str]:
     """What keeps whole rows of clients where an agreement has left shorter ones."""
-    agreed = next((place for place, stage in enumerate(client.stages) if hasattr(stage, "agree")), None)
-    if agreed is None:
-        return []
-    tables, stages = client.tables[agreed + 1 :] + chain.tables, client.stages[agreed + 1 :] + chain.stages
+    stages = [*client, *server]
+    agreed = next((at for at, one in enumerate(client) if is_agreement(one.plugin)), len(stages))
     return [
-        f"after an agreement rows are shorter than the model, but {table['use']!r} keeps whole ones of clients"
-        for table, stage in zip(tables, stages, strict=True)
-        if says(stage, "per_client_state")
+        f"after an agreement rows are shorter than the model, but {one.table['use']!r} keeps whole ones of clients"
+        for one in stages[agreed + 1 :]
+        if says(one.plugin, "per_client_state")
     ]
 
 
-def _behind(transport: Any, chain: _Chain, solver: Any) -> list[str]:
+def _behind(transport: Any, server: list[_Named], solver: Any) -> list[str]:
     """What cannot stand behind a transport."""
     if getattr(transport, "shows", None) not in ("rows", "sums"):
         return [f"the transport {type(transport).__name__} must say in shows whether the server sees 'rows' or 'sums'"]
@@ -285,9 +290,9 @@ def _behind(transport: Any, chain: _Chain, solver: Any) -> list[str]:
         return []
     # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
     looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(solver.per_client_state)
-    for table, stage in zip(chain.tables, chain.stages, strict=True):
-        looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
-        looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))
+    for one in server:
+        looking += [f"{one.table['use']!r} keeps one a client"] * bool(one.plugin.per_client_state)
+        looking += [f"{one.table['use']!r} asks how many samples are behind it"] * bool(says(one.plugin, "depends_on"))
     return [f"behind sums nobody sees a client's row, but {why}" for why in looking]
 
 
@@ -297,10 +302,10 @@ def _complete(plugin: Any, table: Table) -> Table:
     return {"use": table["use"], **values}
 
 
-def stage_kind(table: object, place: str = "server") -> str:
-    """In which group a stage at a place of the exchange is registered; UsageError when in none."""
+def stage_kind(table: object, key: str = "server") -> str:
+    """In which group a stage under a key of a config is registered; UsageError when in none."""
     name = table.get("use") if isinstance(table, Mapping) else None
-    kinds = STAGE_KINDS[place]
+    kinds = STAGE_KINDS[key]
     for kind in kinds:
         if isinstance(name, str) and name in registry.entries(kind):
             return kind
@@ -309,9 +314,9 @@ def stage_kind(table: object, place: str = "server") -> str:
     raise UsageError(f"there is no {called} called {name!r}", nearest(str(name), known))
 
 
-def build_stage(table: object, place: str = "server") -> Any:
-    """A stage at a place of the exchange."""
-    return registry.build(stage_kind(table, place), table)  # type: ignore[arg-type]
+def build_stage(table: object, key: str = "server") -> Any:
+    """A stage under a key of a config."""
+    return registry.build(stage_kind(table, key), table)  # type: ignore[arg-type]
 
 
 def read_config(path: Path) -> Config:

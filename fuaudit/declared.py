@@ -74,6 +74,7 @@ _DEPENDS_ON = Word(
     NOTHING,
 )
 _STATE = Word("per_client_state", frozenset, "the tensors of its state that keep one row a client")
+_OWN_STATE = dataclasses.replace(_STATE, default=NOTHING)
 _GUARANTEE = Word("guarantee", str, "one line: what the method claims, and where it is proved", "")
 _CITE = Word("cite", str, "the paper", "")
 _SELFTEST = Word("selftest_faults", tuple, "of fuaudit's own: what the self-test plants", ())
@@ -112,9 +113,9 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("recomputes", str, "what it works out itself where it comes to a decision, a part of a sentence", ""),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
     ),
-    "byzantine": (_VECTORISED, _DRAWS, _DEPENDS_ON, Word("per_client_state", frozenset, _STATE.meaning, NOTHING)),
+    "byzantine": (_VECTORISED, _DRAWS, _DEPENDS_ON, _OWN_STATE),
     "client_stages": (
-        Word("per_client_state", frozenset, "the tensors of its state, each with one row a client", NOTHING),
+        _OWN_STATE,
         _SELFTEST,
         _VECTORISED,
         _DRAWS,
@@ -225,6 +226,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 AGREEMENT = "propose", "agree"
 """Those of a client stage that is an agreement."""
 
+
 FREE = frozenset({"datasets", "models"})
 """Kinds of which no word is a claim: they may have any public class variables."""
 
@@ -236,6 +238,11 @@ DEFAULTS = {word.name: word.default for words in WORDS.values() for word in word
 def says(plugin: object, word: str) -> Any:
     """What a plugin says by a word that it may leave out."""
     return getattr(plugin, word, DEFAULTS[word])
+
+
+def is_agreement(stage: object) -> bool:
+    """Whether a client stage is an agreement."""
+    return hasattr(stage, "agree")
 
 
 def require_words(plugin: type[Any], kind: str, who: str = "") -> None:
@@ -325,8 +332,8 @@ def _public(plugin: type[Any]) -> set[str]:
 
 def said(plugin: type[Any], kind: str) -> dict[str, Any]:
     """Word -> what a class says; of a word that its options decide, the property."""
-    told = {word.name: getattr(plugin, word.name, word.default) for word in WORDS[kind]}
-    return {name: value for name, value in told.items() if value is not REQUIRED}
+    found = {word.name: getattr(plugin, word.name, word.default) for word in WORDS[kind]}
+    return {name: value for name, value in found.items() if value is not REQUIRED}
 
 
 def in_words(value: Any) -> str:

@@ -198,11 +198,11 @@ def _log1pexp(x: float) -> float:
     return max(x, 0.0) + log1p(exp(-abs(x)))
 
 
-def _is_theirs(solver: Solver, exchange: Exchange) -> bool:
+def _is_of_the_theorem(solver: Solver, exchange: Exchange) -> bool:
     """Whether an exchange is that of Theorem 2: plain steps, corrections free of step sizes, a step of the server."""
     first, *rest = exchange.server.stages
     forms: tuple[tuple[Any, Any], ...] = ((), Corrections()), ((OwnCorrection(),), Mean())
-    here = (exchange.clients, first) in forms and exchange.transport.shows == "rows"
+    here = (exchange.client_stages.stages, first) in forms and exchange.transport.shows == "rows"
     return here and solver == Sgd() and all(isinstance(stage, ServerStep) for stage in rest)
 
 
@@ -225,7 +225,7 @@ class Mimic(Dropouts):
         """
         import torch
 
-        if not _is_theirs(solver, exchange):
+        if not _is_of_the_theorem(solver, exchange):
             why = "Theorem 2 is about plain steps, corrections free of step sizes, their mean, and a step of the server"
             return {"conditions": None, "no_conditions": why}
         taken = {count for steps in seen.steps for count in steps} or {self.law.steps}

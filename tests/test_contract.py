@@ -26,7 +26,8 @@ from fuaudit.testing import check_aggregator, check_audit, check_solver, check_u
 from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
-from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, joint_update, weighted_sum
+from fuaudit.training.exchange import Exchange, exchanged
+from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning import exact_under
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.figure import Figure
@@ -110,7 +111,7 @@ def test_a_state_keeps_its_form(runs, vectorised):
     state = {name: torch.stack([tensor] * runs) for name, tensor in chain.init(shape_of(torch.float32)).items()}
     context = stacked([context_of([0, 2], torch.float32)] * runs)
     with pytest.raises(PluginError, match=r"state of Places changed its form in a round: velocity from \(.*1, 5\)"):
-        joint_update(chain, torch.ones(runs, 2, 5), context, state)
+        exchanged(Exchange(chain), torch.ones(runs, 2, 5), context, {}, state)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +127,9 @@ def test_a_state_keeps_its_names_and_dtypes(init, apply):
     stage = aggregator(lambda s, u, c, state: (row, apply(state)), lambda s, shape: init, vectorised=False)
     chain = Chain((stage,))
     state = {name: tensor[None] for name, tensor in chain.init(shape_of(torch.float32)).items()}
+    context = stacked([context_of([0, 2], torch.float32)])
     with pytest.raises(PluginError, match="state of Mutant changed its form"):
-        joint_update(chain, torch.ones(1, 2, 5), stacked([context_of([0, 2], torch.float32)]), state)
+        exchanged(Exchange(chain), torch.ones(1, 2, 5), context, {}, state)
 
 
 @pytest.mark.parametrize("name", [n for n in registered("audits") if n != "enumeration"])

@@ -18,6 +18,7 @@ from fuaudit.plans import UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
 from fuaudit.training.dropouts import Dropouts
+from fuaudit.training.exchange import Exchange
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum
 from fuaudit.unlearning.protocol import is_editor
@@ -68,7 +69,7 @@ def test_what_nobody_loaded_says_the_defaults(kind):
 def test_stages_and_audits_that_nobody_loaded_are_used():
     """A direct use is as good as one by name: the defaults are no work of the registry."""
     stage = type("Bare", (), {"per_client_state": frozenset()})()
-    assert not Chain((stage,)).vectorised
+    assert not Exchange(Chain((stage,))).vectorised
     audit = type("Bare", (), {"evidence": frozenset(), "uses": frozenset()})()
     assert declared(audit, "it").alpha(audit) == 0
 

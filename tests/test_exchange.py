@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, reseal, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.commitments.secrets import Flat, PlannedDraws, Private, Step, first_secrets
+from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets
 from fuaudit.config import resolve
 from fuaudit.draws import Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans import Plan, Request, UniformLaw
 from fuaudit.plans.plan import Segment
+from fuaudit.plans.stage_draws import Generation, PlannedDraws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import SECRETS
@@ -347,30 +348,30 @@ def test_noise_is_never_used_twice_over_other_rows(tmp_path):
 LAW, MEMBERS = UniformLaw(4, 2, 3, 1), federation((3, 3, 3))
 
 
-def together(draws, number, place=0):
-    return draws.shared(number, place).integers("x", 2**31, 4).tolist()
+def together(draws, number, part=0):
+    return draws.shared(number, part).integers("x", 2**31, 4).tolist()
 
 
-def numbers(draws, number, place=0, client=1):
-    return draws.own(number, place, client, 0).integers("x", 2**31, 4).tolist()
+def numbers(draws, number, part=0, client=1):
+    return draws.own(number, part, client, 0).integers("x", 2**31, 4).tolist()
 
 
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2))
-def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, step, place):
+def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, step, part):
     old, fresh = Keyed(bytes(32)), Keyed(bytes(range(32)))
     plan = Plan.fresh(LAW, MEMBERS, old)
     cut = plan.erase(Request.of([2]), fresh, Position(round_number, step))
     before, after = PlannedDraws.flat(plan, [old]), PlannedDraws.flat(cut, [old, fresh])
     for number in range(1, 5):
-        same = numbers(before, number, place) == numbers(after, number, place)
+        same = numbers(before, number, part) == numbers(after, number, part)
         assert same == (number < round_number)
-        assert (together(before, number, place) == together(after, number, place)) == (number < round_number)
+        assert (together(before, number, part) == together(after, number, part)) == (number < round_number)
 
 
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=2, unique=True)
 )
-def test_no_two_places_share_noise(places):
+def test_no_two_parts_share_noise(places):
     draws = PlannedDraws.flat(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))), [Keyed(bytes(32))])
     one, other = (numbers(draws, *place) for place in places)
     assert one != other
@@ -402,7 +403,7 @@ def test_without_a_secret_clients_make_their_own(tmp_path):
     assert len(set(own.values())) == 8
     seeds = run.keys.seeds
     assert first_secrets([1, 2], None, seeds).generations != first_secrets([1, 2], None, seeds).generations
-    assert Private.of_table(run.secrets.table([])) == run.secrets
+    assert ClientSecrets.of_table(run.secrets.table([])) == run.secrets
 
 
 def test_a_rewriter_gets_no_draw_of_a_stage():
@@ -413,21 +414,21 @@ def test_a_rewriter_gets_no_draw_of_a_stage():
             ask(at, [1, 2], 1)
 
 
-def test_the_server_stages_have_places_of_their_own():
+def test_every_part_draws_by_itself():
     """One generation, one client: a part draws otherwise than its neighbour."""
     plan = replace(
         Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))),
         streams={stream: (Segment(Position(0, 0), 0, 0),) for stream in Stream},
     )
-    draws = PlannedDraws(plan, (Flat(bytes(32)),))
-    assert len({tuple(numbers(draws, 1, place)) for place in range(5)}) == 5
+    draws = PlannedDraws(plan, (Generation.flat(bytes(32)),))
+    assert len({tuple(numbers(draws, 1, part)) for part in range(5)}) == 5
 
 
 # many runs at once
 
 
 def test_runs_beside_each_other_are_treated_one_by_one_where_a_part_is_not_stackable():
-    exchange = Exchange(Chain((Mean(),)), (Quantise(),))
+    exchange = Exchange(Chain((Mean(),)), Chain((Quantise(),)))
     contexts = [context_of([0, 2, 4], torch.float32), context_of([3, 5, -1], torch.float32)]
     updates = torch.stack([updates_of(run, 3, torch.float32) for run in range(2)])
     together = exchanged(exchange, updates, replace(stacked(contexts), draws=(PublicDraws(), PublicDraws())), {}, {})

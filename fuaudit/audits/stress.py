@@ -14,12 +14,12 @@ from typing import ClassVar
 import torch
 
 from fuaudit.commitments.keys import derive
-from fuaudit.commitments.secrets import PlannedDraws
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.plan import occurrences
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
 from fuaudit.training.engines.protocol import ClientProblem

@@ -265,10 +265,10 @@ class Opening:
         """The name of a client; None where a prune dropped it."""
         return str(client) if self.names is None else self.names.get(client)
 
-    def table(self, private: bool = False) -> dict[str, Any]:
-        """``clients.json``; where there is something ``private``, salts lie with it, and not here."""
+    def table(self, apart: bool = False) -> dict[str, Any]:
+        """``clients.json``; without the salts where they are kept ``apart``."""
         names = None if self.names is None else {str(client): name for client, name in sorted(self.names.items())}
-        return {"names": names, "salts": None if private else self.salts.as_rows()}
+        return {"names": names, "salts": None if apart else self.salts.as_rows()}
 
     @classmethod
     def of_table(cls, table: Any, where: object) -> Opening:

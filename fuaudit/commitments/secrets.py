@@ -17,21 +17,21 @@ import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from fuaudit.commitments.keys import KEY_BYTES, derive
-from fuaudit.draws import Address, Draws, Keyed, Labelled, Position, Purpose, Seeds, Stream
-from fuaudit.draws.address import NOBODY
+from fuaudit.draws import Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Plan
+from fuaudit.plans.stage_draws import Generation, PlannedDraws
 
 Secrets = Mapping[int, bytes]
 """Client id -> its secret of 32 bytes, in one generation."""
 
 
 @dataclass(frozen=True)
-class Private:
+class ClientSecrets:
     """What ``clients/secrets.json`` holds beside the salts.
 
     Attributes:
@@ -51,19 +51,35 @@ class Private:
         return {"made": self.made, "generations": rows, "shared": shared, "salts": salts}
 
     @classmethod
-    def of_table(cls, table: Mapping[str, Any]) -> Private:
+    def of_table(cls, table: Mapping[str, Any]) -> ClientSecrets:
         """The inverse of :meth:`table`, for a table of its shape."""
         rows = [{int(client): bytes.fromhex(text) for client, text in row.items()} for row in table["generations"]]
         return cls(table["made"], tuple(rows), tuple(map(bytes.fromhex, table["shared"])))
 
-    def among(self, clients: Collection[int]) -> Private:
+    def among(self, clients: Collection[int]) -> ClientSecrets:
         """The secrets of some clients."""
         return replace(self, generations=tuple({c: own[c] for c in own if c in clients} for own in self.generations))
 
-    def after(self, clients: Collection[int], step: Step) -> Private:
+    def after(self, clients: Collection[int], step: Step) -> ClientSecrets:
         """With the generation of a request that leaves these clients."""
         last = {client: step.next(secret) for client, secret in self.generations[-1].items() if client in clients}
         return replace(self, generations=(*self.generations, last), shared=(*self.shared, step.next(self.shared[-1])))
+
+    def draws(self, plan: Plan, commitment: str, contexts: Sequence[str]) -> PlannedDraws:
+        """What stages draw under a plan; ``contexts`` has that of every generation."""
+        rows = zip(self.generations, self.shared, contexts, strict=True)
+        return PlannedDraws(plan, tuple(_generation(own, shared, commitment, context) for own, shared, context in rows))
+
+    @property
+    def salt(self) -> bytes:
+        """The salt of files of memories, 32 bytes: without it a digest in a manifest would confirm guesses.
+
+        From the latest secrets of the retained clients: a prune leaves them.
+        """
+        hasher = hashlib.sha256(b"fuaudit memories")
+        for client, secret in sorted(self.generations[-1].items()):
+            hasher.update(client.to_bytes(8, "little") + secret)
+        return hasher.digest()
 
 
 def secret_digest(secret: bytes, made: str) -> bytes:
@@ -71,15 +87,16 @@ def secret_digest(secret: bytes, made: str) -> bytes:
     return hashlib.sha256(f"fuaudit secret {made} ".encode() + secret).digest()
 
 
-def first_secrets(clients: Sequence[int], master: bytes | None, seeds: Seeds) -> Private:
+def first_secrets(clients: Sequence[int], master: bytes | None, seeds: Seeds) -> ClientSecrets:
     """The secrets of training: from the system's generator, or all from a master secret where one is given.
 
     ``seeds`` is the tree whose last leaf is what all draw with.
     """
     shared = (seeds.leaf(seeds.size - 1),)
     if master is None:
-        return Private("apart", ({client: secrets.token_bytes(KEY_BYTES) for client in clients},), shared)
-    return Private("from one secret", ({client: derive(master, "client", str(client)) for client in clients},), shared)
+        return ClientSecrets("apart", ({client: secrets.token_bytes(KEY_BYTES) for client in clients},), shared)
+    own = {client: derive(master, "client", str(client)) for client in clients}
+    return ClientSecrets("from one secret", (own,), shared)
 
 
 @dataclass(frozen=True)
@@ -104,101 +121,12 @@ class Step:
         return derive(secret, "next", self.commitment, self.context, method)
 
 
-def salt_of(private: Secrets) -> bytes:
-    """The salt of files of memories, 32 bytes: without it a digest in a manifest would confirm guesses.
+def _generation(own: Secrets, shared: bytes, commitment: str, context: str) -> Generation:
+    """The keys of a generation of secrets, under the commitment of their run."""
 
-    From the latest secrets of the retained clients: a prune leaves them.
-    """
-    hasher = hashlib.sha256(b"fuaudit memories")
-    for client, secret in sorted(private.items()):
-        hasher.update(client.to_bytes(8, "little") + secret)
-    return hasher.digest()
-
-
-class Generation(Protocol):
-    """What the stages of one generation draw with."""
-
-    def own(self, client: int) -> bytes:
-        """A client's key; EvidenceError where it was destroyed."""
-        ...
-
-    @property
-    def shared(self) -> bytes:
-        """Everybody's key."""
-        ...
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The generation of a run: its secrets, under its commitment."""
-
-    secrets: Secrets = field(repr=False)
-    together: bytes = field(repr=False)
-    commitment: str
-    context: str
-
-    def own(self, client: int) -> bytes:
-        """See :class:`Generation`."""
-        if client not in self.secrets:
+    def key(client: int) -> bytes:
+        if client not in own:
             raise EvidenceError(f"the secret of client {client}, with which its stages drew, was destroyed by a prune")
-        return derive(self.secrets[client], "stages", self.commitment, self.context)
+        return derive(own[client], "stages", commitment, context)
 
-    @property
-    def shared(self) -> bytes:
-        """See :class:`Generation`."""
-        return derive(self.together, "stages", self.commitment, self.context)
-
-
-@dataclass(frozen=True)
-class Flat:
-    """The generation of a plan of statistics, whose draws have one flat key."""
-
-    key: bytes = field(repr=False)
-
-    def own(self, client: int) -> bytes:
-        """See :class:`Generation`."""
-        return derive(self.key, "stages", str(client))
-
-    @property
-    def shared(self) -> bytes:
-        """See :class:`Generation`."""
-        return derive(self.key, "stages")
-
-
-@dataclass(frozen=True)
-class PlannedDraws:
-    """The draws of the stages of one run; see :class:`fuaudit.training.rounds.StageDraws`.
-
-    Each stands behind the steps of its round, and is drawn anew where they are. So an unlearner decides nothing about
-    them: where it draws a batch anew, it draws anew everything that the stages of that round draw.
-    """
-
-    plan: Plan
-    generations: tuple[Generation, ...]
-
-    @classmethod
-    def committed(cls, plan: Plan, private: Private, commitment: str, told: Sequence[str]) -> PlannedDraws:
-        """Of a run: its secrets, its commitment, and the context of every generation."""
-        triples = zip(private.generations, private.shared, told, strict=True)
-        return cls(plan, tuple(Committed(own, shared, commitment, context) for own, shared, context in triples))
-
-    @classmethod
-    def flat(cls, plan: Plan, sources: Sequence[Draws]) -> PlannedDraws:
-        """Of a plan of statistics that is drawn from these flat sources, also where a method recorded some."""
-        return cls(plan, tuple(Flat(source.secret) for source in sources if isinstance(source, Keyed)))
-
-    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
-        """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        generation, at = self._at(number, place)
-        return Labelled(generation.own(client), at._replace(client=client, occurrence=occurrence))
-
-    def shared(self, number: int, place: int) -> Labelled:
-        """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        generation, at = self._at(number, place)
-        return Labelled(generation.shared, at)
-
-    def _at(self, number: int, place: int) -> tuple[Generation, Address]:
-        position = Position(number, self.plan.law.steps + 1 + place)
-        segment = self.plan.segment(Stream.BATCHES, position)
-        at = Address(Purpose.STAGE, *position, NOBODY, version=segment.version)
-        return self.generations[segment.source], at
+    return Generation(key, derive(shared, "stages", commitment, context))

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from fuaudit.commitments.keys import derive
-from fuaudit.commitments.secrets import PlannedDraws
 from fuaudit.declared import says
 from fuaudit.draws import END, Keyed, Stream
 from fuaudit.plans import Plan
 from fuaudit.plans.expanded import SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.execute import RoundState, execute, initial_state

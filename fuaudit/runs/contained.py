@@ -16,10 +16,11 @@ from fuaudit.commitments.contents import (
     span,
 )
 from fuaudit.commitments.keys import commitment, contexts
-from fuaudit.commitments.secrets import PlannedDraws, Private, salt_of, secret_digest
+from fuaudit.commitments.secrets import ClientSecrets, secret_digest
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan
+from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
 
@@ -44,9 +45,9 @@ class WithContents(WithPlan):
             EvidenceError: names or salts do not belong to the leaves, or some are missing or surplus.
         """
         path, table = self.path / CLIENTS, self.document(CLIENTS)
-        if (table["salts"] is None) != self.exchange.private:
+        if (table["salts"] is None) != self.exchange.has_secrets:
             raise EvidenceError(f"{path} holds salts that belong to {SECRETS}, or lacks its own")
-        if self.exchange.private:
+        if self.exchange.has_secrets:
             path, table = self.path / SECRETS, table | {"salts": self.document(SECRETS)["salts"]}
         opening, contents = Opening.of_table(table, path), self.contents
         require_opening(contents, opening, path)
@@ -66,16 +67,16 @@ class WithContents(WithPlan):
         return any(opening.is_that_of(contents, kept, before) for kept in left)
 
     @cached_property
-    def secrets(self) -> Private | None:
+    def secrets(self) -> ClientSecrets | None:
         """The clients' secrets; None where they have none.
 
         Raises:
             EvidenceError: there are others than those of the clients that the run must hold, or another one than a
                 client was committed to with.
         """
-        if not self.exchange.private:
+        if not self.exchange.has_secrets:
             return None
-        path, found = self.path / SECRETS, Private.of_table(self.document(SECRETS))
+        path, found = self.path / SECRETS, ClientSecrets.of_table(self.document(SECRETS))
         if not self._holds_just(found):
             raise EvidenceError(f"{path} lacks secrets of clients, or has some that the run must not hold")
         for client, secret in found.generations[0].items():
@@ -85,29 +86,28 @@ class WithContents(WithPlan):
             raise EvidenceError(f"{path}: what all draw with is not what was committed to")
         return found
 
-    def _holds_just(self, private: Private) -> bool:
+    def _holds_just(self, secrets: ClientSecrets) -> bool:
         """Whether there are secrets of all who were there in each generation, and after a prune of the retained alone.
 
         The last prune was of this run, or of an ancestor that had made some of the requests.
         """
         last, there = len(self.requests), [population.samples.keys() for population in self.populations]
-        if not len(private.generations) == len(private.shared) == last + 1:
+        if not len(secrets.generations) == len(secrets.shared) == last + 1:
             return False
         prunes = [last] if self.pruned else range(1, last) if self.keys.partition is None else [0]
-        rows = [own.keys() for own in private.generations]
+        rows = [own.keys() for own in secrets.generations]
         return any(all(row == there[max(number, at)] for number, row in enumerate(rows)) for at in prunes)
 
     @property
     def salt(self) -> bytes | None:
         """That of the files of what clients keep; None where they keep nothing."""
-        return salt_of(self.secrets.generations[-1]) if self.secrets and self.exchange.remembers else None
+        return self.secrets.salt if self.secrets and self.exchange.remembers else None
 
     def stage_draws(self, plan: Plan) -> tuple[PlannedDraws, ...]:
-        """What stages draw with under a plan of this lineage, whose sources are generations of this run."""
+        """What stages draw under a plan of this lineage, whose sources are generations of this run."""
         if not self.secrets or not self.exchange.draws:
             return ()
-        told = contexts(self.beacon, self.requests, self.original)
-        return (PlannedDraws.committed(plan, self.secrets, self.commitment, told),)
+        return (self.secrets.draws(plan, self.commitment, contexts(self.beacon, self.requests, self.original)),)
 
     @property
     def committed(self) -> dict[str, str]:

@@ -53,12 +53,12 @@ def memories_bytes(state: State, salt: bytes) -> bytes:
 
 
 def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None) -> dict[str, bytes]:
-    """Path -> content of the files of one stored round; what clients keep first. ``salt`` is None where that is none.
+    """Path -> content of the files of one stored round. ``salt`` is None where clients keep nothing.
 
-    A resumed run looks for the last one written.
+    What clients keep comes first: a resumed run takes a round for stored when its checkpoint is there.
     """
-    theirs = {} if salt is None else {memories_name(number): memories_bytes(state, salt)}
-    return theirs | {checkpoint_name(number): checkpoint_bytes(vector, state)}
+    memories = {} if salt is None else {memories_name(number): memories_bytes(state, salt)}
+    return memories | {checkpoint_name(number): checkpoint_bytes(vector, state)}
 
 
 def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:

@@ -28,9 +28,7 @@ from fuaudit.formats.forms import (
     pretty_json,
     tensor_bytes,
 )
-from fuaudit.formats.schema import (
-    PARTICIPATION as TOLD,
-)
+from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import (
     Fields,
     Shape,
@@ -182,7 +180,7 @@ _FIGURES = Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_
 
 def _wrong_participation(value: Any) -> list[str]:
     """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
-    return Fields(TOLD, {name: _is_anything for name in value} if isinstance(value, dict) else {}).wrong(value)
+    return Fields(TAKING_PART, {name: _is_anything for name in value} if isinstance(value, dict) else {}).wrong(value)
 
 
 def _is_anything(value: Any) -> bool:
@@ -202,7 +200,7 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "sealed": ({"digest": is_digest},),
     "pruned": ({"digest": is_digest, "before": is_digest},),
 }
-_TOLD = (
+_STAGE_EVENTS = (
     Fields({"kind": among("sent"), "client": is_count, "what": is_word, "size": is_count}),
     Fields({"kind": among("released"), "mechanism": is_word, "parameters": are_options}),
     Fields({"kind": among("rejected"), "client": is_count, "why": is_word}),
@@ -211,7 +209,7 @@ _TOLD = (
 
 def are_told(value: Any) -> bool:
     """Events of a round, one at least."""
-    return bool(value) and listed(either(*_TOLD))(value)
+    return bool(value) and listed(either(*_STAGE_EVENTS))(value)
 
 
 _OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_told}}
@@ -364,8 +362,8 @@ class When(StrEnum):
     ALWAYS = "every run"
     EDITED = "a run whose model an editor made"
     RECORDED = "a run with draws that no seed gives"
-    PRIVATE = "a run in whose rounds clients keep or draw something"
-    REMEMBERED = "such a run in which clients keep something"
+    SECRET = "a run in whose rounds clients keep or draw something"
+    REMEMBERED = "a run in whose rounds clients keep something"
     PRUNED = "a run that was pruned"
     BURIED = "what a prune leaves of an ancestor"
 
@@ -511,7 +509,7 @@ FILES: tuple[File, ...] = (
         "the clients' secrets, a generation after the other, and the salts of leaves",
         Json(_SECRETS.wrong),
         _AUDITOR,
-        When.PRIVATE,
+        When.SECRET,
         exempt="the commitment covers their digests",
         first=True,
         own="her secret and salts",
@@ -565,14 +563,14 @@ def memories_name(round_number: int) -> str:
     return MEMORIES.replace("NNNNNN", f"{round_number:06d}")
 
 
-def is_theirs(name: str) -> bool:
+def is_clients_own(name: str) -> bool:
     """Whether a file is the clients' own, which a server never sees."""
     return name.startswith(CLIENTS_FOLDER)
 
 
-def names_of_theirs(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:
-    """The paths of what is the clients' own, in a run with an exchange that stores these rounds."""
-    if exchange.private:
+def clients_own(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:
+    """The paths of the clients' own files in a run that stores these rounds."""
+    if exchange.has_secrets:
         yield SECRETS
     if exchange.remembers:
         yield from map(memories_name, rounds)
@@ -580,7 +578,7 @@ def names_of_theirs(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:
 
 def mode_of(name: str) -> int:
     """Who may read a file on the disk of whoever holds the run: its owner alone, where it opens something."""
-    return 0o600 if name in (KEYS, CLIENTS) or is_theirs(name) else 0o644
+    return 0o600 if name in (KEYS, CLIENTS) or is_clients_own(name) else 0o644
 
 
 def rounds_in(names: Iterable[str]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from fuaudit.runs.layout import (
     Tensors,
     file_of,
     form_of,
-    is_theirs,
+    is_clients_own,
     kind_of,
     names_in,
 )
@@ -105,12 +105,12 @@ def check_files(folder: Path) -> Checked:
     manifest = form_of(MANIFEST).parse(read_bytes(path, limit_of(MANIFEST)), path)
     listed: Files = manifest["files"]
     found = {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)}
-    theirs = {name for name in listed if is_theirs(name)}
-    sealed = bool(theirs) and not theirs & found
-    _compare(folder, listed, found | (theirs if sealed else set()))
+    clients_own = set(filter(is_clients_own, listed))
+    sealed = bool(clients_own) and not clients_own & found
+    _compare(folder, listed, found | (clients_own if sealed else set()))
     documents, tensors = dict[str, Any](), dict[str, dict[str, Tensor]]()
     for name, entry in listed.items():
-        if sealed and name in theirs:
+        if sealed and name in clients_own:
             continue
         form = form_of(name)
         value = form.parse(read_listed(folder, name, entry), folder / name)

@@ -24,8 +24,8 @@ class WithModels(Stored):
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and what is kept after a stored round; of a sealed run what the server keeps."""
-        theirs = memories_name(round_number)
-        kept = self.tensors(theirs) if self.has(theirs) and not self.sealed else {}
+        memories = memories_name(round_number)
+        kept = self.tensors(memories) if self.has(memories) and not self.sealed else {}
         return model_and_state(self.tensors(checkpoint_name(round_number)) | kept)
 
     @property

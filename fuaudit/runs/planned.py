@@ -95,7 +95,7 @@ class WithPlan(Stored):
         """``keys.json``. EvidenceError when it is not one, or its tree has not the size that the run needs."""
         keys = Keys.of_table(self.document(KEYS), self.path / KEYS)
         room = self.config.run.requests
-        needed = self.leaves.size * (room + 1) + self.exchange.private
+        needed = self.leaves.size * (room + 1) + self.exchange.has_secrets
         if keys.seeds.size != needed:
             raise EvidenceError(
                 f"{self.path / KEYS} has a tree of {keys.seeds.size:,} seeds; {room} requests need {needed:,}"

@@ -18,14 +18,12 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.encoding import population_tensors
 from fuaudit.runs.layout import (
-    CLIENTS,
     FORMER,
     KEYS,
     LEDGER,
     MANIFEST,
     PARTITION,
     RECORDED,
-    SECRETS,
     TOMBSTONE,
     mode_of,
 )
@@ -122,10 +120,7 @@ def _rewrite(run: Run) -> Run:
     if recorded := recorded_bytes(kept_records(run.plan)):
         write_bytes(staging / RECORDED, recorded)
     writer.write(PARTITION, population_tensors(run.original, dropped_ids(run)))
-    opening, private = retained_opening(run), retained_secrets(run)
-    writer.write(CLIENTS, opening.table(private is not None))
-    if private:
-        writer.write(SECRETS, private.table(opening.salts.as_rows()))
+    writer.open(retained_opening(run), retained_secrets(run))
     writer.write(KEYS, Keys(seeds, None, run.keys.partition_digest).as_table())
     writer.close("pruned", before=run.digest)
     staged = load_run(staging)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fuaudit.commitments.contents import Opening
-from fuaudit.commitments.secrets import Private
+from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.draws import END, Address, Noted, Position, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import EvidenceError
@@ -93,7 +93,7 @@ def retained_opening(run: Run) -> Opening:
     return run.opening.without(run.contents, kept, {client: run.numbered(client) for client in kept.clients})
 
 
-def retained_secrets(run: Run) -> Private | None:
+def retained_secrets(run: Run) -> ClientSecrets | None:
     """The secrets of retained clients; None where clients have none."""
     return run.secrets and run.secrets.among(run.plan.retained.samples)
 

@@ -20,7 +20,7 @@ from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.formats.files import TEMPORARY, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
-from fuaudit.formats.schema import PARTICIPATION as TOLD
+from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.layout import (
@@ -40,17 +40,18 @@ from fuaudit.runs.layout import (
     TOMBSTONE,
     When,
     checkpoint_name,
+    clients_own,
     form_of,
-    is_theirs,
+    is_clients_own,
     kind_of,
     memories_name,
-    names_of_theirs,
 )
 from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
 from fuaudit.runs.models import WithModels
 from fuaudit.text import WITH_DATA, command, counted
+from fuaudit.training.exchange import first_state
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 
 _FIRST_FILES = {file.name for file in FILES if file.first}
@@ -174,10 +175,10 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield "stores no models"
     if run.has(FORMER) != run.pruned:
         yield f"was pruned and lacks {FORMER}, or has one and was not"
-    told = run.participation
-    if len(told["cohorts"]) != run.rounds_executed or len(told["uploads"]) != run.rounds_executed:
+    tables = run.participation
+    if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
-    surplus = told.keys() - TOLD.keys()
+    surplus = tables.keys() - TAKING_PART.keys()
     if surplus and says(run.learner, "conclusions") is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
     editor = run.is_child and info["unlearner"]["kind"] == "editor"
@@ -190,14 +191,14 @@ def _contradictions(run: Run) -> Iterator[str]:
         if (asked["clients"], asked["samples"]) != (list(run.request.clients), list(run.request.samples)):
             yield f"was asked for something else in its ledger than in {PLAN}"
     if editor:
-        (told_of,) = run.ledger.of_kind("unlearning")
+        (event,) = run.ledger.of_kind("unlearning")
         sizes = [message["size"] for message in run.document(EDIT)["messages"]]
-        if (told_of["messages"], told_of["bytes"]) != (len(sizes), sum(sizes)):
+        if (event["messages"], event["bytes"]) != (len(sizes), sum(sizes)):
             yield f"counts other messages in its ledger than in {EDIT}"
     _ = run.plan
-    if {name for name in run.files if is_theirs(name)} != set(names_of_theirs(run.exchange, run.checkpoints)):
+    if set(filter(is_clients_own, run.files)) != set(clients_own(run.exchange, run.checkpoints)):
         yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
-    if (run.contents.secrets is None) == run.exchange.private:
+    if (run.contents.secrets is None) == run.exchange.has_secrets:
         yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
     salted = run.checkpoints if run.exchange.remembers and not run.sealed else ()
     if any(run.arrays(memories_name(number))["salt"].tobytes() != run.salt for number in salted):
@@ -215,9 +216,8 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
         found = dict(tensors[name])
         if found.pop("vector") != (dtype, last):
             yield f"has a model in {name} that is not like the last one"
-        theirs = dict(tensors.get(memories_name(round_number), {}))
-        theirs.pop("salt", None)
-        found |= theirs
+        found |= tensors.get(memories_name(round_number), {})
+        found.pop("salt", None)
         if run.sealed:
             expected = expected and {key: kind for key, kind in expected.items() if not key.startswith("state.client.")}
         if expected is not None and found != expected:
@@ -234,8 +234,7 @@ def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
     clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
 
     def kept(shape: Any) -> dict[str, Any]:
-        clients = under("state.solver.", solver.init(shape)) | under("state.client.", exchange.init(shape))
-        return clients | under("state.server.", exchange.server.init(shape))
+        return under("state.", first_state(solver, exchange, shape))
 
     # most plugins only ask for zeros; one that does more with them gets tensors, and torch is imported for it
     with suppress(Exception):

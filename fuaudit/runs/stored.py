@@ -12,7 +12,7 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, SealedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
-from fuaudit.runs.layout import form_of, is_theirs
+from fuaudit.runs.layout import form_of, is_clients_own
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
 from fuaudit.training.exchange import Exchange, exchange_of
@@ -50,7 +50,7 @@ class Stored:
         Raises:
             EvidenceError: the run has no such file, or it was exchanged since.
         """
-        if self.sealed and is_theirs(name):
+        if self.sealed and is_clients_own(name):
             raise SealedError(f"{self.path} is sealed: {name} stays with the clients", "Ask for the whole run.")
         if entry := self.files.get(name):
             return read_listed(self.path, name, entry)

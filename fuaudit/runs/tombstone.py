@@ -22,11 +22,11 @@ from fuaudit.runs.layout import (
     TOMBSTONE,
     When,
     checkpoint_name,
+    clients_own,
     file_of,
     form_of,
-    is_theirs,
+    is_clients_own,
     names_in,
-    names_of_theirs,
     rounds_in,
     stored_rounds,
 )
@@ -87,10 +87,10 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
     rounds = stone.checkpoints
     others = stone.files.keys() - {checkpoint_name(number) for number in rounds}
-    theirs = {name for name in others if is_theirs(name)}
-    if stone.config and theirs != set(names_of_theirs(exchange_of(stone.config), rounds)):
+    own = set(filter(is_clients_own, others))
+    if stone.config and own != set(clients_own(exchange_of(stone.config), rounds)):
         return "it lists other files of clients than such a run has"
-    others -= theirs
+    others -= own
     if others - ({RECORDED} if stone.is_child else set()) != fixed:
         return "it lists other files than such a run has"
     if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fuaudit import registry
 from fuaudit.commitments.contents import Contents, Opening
 from fuaudit.commitments.keys import Keys
-from fuaudit.commitments.secrets import Private
+from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.config import Config
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
@@ -45,7 +45,8 @@ from fuaudit.runs.layout import (
 )
 from fuaudit.runs.ledger import Ledger, append
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
-from fuaudit.runs.run import config_bytes
+from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
+from fuaudit.training.exchange import exchange_of
 from fuaudit.training.rounds import State
 
 if TYPE_CHECKING:
@@ -127,6 +128,11 @@ class RunWriter:
     ledger: Ledger = field(default_factory=Ledger)
     salt: bytes | None = field(default=None, repr=False)
 
+    @property
+    def run(self) -> Run:
+        """What is there so far, once it was begun."""
+        return Run(self.path, "", read_info(self.path), {}, self.ledger, read_config_of(self.path))
+
     def write(self, name: str, value: Any) -> None:
         """A file of the run, whole or not at all, in its form.
 
@@ -157,23 +163,23 @@ class RunWriter:
         opening: Opening,
         recorded: bytes | None = None,
         unknown: frozenset[int] = frozenset(),
-        private: Private | None = None,
+        secrets: ClientSecrets | None = None,
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
 
-        ``private`` are the clients' secrets, where they have some.
-        ``unknown`` are ids of ``original`` that stand in for those that a prune of an ancestor took out.
-
         When it fails before that, nothing was begun, and the folder is emptied again.
+
+        Args:
+            unknown: ids of ``original`` that stand in for those that a prune of an ancestor took out.
+            secrets: the clients', where they have some.
         """
         require_new(self.path)
+        self.salt = secrets.salt if secrets and exchange_of(config).remembers else None
         try:
             write_bytes(self.path / CONFIG, config_bytes(config))
             self.write(PARTITION, population_tensors(original, unknown))
             self.write(CONTENTS, contents.tensors())
-            self.write(CLIENTS, opening.table(private is not None))
-            if private is not None:
-                self.write(SECRETS, private.table(opening.salts.as_rows()))
+            self.open(opening, secrets)
             if recorded is not None:
                 write_bytes(self.path / RECORDED, recorded)
             self.write(PLAN, plan)
@@ -184,6 +190,12 @@ class RunWriter:
             if not (self.path / RUN).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
+
+    def open(self, opening: Opening, secrets: ClientSecrets | None) -> None:
+        """Who is who; salts stand with the clients' secrets where they have some."""
+        self.write(CLIENTS, opening.table(secrets is not None))
+        if secrets is not None:
+            self.write(SECRETS, secrets.table(opening.salts.as_rows()))
 
     def checkpoint(self, round_number: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and what is kept after a round."""

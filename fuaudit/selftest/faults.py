@@ -194,7 +194,6 @@ def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     """A child run executed anew from its last kept model, with the memory that its parent had at the end."""
     ready, plan, before = setup(child.config), child.plan, parent.plan.retained
     writer = _begun(child, parent, out, plan)
-    writer.salt = child.salt
     kept = [round_number for round_number in child.checkpoints if round_number < max(child.info["first_change"][0], 1)]
     for round_number in kept:
         writer.checkpoint(round_number, *child.checkpoint(round_number))
@@ -371,7 +370,7 @@ def _begun(honest: Run, parent: Run, out: Path, plan: Plan) -> RunWriter:
         parent.contents,
         parent.opening,
         recorded_bytes(plan),
-        private=honest.secrets,
+        secrets=honest.secrets,
     )
     asked = {"clients": list(honest.request.clients), "samples": list(honest.request.samples)}
     writer.record("request", **asked, parent=parent.digest)

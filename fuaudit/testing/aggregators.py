@@ -24,8 +24,9 @@ from fuaudit.testing.contexts import (
     updates_tried,
 )
 from fuaudit.testing.problems import Problems
+from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Chain, joint_update
+from fuaudit.training.stages import Chain
 
 
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
@@ -146,5 +147,5 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
     together = {name: tensor[None] for name, tensor in chain.init(shape_of(dtype)).items()}
     one = stacked([context_of(clients, dtype)])
-    row, _ = joint_update(chain, updates_of(0, count, dtype)[None], one, together)
+    row = exchanged(Exchange(chain), updates_of(0, count, dtype)[None], one, {}, together).row[0]
     problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

@@ -10,39 +10,28 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
-from fuaudit.declared import says
+from fuaudit.declared import is_agreement, says
 from fuaudit.errors import FuauditError, PluginError
 from fuaudit.training.events import Rejected
-from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, part, under
-from fuaudit.training.stages import Chain, joint_update, require_form, require_one_row
+from fuaudit.training.rounds import CLIENT, SERVER, SOLVER, Cohort, RoundContext, State, stripped, under
+from fuaudit.training.stages import NO_STAGES, Chain, Stage, require_form, require_one_row
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class ClientStage(Protocol):
+class ClientStage(Stage, Protocol):
     """A registered client stage (group ``client_stages``): a frozen dataclass that maps each row alone.
 
-    All that it keeps has one row a client, ``(*s, M, d)``, and is private: the server is never given it. ``settle`` may
-    be left out. What else it declares is in :data:`fuaudit.declared.WORDS`.
+    All that it keeps has one row a client, ``(*s, M, d)``, and the server is never given it. ``settle`` may be left
+    out. What else it declares is in :data:`fuaudit.declared.WORDS`.
     """
-
-    per_client_state: ClassVar[frozenset[str]]
-
-    def init(self, shape: StateShape) -> State:
-        """The state before the first round."""
-        ...
-
-    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """What clients pass on of their rows ``(*s, n, c)``, and the new state."""
-        ...
 
     def settle(self, sent: Tensor, answer: Tensor, context: RoundContext, state: State) -> State:
         """The state after the round: from what was sent of each row ``(*s, n, c)`` and the aggregator's row."""
@@ -53,30 +42,22 @@ class Agreement(Protocol):
     """A client stage by which all agree on the coordinates of the rest of the round, before a value is sent."""
 
     def propose(self, updates: Tensor, context: RoundContext) -> list[Tensor]:
-        """The coordinates that each row ``(n, c)`` proposes, ``(k,)`` each."""
+        """The columns that each row ``(n, c)`` proposes, ``(k,)`` each."""
         ...
 
     def agree(self, proposals: list[Tensor], context: RoundContext) -> Tensor:
-        """Those that are agreed on, ascending, ``(c',)``; they count among the c of before."""
+        """The columns that are agreed on, ascending, ``(c',)``, of the c that there were."""
         ...
 
 
-class Byzantine(Protocol):
-    """Clients that deviate (group ``byzantine``), named by their ids ``clients``; a stage that may look at every row.
+class Byzantine(Stage, Protocol):
+    """A stage of Byzantine clients (group ``byzantine``), named by their ids ``clients``. It may look at every row.
 
     Only their rows are taken from what ``apply`` returns. ``proposals(found, updates, context)`` may be left out: what
-    they propose in an agreement, when ``found`` is what everybody's stages would.
+    they propose in an agreement, where the honest stages propose ``found``.
     """
 
     clients: tuple[int, ...]
-
-    def init(self, shape: StateShape) -> State:
-        """The state before the first round."""
-        ...
-
-    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-        """All rows, with those of its clients changed."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -128,61 +109,47 @@ class Clear:
         return self
 
 
-def is_agreement(stage: Any) -> bool:
-    """Whether a client stage is an agreement."""
-    return hasattr(type(stage), "agree")
-
-
 @dataclass(frozen=True)
 class Exchange:
-    """The places of a round behind the local steps; ``deviating`` are those at which Byzantine stages stand."""
+    """The parts of a round behind the local steps.
+
+    Attributes:
+        server: the server's stages.
+        client_stages: what stands before the transport.
+        transport: how rows come to the server.
+        byzantine: which of the client stages, counted from 0, are those of Byzantine clients.
+    """
 
     server: Chain
-    clients: tuple[Any, ...] = ()
-    transport: Any = field(default_factory=Clear)
-    deviating: frozenset[int] = frozenset()
+    client_stages: Chain = NO_STAGES
+    transport: Any = Clear()
+    byzantine: frozenset[int] = frozenset()
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Client stages, transport and server stages: a part draws under its number, from 0."""
+        return (*self.client_stages.stages, self.transport, *self.server.stages)
 
     @property
     def plain(self) -> bool:
         """Whether the server's stages get every row as the solver leaves it."""
-        return not self.clients and type(self.transport) is Clear
-
-    def whose(self, place: int) -> Collection[int] | None:
-        """Whose own draws the client stage at a place can make: those of the clients that deviate there; None: all."""
-        clients: Collection[int] | None = self.clients[place].clients if place in self.deviating else None
-        return clients
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """Every stage, and the transport, in the order of places."""
-        return (*self.clients, self.transport, *self.server.stages)
+        return not self.client_stages.stages and type(self.transport) is Clear
 
     @property
     def downloads(self) -> int:
-        """How many vectors of the model's size a participation is sent besides those of the solver."""
-        return int(any(says(stage, "answered") for stage in self.clients))
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the rows of a round have fewer columns than the model."""
-        return any(map(is_agreement, self.clients))
+        """How many vectors of the model's size each participation is sent, beside those that the solver counts."""
+        return int(any(says(stage, "answered") for stage in self.client_stages.stages))
 
     @property
     def vectorised(self) -> bool:
-        """Whether all parts are, so that runs are treated together."""
-        return not (self.agrees or self.deviating or self.draws) and all(
-            says(part, "vectorised") for part in self.parts
-        )
-
-    @property
-    def remembering(self) -> tuple[tuple[str, Any], ...]:
-        """The client stages that keep something, by the prefix of their state."""
-        return tuple((f"{place}.", stage) for place, stage in enumerate(self.clients) if not is_agreement(stage))
+        """Whether many runs are treated together."""
+        run_by_run = self.byzantine or self.draws or any(map(is_agreement, self.client_stages.stages))
+        return not run_by_run and all(says(part, "vectorised") for part in self.parts)
 
     @property
     def remembers(self) -> bool:
         """Whether clients keep something from round to round."""
-        return any(says(stage, "per_client_state") for _, stage in self.remembering)
+        return bool(self.client_stages.per_client_state)
 
     @property
     def draws(self) -> bool:
@@ -190,23 +157,14 @@ class Exchange:
         return any(says(part, "draws") for part in self.parts)
 
     @property
-    def private(self) -> bool:
-        """Whether clients keep or draw something, so that each of them has a secret."""
+    def has_secrets(self) -> bool:
+        """Whether clients keep or draw something: then each of them has a secret."""
         return self.remembers or self.draws
 
-    @property
-    def per_client_state(self) -> frozenset[str]:
-        """The names of what client stages keep."""
-        return frozenset(
-            prefix + name for prefix, stage in self.remembering for name in says(stage, "per_client_state")
-        )
-
-    def init(self, shape: StateShape) -> State:
-        """What client stages keep, before the first round."""
-        state: State = {}
-        for prefix, stage in self.remembering:
-            state |= under(prefix, stage.init(shape))
-        return state
+    def seen_by(self, part: int, context: RoundContext) -> RoundContext:
+        """The round as a client stage sees it; a Byzantine one can make only what its own clients draw."""
+        stage: Any = self.client_stages.stages[part]
+        return context.at(part, stage, stage.clients if part in self.byzantine else None)
 
 
 def exchange_of(config: Config) -> Exchange:
@@ -214,10 +172,16 @@ def exchange_of(config: Config) -> Exchange:
     kinds = [stage_kind(stage, "client") for stage in config.client]
     return Exchange(
         Chain(tuple(build_stage(stage) for stage in config.server)),
-        tuple(build_stage(stage, "client") for stage in config.client),
+        Chain(tuple(build_stage(stage, "client") for stage in config.client)),
         build_stage(config.transport or CLEAR, "transport"),
-        frozenset(place for place, kind in enumerate(kinds) if kind == "byzantine"),
+        frozenset(part for part, kind in enumerate(kinds) if kind == "byzantine"),
     )
+
+
+def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
+    """What solver, clients and server keep before the first round, each under its prefix."""
+    clients, server = exchange.client_stages.init(shape), exchange.server.init(shape)
+    return under(SOLVER, solver.init(shape)) | under(CLIENT, clients) | under(SERVER, server)
 
 
 @dataclass(frozen=True)
@@ -225,49 +189,38 @@ class Exchanged:
     """What an exchange leaves: the row that is subtracted, ``(*s, 1, d)``, and what clients and server keep."""
 
     row: Tensor
-    private: State
+    memories: State
     server: State
 
 
-def exchanged(exchange: Exchange, updates: Tensor, context: RoundContext, private: State, server: State) -> Exchanged:
+def exchanged(exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State) -> Exchanged:
     """The exchange of a round, of many runs at once: updates ``(r, n, d)``; states have a leading axis of runs.
 
     Raises:
-        PluginError: a stage breaks its word; see :func:`_through` and :func:`~fuaudit.training.stages.joint_update`.
+        PluginError: a stage breaks its word, see :func:`_through`.
     """
     import torch
 
-    if exchange.plain or exchange.vectorised:
-        if exchange.plain:
-            context = replace(context, place=1) if context.draws else context
-            rows, after = joint_update(exchange.server, updates, context, server)
-            made = Exchanged(rows.unsqueeze(-2), {}, after)
-        else:
-            made = _through(exchange, updates, context, private, server)
-        sound = _sound(updates, context.cohort.present)
-        if bool(sound.all()):
-            return made
-        return replace(made, row=made.row.masked_fill(~sound[:, None, None], float("nan")))
-    found = [
-        _of_one(exchange, updates[run], context[run], _of(private, run), _of(server, run))
-        for run in range(updates.shape[0])
-    ]
-
-    def together(states: list[State]) -> State:
-        return {name: torch.stack([state[name] for state in states]) for name in states[0]}
-
-    return Exchanged(
-        torch.stack([one.row for one in found]),
-        together([one.private for one in found]),
-        together([one.server for one in found]),
-    )
+    sound = _sound(updates, context.cohort.present)
+    if exchange.vectorised:
+        made = _through(exchange, updates, context, memories, server)
+    else:
+        runs = [
+            _of_one(exchange, updates[run], context[run], _of(memories, run), _of(server, run), bool(sound[run]))
+            for run in range(len(updates))
+        ]
+        row, memories = torch.stack([one.row for one in runs]), _together([one.memories for one in runs])
+        made = Exchanged(row, memories, _together([one.server for one in runs]))
+    if bool(sound.all()):
+        return made
+    return replace(made, row=made.row.masked_fill(~sound[:, None, None], float("nan")))
 
 
 def _sound(updates: Tensor, present: Tensor) -> Tensor:
     """Whether all updates of a round are finite, ``(*s)``; unused places do not count.
 
-    Those that read an erased row are not, and then no coordinate of the model is: rounding, sorting and robust rules
-    would hide the mark.
+    An update from an erased row is NaN. Rounding, sorting and robust rules would hide that, so one such update makes
+    the whole model NaN.
     """
     # a sum is finite only if its terms are, unless it overflows: one pass, a twentieth of what asking each costs
     sound = (updates.sum(dim=-1).isfinite() | ~present).all(dim=-1)
@@ -278,16 +231,26 @@ def _of(state: State, run: int) -> State:
     return {name: tensor[run] for name, tensor in state.items()}
 
 
-def _of_one(exchange: Exchange, updates: Tensor, context: RoundContext, private: State, server: State) -> Exchanged:
-    """The exchange of one run, ``(n, d)``, over the places that are used."""
-    present = context.cohort.present
-    rows, context = updates[present], replace(context, cohort=context.cohort.among(present))
-    if not bool(_sound(updates, present)):
-        return Exchanged(updates.new_full((1, updates.shape[-1]), float("nan")), private, server)
-    return _through(exchange, rows, context, private, server)
+def _together(states: list[State]) -> State:
+    """The inverse of :func:`_of`."""
+    import torch
+
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
 
-def _through(exchange: Exchange, updates: Tensor, context: RoundContext, private: State, server: State) -> Exchanged:
+def _of_one(
+    exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State, sound: bool
+) -> Exchanged:
+    """The exchange of one run, ``(n, d)``; client stages and transports get no unused places and no NaN."""
+    if not exchange.plain:
+        if not sound:
+            return Exchanged(updates.new_full((1, updates.shape[-1]), float("nan")), memories, server)
+        present = context.cohort.present
+        updates, context = updates[present], replace(context, cohort=context.cohort.among(present))
+    return _through(exchange, updates, context, memories, server)
+
+
+def _through(exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State) -> Exchanged:
     """From updates ``(*s, n, d)`` to the row that is subtracted.
 
     Raises:
@@ -295,112 +258,128 @@ def _through(exchange: Exchange, updates: Tensor, context: RoundContext, private
             names no columns; the server's stages leave more than one row.
     """
     # 1. every client's own stages; an agreement leaves fewer columns for the rest of the round
-    rows, kept = updates, dict[str, State]()
-    for place, stage in enumerate(exchange.clients):
-        here = context.at(place, stage, exchange.whose(place))
-        if is_agreement(stage):
-            rows, coordinates = _agreed(exchange, stage, rows, context, here)
-            context = replace(context, coordinates=coordinates)
-            continue
-        before = part(private, f"{place}.")
-        changed, kept[f"{place}."] = _asked(stage, stage.apply, rows, here, before)
-        require_form(stage, before, kept[f"{place}."])
-        if (changed.shape, changed.dtype) != (rows.shape, rows.dtype):
-            made = f"{tuple(changed.shape)} of {changed.dtype}"
-            raise PluginError(f"{type(stage).__name__} made {made} of rows {tuple(rows.shape)} of {rows.dtype}")
-        rows = _theirs(stage, context.cohort, changed, rows) if place in exchange.deviating else changed
+    rows, context, kept = _prepared(exchange, updates, context, memories)
     # 2. the way to the server, without the rows that no honest client would send
     delivery = _delivered(exchange, rows, context)
-    # 3. the server's stages: up to the aggregator on the columns that were sent, behind it on all of them
-    stages = exchange.server
-    seen = replace(context, cohort=delivery.cohort, place=len(exchange.clients) + 1)
-    if delivery.rows.shape[-2]:
-        answer, new = stages.apply(delivery.rows, seen, server, slice(stages.aggregating))
-        require_one_row(stages, answer, rows.shape[-1])
-        row, last = stages.apply(context.on_all(answer), seen, server, slice(stages.aggregating, None))
-        after = new | last
-    else:  # nothing came, so nothing is applied, and the server remembers what it did
-        answer, after = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1]), server
-        row = context.on_all(answer)
+    # 3. the server's stages
+    seen = replace(context, cohort=delivery.cohort, part=len(exchange.client_stages.stages) + 1)
+    answer, row, after = _aggregated(exchange.server, delivery.rows, seen, server)
     # 4. back up: what was sent of each row, and what came of all
-    for place, stage in enumerate(exchange.clients):
-        if hasattr(stage, "settle"):
-            prefix = f"{place}."
-            here = context.at(place, stage, exchange.whose(place))
-            settled = _asked(stage, stage.settle, delivery.sent, answer, here, kept[prefix])
-            require_form(stage, kept[prefix], settled)
-            kept[prefix] = settled
-    theirs = {prefix + name: tensor for prefix, own in kept.items() for name, tensor in own.items()}
-    return Exchanged(row, theirs, after)
+    return Exchanged(row, _settled(exchange, delivery.sent, answer, context, kept), after)
 
 
-def _asked(stage: Any, method: Any, *arguments: Any) -> Any:
+def _prepared(
+    exchange: Exchange, rows: Tensor, context: RoundContext, memories: State
+) -> tuple[Tensor, RoundContext, State]:
+    """What clients send, the round with the columns that are left, and what clients keep until it is settled."""
+    kept: State = {}
+    for part, stage in enumerate(exchange.client_stages.stages):
+        if is_agreement(stage):
+            rows, coordinates = _agreed(exchange, part, rows, context)
+            context = replace(context, coordinates=coordinates)
+        else:
+            rows, own = _applied(exchange, part, rows, context, stripped(f"{part}.", memories))
+            kept |= under(f"{part}.", own)
+    return rows, context, kept
+
+
+def _applied(exchange: Exchange, part: int, rows: Tensor, context: RoundContext, before: State) -> tuple[Tensor, State]:
+    """What a client stage makes of the rows, and its new state; of a Byzantine one the rows of its own clients."""
+    import torch
+
+    stage = exchange.client_stages.stages[part]
+    changed, after = _asked(stage, "apply", rows, exchange.seen_by(part, context), before)
+    require_form(stage, before, after)
+    if (changed.shape, changed.dtype) != (rows.shape, rows.dtype):
+        made = f"{tuple(changed.shape)} of {changed.dtype}"
+        raise PluginError(f"{type(stage).__name__} made {made} of rows {tuple(rows.shape)} of {rows.dtype}")
+    if part in exchange.byzantine:
+        changed = torch.where(_named(stage, context.cohort).unsqueeze(-1), changed, rows)
+    return changed, after
+
+
+def _asked(stage: Any, method: str, *arguments: Any) -> Any:
     """What a stage answers. PluginError where it raises."""
     try:
-        return method(*arguments)
+        return getattr(stage, method)(*arguments)
     except FuauditError:
         raise
     except Exception as error:
-        raise PluginError(f"{type(stage).__name__} raised in {method.__name__}: {error!r}") from error
-
-
-def _theirs(stage: Any, cohort: Cohort, changed: Tensor, rows: Tensor) -> Tensor:
-    """Rows of which those of a stage's clients were changed."""
-    import torch
-
-    return torch.where(_named(stage, cohort).unsqueeze(-1), changed, rows)
+        raise PluginError(f"{type(stage).__name__} raised in {method}: {error!r}") from error
 
 
 def _named(stage: Any, cohort: Cohort) -> Tensor:
-    """The places of a cohort ``(n,)`` at which the clients of a stage stand."""
+    """At which places of a cohort, ``(n,)``, the clients of a Byzantine stage stand."""
     import torch
 
     return torch.isin(cohort.clients, torch.tensor(stage.clients, device=cohort.clients.device))
 
 
-def _agreed(
-    exchange: Exchange, stage: Any, rows: Tensor, context: RoundContext, here: RoundContext
-) -> tuple[Tensor, Tensor]:
-    """The columns of the rows that all agree on, and which coordinates these are. ``here`` is what the stage sees."""
-    found = _asked(stage, stage.propose, rows, here)
-    for place, other in enumerate(exchange.clients):
-        if place in exchange.deviating and hasattr(other, "proposals"):
-            said = _asked(other, other.proposals, found, rows, context.at(place, other, exchange.whose(place)))
-            theirs = _named(other, context.cohort).tolist()
-            found = [said[row] if deviates else found[row] for row, deviates in enumerate(theirs)]
-    agreed, columns = _asked(stage, stage.agree, found, here), rows.shape[-1]
+def _agreed(exchange: Exchange, part: int, rows: Tensor, context: RoundContext) -> tuple[Tensor, Tensor]:
+    """The columns of the rows that all agree on, and which coordinates these are."""
+    stages, here, columns = exchange.client_stages.stages, exchange.seen_by(part, context), rows.shape[-1]
+    found = _asked(stages[part], "propose", rows, here)
+    for other in sorted(exchange.byzantine):
+        if hasattr(stages[other], "proposals"):
+            said = _asked(stages[other], "proposals", found, rows, exchange.seen_by(other, context))
+            named = _named(stages[other], context.cohort).tolist()
+            found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
+    agreed = _asked(stages[part], "agree", found, here)
     fits = getattr(agreed, "ndim", 0) == 1 and not agreed.is_floating_point()
     ascending = fits and bool((agreed[1:] > agreed[:-1]).all())
     if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
-        raise PluginError(f"{type(stage).__name__} agreed on what are no ascending columns of {columns}")
+        raise PluginError(f"{type(stages[part]).__name__} agreed on what are no ascending columns of {columns}")
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
 
 def _delivered(exchange: Exchange, rows: Tensor, context: RoundContext) -> Delivery:
-    """What the transport brings: all rows, but those of deviating clients that are not finite, which are rejected."""
-    here = context.at(len(exchange.clients), exchange.transport)
-    if not exchange.deviating:
-        return _checked(exchange, _asked(exchange.transport, exchange.transport.deliver, rows, here), rows)
+    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected."""
+    stages = exchange.client_stages.stages
+    here = context.at(len(stages), exchange.transport)
+    if not exchange.byzantine:
+        return _brought(exchange.transport, rows, here)
     finite = rows.isfinite().all(dim=-1)
-    deviating = [_named(exchange.clients[place], context.cohort) for place in exchange.deviating]
-    if not bool(reduce(or_, deviating, finite).all()):
+    named = [_named(stages[part], context.cohort) for part in exchange.byzantine]
+    if not bool(reduce(or_, named, finite).all()):
         raise PluginError("a client stage made a row that is not finite of one that is")
     for client in context.cohort.clients[~finite].tolist():
         context.tell(Rejected(client, "not finite"))
-    taken = replace(here, cohort=context.cohort.among(finite))
-    came = _asked(exchange.transport, exchange.transport.deliver, rows[finite], taken)
-    delivery = _checked(exchange, came, rows[finite])
+    delivery = _brought(exchange.transport, rows[finite], replace(here, cohort=context.cohort.among(finite)))
     sent = rows.new_zeros(rows.shape)
     sent[finite] = delivery.sent
     return replace(delivery, sent=sent)
 
 
-def _checked(exchange: Exchange, delivery: Delivery, rows: Tensor) -> Delivery:
-    """Raises PluginError for a delivery that is none, or does not fit the rows."""
+def _brought(transport: Any, rows: Tensor, context: RoundContext) -> Delivery:
+    """What a transport delivers; PluginError for what is no delivery, or does not fit the rows."""
+    delivery, name = _asked(transport, "deliver", rows, context), type(transport).__name__
     if not isinstance(delivery, Delivery):
-        raise PluginError(f"the transport {type(exchange.transport).__name__} delivered {type(delivery).__name__}")
+        raise PluginError(f"the transport {name} delivered {type(delivery).__name__}")
     fits = delivery.rows.shape[-1] == rows.shape[-1] and delivery.sent.shape == rows.shape
     if not fits or delivery.cohort.present.shape != delivery.rows.shape[:-1]:
-        name = type(exchange.transport).__name__
         raise PluginError(f"the transport {name} delivered {tuple(delivery.rows.shape)} of {tuple(rows.shape)}")
     return delivery
+
+
+def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State) -> tuple[Tensor, Tensor, State]:
+    """The aggregator's row on the columns that were sent, the row that is left on all of them, and the new state."""
+    if not rows.shape[-2]:  # nothing came, so nothing is applied, and the server remembers what it did
+        answer = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
+        return answer, context.on_all(answer), state
+    answer, new = chain.apply(rows, context, state, slice(chain.aggregating))
+    require_one_row(chain, answer, rows.shape[-1])
+    whole = context.on_all(answer)
+    row, last = chain.apply(whole, context, state, slice(chain.aggregating, None))
+    require_one_row(chain, row, whole.shape[-1])
+    return answer, row, new | last
+
+
+def _settled(exchange: Exchange, sent: Tensor, answer: Tensor, context: RoundContext, kept: State) -> State:
+    """What clients keep when they know what was sent of their rows, and the aggregator's row."""
+    for part, stage in enumerate(exchange.client_stages.stages):
+        if hasattr(stage, "settle"):
+            before = stripped(f"{part}.", kept)
+            after = _asked(stage, "settle", sent, answer, exchange.seen_by(part, context), before)
+            require_form(stage, before, after)
+            kept = kept | under(f"{part}.", after)
+    return kept

@@ -22,7 +22,7 @@ from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Event, as_table
-from fuaudit.training.exchange import Exchange, exchanged
+from fuaudit.training.exchange import Exchange, exchanged, first_state
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -33,7 +33,7 @@ from fuaudit.training.rounds import (
     State,
     StateShape,
     inherited,
-    part,
+    stripped,
     under,
 )
 from fuaudit.training.solvers import Sgd, Solver
@@ -80,15 +80,13 @@ class Procedure:
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
         solver = {SOLVER + name for name in self.solver.per_client_state}
-        client = {CLIENT + name for name in self.exchange.per_client_state}
+        client = {CLIENT + name for name in self.exchange.client_stages.per_client_state}
         return frozenset(solver | client | {SERVER + name for name in self.exchange.server.per_client_state})
 
     def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
         shape = StateShape(self.layout.dimension, clients, self.dtype, device)
-        exchange = self.exchange
-        theirs = under(SOLVER, self.solver.init(shape)) | under(CLIENT, exchange.init(shape))
-        return theirs | under(SERVER, exchange.server.init(shape))
+        return first_state(self.solver, self.exchange, shape)
 
 
 @dataclass(frozen=True)
@@ -236,13 +234,13 @@ def _advanced(
     """The state after a round in which every run has somebody taking part."""
     # solver and server each get their own part of the state before the round: neither can read what the other
     # remembers, and all of it is recorded
-    memory = part(round_state.state, SOLVER)
+    memory = stripped(SOLVER, round_state.state)
     steps = procedure.solver.before(context, memory)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = procedure.solver.after(outcome, context, memory)
-    private, server = part(round_state.state, CLIENT), part(round_state.state, SERVER)
-    made = exchanged(procedure.exchange, uploads, context, private, server)
-    state = under(SOLVER, memory) | under(CLIENT, made.private) | under(SERVER, made.server)
+    memories, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
+    made = exchanged(procedure.exchange, uploads, context, memories, server)
+    state = under(SOLVER, memory) | under(CLIENT, made.memories) | under(SERVER, made.server)
     return RoundState(round_state.vectors - made.row[:, 0], state)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 State: TypeAlias = dict[str, "Tensor"]
 
 SOLVER, CLIENT, SERVER = "solver.", "client.", "server."
-"""Prefixes of names in a state. What is under ``CLIENT`` is private: the server is never given it."""
+"""Prefixes of names in a state. The server is never given what is under ``CLIENT``."""
 
 
 @dataclass(frozen=True)
@@ -116,27 +116,27 @@ class Cohort:
 
 
 class StageDraws(Protocol):
-    """The draws of the stages of one run; ``place`` counts client stages, transport and server stages from 0."""
+    """What the stages of one run draw in a round; ``part`` counts client stages, transport and server stages from 0."""
 
-    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
-        """A client's, for one of its participations in a round."""
+    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
+        """What a client alone draws, for one of its participations in the round."""
         ...
 
-    def shared(self, number: int, place: int) -> Labelled:
-        """Everybody's."""
+    def shared(self, number: int, part: int) -> Labelled:
+        """What all draw together."""
         ...
 
 
 class PublicDraws:
     """Draws of stages that everybody knows: for canaries and contracts."""
 
-    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
         """See :class:`StageDraws`."""
-        return Labelled(bytes(32), Address(Purpose.STAGE, number, place, client, occurrence))
+        return Labelled(bytes(32), Address(Purpose.STAGE, number, part, client, occurrence))
 
-    def shared(self, number: int, place: int) -> Labelled:
+    def shared(self, number: int, part: int) -> Labelled:
         """See :class:`StageDraws`."""
-        return Labelled(bytes(32), Address(Purpose.STAGE, number, place))
+        return Labelled(bytes(32), Address(Purpose.STAGE, number, part))
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ class RoundContext:
         cohort: who takes part.
         vectors: the models sent out, ``(*s, d)``.
         step_size: of the clients' steps in this round.
-        coordinates: those of the columns, ``(c,)``, once the round has agreed on some; None for all.
+        coordinates: of the columns, ``(c,)``, once the round has agreed on some; None for all.
         draws: of the stages, one a run; empty where none draws.
-        place: of the stage in its exchange.
+        part: which part of the exchange looks at the round.
         told: where events of the round are gathered; None where many runs are treated at once, and none are kept.
         clients: whose own draws can be made; None for all.
     """
@@ -161,7 +161,7 @@ class RoundContext:
     step_size: float
     coordinates: Tensor | None = None
     draws: tuple[StageDraws, ...] = ()
-    place: int = 0
+    part: int = 0
     told: list[Event] | None = None
     clients: Collection[int] | None = None
 
@@ -186,12 +186,12 @@ class RoundContext:
         whole = rows.new_zeros(*rows.shape[:-1], self.vectors.shape[-1])
         return whole.index_copy(-1, self.coordinates, rows)
 
-    def at(self, place: int, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
-        """The round as the stage at a place of the exchange sees it: with draws if it says that it draws.
+    def at(self, part: int, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
+        """The round as a part of the exchange sees it: with draws if it says that it draws.
 
         ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.
         """
-        return replace(self, place=place, draws=self.draws if says(stage, "draws") else (), clients=clients)
+        return replace(self, part=part, draws=self.draws if says(stage, "draws") else (), clients=clients)
 
     def own(self, row: int) -> Labelled:
         """What the client draws whose row of updates ``(n, c)`` it is: nobody else can make these numbers."""
@@ -199,12 +199,12 @@ class RoundContext:
         client = int(clients[row])
         if self.clients is not None and client not in self.clients:
             raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
-        return self._draws.own(self.number, self.place, client, int((clients[:row] == client).sum()))
+        return self._draws.own(self.number, self.part, client, int((clients[:row] == client).sum()))
 
     @property
     def shared(self) -> Labelled:
         """What all who take part in the exchange draw together."""
-        return self._draws.shared(self.number, self.place)
+        return self._draws.shared(self.number, self.part)
 
     @property
     def _draws(self) -> StageDraws:
@@ -245,13 +245,13 @@ def with_rows(table: Tensor, cohort: Cohort, rows: Tensor) -> Tensor:
     return result
 
 
-def part(state: State, prefix: str) -> State:
+def stripped(prefix: str, state: State) -> State:
     """The tensors under a prefix, by the names that their owner gave them."""
     return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
 def under(prefix: str, state: State) -> State:
-    """The inverse of :func:`part`."""
+    """The inverse of :func:`stripped`."""
     return {prefix + name: tensor for name, tensor in state.items()}
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from fuaudit.declared import says
+from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.training.rounds import RoundContext, State, StateShape, part, under
+from fuaudit.training.rounds import RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
     import torch
@@ -138,30 +138,27 @@ class Momentum:
 
 
 ALL = slice(None)
-"""Every place of a chain."""
+"""Every stage of a chain."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Stages one after another; a chain is a stage. State names are prefixed by the place in the chain."""
+    """Stages one after another; a chain is a stage. State names are prefixed by the number in the chain, from 0."""
 
     stages: tuple[Stage, ...]
 
     @property
-    def vectorised(self) -> bool:
-        """Whether all stages are."""
-        return all(says(stage, "vectorised") and not says(stage, "draws") for stage in self.stages)
-
-    @property
     def per_client_state(self) -> frozenset[str]:
         """Those of all stages."""
-        return frozenset(f"{at}.{name}" for at, stage in enumerate(self.stages) for name in stage.per_client_state)
+        return frozenset(
+            f"{number}.{name}" for number, stage in enumerate(self.stages) for name in says(stage, "per_client_state")
+        )
 
     def init(self, shape: StateShape) -> State:
-        """See :class:`Stage`."""
+        """See :class:`Stage`; an agreement keeps nothing."""
         state: State = {}
-        for place, stage in enumerate(self.stages):
-            state |= under(f"{place}.", stage.init(shape))
+        for number, stage in enumerate(self.stages):
+            state |= {} if is_agreement(stage) else under(f"{number}.", stage.init(shape))
         return state
 
     @property
@@ -170,21 +167,24 @@ class Chain:
         after = takewhile(lambda stage: says(stage, "after_aggregation"), reversed(self.stages))
         return len(self.stages) - len(list(after))
 
-    def apply(self, updates: Tensor, context: RoundContext, state: State, places: slice = ALL) -> tuple[Tensor, State]:
-        """See :class:`Stage`; of the stages at some places alone, where told so.
+    def apply(self, updates: Tensor, context: RoundContext, state: State, numbers: slice = ALL) -> tuple[Tensor, State]:
+        """See :class:`Stage`; of the stages of some numbers alone, where they are given.
 
         Raises:
             PluginError: the state of a stage does not keep its form.
         """
         new: State = {}
-        for place, stage in list(enumerate(self.stages))[places]:
-            prefix = f"{place}."
-            old = part(state, prefix)
-            here = context.at(context.place + place, stage) if context.draws else context
+        for number, stage in list(enumerate(self.stages))[numbers]:
+            prefix = f"{number}."
+            old = stripped(prefix, state)
+            here = context.at(context.part + number, stage) if context.draws else context
             updates, own = stage.apply(updates, here, old)
             require_form(stage, old, own)
             new |= under(prefix, own)
         return updates, new
+
+
+NO_STAGES = Chain(())
 
 
 def require_form(stage: Stage, old: State, new: State) -> None:
@@ -203,28 +203,6 @@ def require_form(stage: Stage, old: State, new: State) -> None:
 
 def _form(form: tuple[tuple[int, ...], torch.dtype] | None) -> str:
     return "nothing" if form is None else f"{form[0]} {str(form[1]).removeprefix('torch.')}"
-
-
-def joint_update(chain: Chain, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-    """The one row that the chain leaves for every run: ``(r, n, d) -> (r, d)``, and the new state.
-
-    Raises:
-        PluginError: the chain leaves more than one row, or rows of another length; or the state of a stage does not
-            keep its names, shapes and dtypes.
-    """
-    import torch
-
-    if chain.vectorised:
-        rows, new = chain.apply(updates, context, state)
-    else:
-        results = [
-            chain.apply(updates[run], context[run], {name: tensor[run] for name, tensor in state.items()})
-            for run in range(updates.shape[0])
-        ]
-        rows = torch.stack([row for row, _ in results])
-        new = {name: torch.stack([kept[name] for _, kept in results]) for name in results[0][1]}
-    require_one_row(chain, rows, updates.shape[2])
-    return rows[:, 0], new
 
 
 def require_one_row(chain: Chain, rows: Tensor, columns: int) -> None:

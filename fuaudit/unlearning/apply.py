@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fuaudit.commitments.secrets import Generation, PlannedDraws
 from fuaudit.data.dataset import retained_rows
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten, veiled
 from fuaudit.registry import Entry
 from fuaudit.training.engines.protocol import threads_restored
@@ -48,14 +48,15 @@ def edited(
     model: Tensor,
     round_models: Mapping[int, Tensor],
     target: tuple[Request, Population] | None = None,
-    generation: Generation | None = None,
+    draws: Sequence[PlannedDraws] = (),
 ) -> tuple[Tensor, list[Message]]:
     """The model that an editor makes from ``model``, and the messages it cost.
 
     ``old`` is the plan of the run it edits, ``new`` the same draws over the retained population, whose last
     source makes the editor's own draws. ``target`` is the request, with a population that holds what it names;
     by default what ``old`` has and ``new`` has not. An audit gives it for a run that never had the target.
-    ``generation`` is what stages draw with while the editor trains further; by default the editor's own flat source.
+    ``draws`` are those of the stages under ``new``; the last generation is used while the editor trains further. By
+    default the editor's own flat source is.
 
     Raises:
         PluginError: the editor raised, touched what it had not declared, or returned no model.
@@ -81,9 +82,9 @@ def edited(
         schedule, problem = LazySchedule([plan]), ready.client_problem(retained)
         state = ready.procedure.initial_memory(len(retained.clients), ready.device)
         start = round_state = RoundState.of_run(vector, state, ready.device)
-        draws = PlannedDraws(plan, (generation,)) if generation else PlannedDraws.flat(plan, [fresh])
+        own = PlannedDraws(plan, draws[0].generations[-1:]) if draws else PlannedDraws.flat(plan, [fresh])
         for round_number, round_state in execute(
-            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (draws,)
+            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (own,)
         ):
             require_finite(round_state, round_number)
             for client in [f"client {c}" for c in schedule.round(round_number).cohorts[0].tolist() if c >= 0]:

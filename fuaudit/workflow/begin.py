@@ -8,7 +8,7 @@ from typing import Any
 
 from fuaudit.commitments.contents import Contents, Opening, commit
 from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
-from fuaudit.commitments.secrets import PlannedDraws, Private, first_secrets, secret_digest
+from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
@@ -35,7 +35,7 @@ class Beginning:
     keys: Keys
     contents: Contents
     opening: Opening
-    private: Private | None
+    secrets: ClientSecrets | None
 
     @property
     def commitment(self) -> str:
@@ -47,13 +47,6 @@ class Beginning:
         """The plan, drawn as a whole; a beacon bears on it and on nothing else."""
         source = Seeded(self.keys.seeds, self.leaves, 0, first_context(beacon))
         return Plan.fresh(self.ready.learner.law, self.population, source)
-
-    def draws(self, plan: Plan, beacon: str | None) -> tuple[PlannedDraws, ...]:
-        """What the stages of the exchange draw with; see :meth:`fuaudit.runs.contained.WithContents.stage_draws`."""
-        if self.private is None or not self.ready.procedure.exchange.draws:
-            return ()
-        told = (first_context(beacon),)
-        return (PlannedDraws.committed(plan, self.private, self.commitment, told),)
 
 
 def begun(
@@ -83,15 +76,22 @@ def begun(
     require_room(law, population)
     require_feasible(law, population)
     require_one_row_each(ready.procedure, law)
-    for place in sorted(ready.procedure.exchange.deviating):
-        if strangers := sorted({*ready.procedure.exchange.clients[place].clients}.difference(population.clients)):
-            raise UsageError(f"{resolved.client[place]['use']!r} names client {strangers[0]}, and there is none")
+    _require_named_clients(ready, population)
     leaves = Leaves(population.clients, law.rounds, law.steps)
-    has_secrets = ready.procedure.exchange.private
-    keys, private = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets)), None
-    if has_secrets:
-        private = first_secrets(population.clients, None if apart else secret, keys.seeds)
-    digests = [secret_digest(own, private.made) for own in private.generations[0].values()] if private else []
+    has_secrets = ready.procedure.exchange.has_secrets
+    keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))
+    secrets = first_secrets(population.clients, None if apart else secret, keys.seeds) if has_secrets else None
+    digests = [secret_digest(own, secrets.made) for own in secrets.generations[0].values()] if secrets else []
     names = names_of(dealer, ready.dataset, population)
     contents, opening = commit(ready.dataset, population, names, secret, digests)
-    return Beginning(ready, secret, population, leaves, keys, contents, opening, private)
+    return Beginning(ready, secret, population, leaves, keys, contents, opening, secrets)
+
+
+def _require_named_clients(ready: Setup, population: Population) -> None:
+    """Raises UsageError where Byzantine clients are named who are not there."""
+    exchange = ready.procedure.exchange
+    for part in sorted(exchange.byzantine):
+        stage: Any = exchange.client_stages.stages[part]
+        if strangers := sorted({*stage.clients}.difference(population.clients)):
+            name = ready.config.client[part]["use"]
+            raise UsageError(f"{name!r} names client {strangers[0]}, and there is none")

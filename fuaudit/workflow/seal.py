@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed, read_bytes, write_bytes
-from fuaudit.runs.layout import LEDGER, MANIFEST, is_theirs, mode_of
+from fuaudit.runs.layout import LEDGER, MANIFEST, is_clients_own, mode_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import require_new
@@ -20,12 +20,12 @@ def seal(run: Run | Path | str, out: Path | str) -> Run:
         EvidenceError: the run does not check out.
     """
     whole, out = run if isinstance(run, Run) else load_run(run), Path(out)
-    if not any(map(is_theirs, whole.files)):
+    if not any(map(is_clients_own, whole.files)):
         raise UsageError(f"{whole.path} holds nothing that a server does not see", "It can be given as it is.")
     require_new(out)
     with claimed(out):
         for name in whole.files:
-            if not is_theirs(name):
+            if not is_clients_own(name):
                 write_bytes(out / name, whole.read(name), mode=mode_of(name))
         # the manifest last: without it a folder is no run
         for name in (LEDGER, MANIFEST):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fuaudit.commitments.keys import beacon_of
-from fuaudit.commitments.secrets import salt_of
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
@@ -114,12 +113,10 @@ def train(
             first.commitment,
             first.contents,
             first.opening,
-            private=first.private,
+            secrets=first.secrets,
         )
-        if first.private and ready.procedure.exchange.remembers:
-            writer.salt = salt_of(first.private.generations[-1])
         stand(writer, Platform.here(ready, 0))
-        start, draws = state_after(writer, ready, plan, []), first.draws(plan, mixed)
+        start, draws = state_after(writer, ready, plan, []), writer.run.stage_draws(plan)
         return finish(writer, ready, plan, start, 0, rounds_executed, progress, draws)
 
 

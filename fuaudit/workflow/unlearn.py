@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.commitments.secrets import PlannedDraws, Step, salt_of
+from fuaudit.commitments.secrets import Step
 from fuaudit.data.dataset import Dataset
 from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
@@ -17,6 +17,7 @@ from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.population import require_request
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, checkpoint_name
@@ -111,7 +112,7 @@ def unlearn(
     elif "edited_by" in run.info and change.first_change != START:
         info["edited_by"] = run.info["edited_by"]
     step = Step(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
-    private = run.secrets and run.secrets.after(change.plan.retained.samples, step)
+    secrets = run.secrets and run.secrets.after(change.plan.retained.samples, step)
     with claimed(out):
         writer = RunWriter(out)
         writer.begin(
@@ -125,11 +126,10 @@ def unlearn(
             run.opening,
             recorded_bytes(change.plan),
             run.stand_ins,
-            private,
+            secrets,
         )
-        writer.salt = salt_of(private.generations[-1]) if private and run.exchange.remembers else None
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
-        draws = Run(out, "", info, {}, writer.ledger, run.config).stage_draws(change.plan)
+        draws = writer.run.stage_draws(change.plan)
         return carry_out(writer, ready, run, change.plan, unlearner, name, progress, draws)
 
 
@@ -233,10 +233,7 @@ def _edit(
 ) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
     stand(writer, Platform.here(ready, 0))
-    generation = draws[0].generations[-1] if draws else None
-    vector, messages = edited(
-        ready, parent.plan, plan, unlearner, name, parent.model, parent.models, generation=generation
-    )
+    vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models, draws=draws)
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):
         writer.record("unlearning", messages=len(traffic), bytes=sum(m["size"] for m in traffic))

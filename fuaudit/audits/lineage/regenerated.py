@@ -19,8 +19,8 @@ from fuaudit.runs.layout import (
     RECORDED,
     SECRETS,
     checkpoint_name,
+    clients_own,
     file_of,
-    names_of_theirs,
 )
 from fuaudit.verification.case import Case
 
@@ -57,8 +57,7 @@ def differ(case: Case, expected: dict[str, bytes]) -> list[str]:
 def strays(case: Case, followed: dict[str, bytes]) -> list[str]:
     """Files that nothing regenerates, and files that are missing; the same on every platform."""
     rounds = case.rerun.stored_rounds
-    theirs = (name for name in names_of_theirs(case.run.exchange, rounds) if name != SECRETS)
-    stored = {*map(checkpoint_name, rounds), *theirs}
+    stored = {*map(checkpoint_name, rounds), *clients_own(case.run.exchange, rounds)} - {SECRETS}
     expected = {*stored, *(name for name in followed if file_of(name) not in MODELS)}
     found = _digests(case)
     unused = unused_draws(case.run)

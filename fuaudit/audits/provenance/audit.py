@@ -48,7 +48,7 @@ class Provenance:
                 answers += link(case, child, chain[place:])
         if case.run.is_child:
             answers += [asked(case), absence(case), key_reuse(case.run.plan)]
-        answers += [secrets_follow(case.run, chain)] if case.run.exchange.private else []
+        answers += [secrets_follow(case.run, chain)] if case.run.exchange.has_secrets else []
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         shows = next(answer.text for answer in answers if answer.verdict is worst)

@@ -101,10 +101,7 @@ def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRe
     try:
         after, models = plan.erase(child.request, fresh, END), parent.models
         draws = child.stage_draws(after)
-        generation = draws[0].generations[-1] if draws else None
-        model, _ = edited(
-            case.rerun.ready, plan, after, child.unlearner, name, parent.model, models, generation=generation
-        )
+        model, _ = edited(case.rerun.ready, plan, after, child.unlearner, name, parent.model, models, draws=draws)
     except FuauditError as error:
         return CheckResult(Verdict.INCONCLUSIVE, f"The edit of {name_of(child)} cannot be repeated: {error}")
     if torch.equal(model, child.model):

@@ -22,28 +22,28 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     ``chain`` is the run and its ancestors at hand, youngest first: they name the methods.
     """
     try:
-        private = run.secrets
+        secrets = run.secrets
     except SealedError as error:
         return CheckResult(Verdict.INCONCLUSIVE, str(error.args[0]))
-    if private is None:
+    if secrets is None:
         return CheckResult(Verdict.PASS, f"No stage of {name_of(run)} keeps or draws anything.")
-    told, last = contexts(run.beacon, run.requests, run.original), len(run.requests)
-    for number in range(1, last + 1):
+    last = len(run.requests)
+    for number, context in enumerate(contexts(run.beacon, run.requests, run.original)[1:], 1):
         if last - number + 1 >= len(chain):
             text = f"Secrets of request {number} of {name_of(run)} follow from a parent that is not at hand."
             return CheckResult(Verdict.INCONCLUSIVE, text)
         maker, parent = chain[last - number], chain[last - number + 1]
-        step = Step(run.commitment, told[number], maker.info["unlearner"], parent.rounds_executed)
+        step = Step(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
         known = run.exchange.draws and depended_on(run.config, run.requests[number - 1])
         if known and maker.info["first_change"][0] > 1:
             text = (
                 f"Rounds that {name_of(maker)} keeps depend on {known}, and were made again with the noise of before."
             )
             return CheckResult(Verdict.FAIL, text)
-        before, found = private.generations[number - 1], private.generations[number]
+        before, found = secrets.generations[number - 1], secrets.generations[number]
         follow = all(client in before and step.next(before[client]) == secret for client, secret in found.items())
-        if not follow or step.next(private.shared[number - 1]) != private.shared[number]:
+        if not follow or step.next(secrets.shared[number - 1]) != secrets.shared[number]:
             text = f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
             return CheckResult(Verdict.FAIL, text)
-    text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {private.made}."
+    text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
     return CheckResult(Verdict.PASS, text, OWN)
