@@ -33,17 +33,28 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def command(verb: str, *arguments: object, **options: object) -> str:
-    """A command to type in a POSIX shell; options that are None are left out.
+def command(verb: str, *paths: object, **options: object) -> str:
+    """A command to type in a shell such as bash or zsh; options that are None are left out.
+
+    It is one line of characters that can be seen, whatever the paths and names are.
 
     >>> command("verify", "my run", data="own", client="-x", key=None)
     "fuaudit verify 'my run' --data own --client=-x"
     """
-    words = ["fuaudit", verb, *map(str, arguments)]
+    words = ["fuaudit", verb, *(f"./{path}" if str(path).startswith("-") else str(path) for path in paths)]
     for name, value in options.items():
         text, flag = str(value), f"--{name}"
         words += [] if value is None else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-    return shlex.join(words)
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell reads it; with octal numbers of bytes where a character of it cannot be seen."""
+    if is_printable(word):
+        return shlex.quote(word)
+    plain = {byte: chr(byte) for byte in range(32, 127) if byte not in b"'\\"}
+    whole = word.encode("utf-8", "surrogateescape")
+    return "$'" + "".join(plain.get(byte, f"\\{byte:03o}") for byte in whole) + "'"
 
 
 WITH_DATA = " (and --data ROOT, where the run reads its data from a folder)"

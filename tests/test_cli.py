@@ -454,6 +454,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "fats", "--sample", "77:0"), "no client 77"),
         (("--with", "fats", "--sample", "0:99999"), "samples 0 to"),
         (("--with", "fats", "--sample", "zero"), "NAME:INDEX"),
+        (("--with", "fats", "--sample", f"0:{'1' * 5_000}"), "NAME:INDEX"),
         (("--with", "fats"), "nothing to forget"),
         (("--with", "finetune", "--client", "0", "--option", "round=5"), "Did you mean 'rounds'"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),

@@ -23,6 +23,7 @@ from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json, toml_bytes
 from fuaudit.models.dense import Mlp
 from fuaudit.plans import Request
 from fuaudit.runs.layout import form_of
+from fuaudit.text import command as proposed
 from fuaudit.text import is_printable, printable
 
 SECONDS = 60
@@ -236,6 +237,25 @@ def test_text_that_can_be_seen():
     assert is_printable("naïve 名前 ok")
     for hidden in ("\x00", "\x7f", "\x9b", "\n", "\u200b", "\u2028", "\ufeff", "\udc80"):
         assert not is_printable(f"a{hidden}b")
+
+
+def test_proposed_commands_name_what_they_mean():
+    """Spaces, quotes, commands, flags, line ends, bytes that are no characters: a shell gives back every word."""
+    words = ["a b", "it's", "$(id)`id`;id|*?!", "-x", "--out=y", "", "a\nb\\", "\x1b[2J\u202eé'", "\udc80名"]
+    for word in words:
+        line = proposed("verify", f"{word}/", word or "x", client=word, commitment=None)
+        assert is_printable(line)
+        shell = 'fuaudit() { printf "%s\\0" "$@"; }; ' + line
+        found = os.fsdecode(subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout).split("\0")
+        path, flag = (f"./{word}", [f"--client={word}"]) if word.startswith("-") else (word, ["--client", word])
+        assert found == ["verify", f"{path}/", path or "x", *flag, ""]
+
+
+def test_what_went_wrong_is_not_longer_than_can_be_read(fuaudit, tmp_path):
+    (tmp_path / "a.csv").write_text(f"h,a,label\nx,{'9' * 100_000},1\n")
+    code, _, err = fuaudit("import", tmp_path / "a.csv", "--client", "h", "--label", "label", "--out", tmp_path / "out")
+    assert code == 2
+    assert len(err) < 5_000
 
 
 def test_names_of_folders_cannot_write_to_a_terminal(family, fuaudit, lean_file, tmp_path):

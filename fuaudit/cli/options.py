@@ -19,6 +19,8 @@ from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Folder = click.Path(path_type=Path)
+LONGEST = 2_000
+"""Characters of a line that says what went wrong: files of others can hold words of any length."""
 
 
 class Interrupted(FuauditError):
@@ -83,7 +85,8 @@ def say(*lines: object, err: bool = False) -> None:
 def complain(text: object) -> None:
     """Print what went wrong to standard error: lines after the first are set in, whatever names are in them."""
     first, *rest = str(text).split("\n")
-    say(first, *(line if line.startswith("  ") else f"  {line}" for line in rest), err=True)
+    lines = [first, *(line if line.startswith("  ") else f"  {line}" for line in rest)]
+    say(*(line if len(line) <= LONGEST else f"{line[:LONGEST]} ..." for line in lines), err=True)
 
 
 def given(*names: str) -> list[str]:
@@ -112,7 +115,7 @@ def commitment_of(text: str | None) -> str | None:
 def place(text: str) -> tuple[str, int]:
     """Name and index of ``--sample NAME:INDEX``; a name may hold colons of its own."""
     client, _, index = text.rpartition(":")
-    if not (client and index.isascii() and index.isdecimal()):
+    if not client or re.fullmatch("[0-9]{1,18}", index) is None:
         raise UsageError(f"--sample takes NAME:INDEX, such as 3:14, not {text!r}")
     return client, int(index)
 
