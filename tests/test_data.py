@@ -454,6 +454,9 @@ class TestTensors:
         (tmp_path / "data.safetensors").write_bytes(b"no tensors")
         with pytest.raises(UsageError, match="is no safetensors file"):
             Tensors(2).load(tmp_path)
+        for root, said in ((None, "there is no data.safetensors"), (tmp_path / "x", f"there is no {tmp_path}/x/data")):
+            with pytest.raises(UsageError, match=said):
+                Tensors(2).load(root)
 
     def test_owners_must_fit(self, tmp_path):
         with pytest.raises(UsageError, match="one owner a training row"):

@@ -97,6 +97,8 @@ def test_forms_of_files(tmp_path, delimiter, encoding, end):
         ("h1,1,\u0661,sick", "column 'dose'"),
         ('h1,1,"1,5",sick', "Write decimals with a point"),
         ("h1,1,1e999,sick", "line 14, column 'dose': 1e999 is too large for float64"),
+        (f"{'1' * 5_000},1,1,sick", "line 14, column 'hospital'"),
+        (f"h1,{'0' * 5_000}9007199254740993,1,sick", "exactly"),
         ("h1,9007199254740993,1,sick", "line 14, column 'age': float64 cannot hold 9007199254740993 exactly"),
         ("h1,1,sick", "line 14 has 3 cells, and the header names 4 columns"),
         ("h1,1,1,sick,1", "line 14 has 5 cells"),
@@ -278,9 +280,15 @@ def test_columns_are_divided_as_asked_and_it_is_recorded(tmp_path):
     assert "divided, as asked: 'age' by 100" in made.notes
     for part in ("inputs", "test_inputs"):
         assert np.array_equal(tensors[part], plain[part] / [100, 1])
-    for name, constant, said in (("aeg", "2", "Did you mean 'age'"), ("age", "0", "above 0"), ("age", "x", "above 0")):
+    for name, constant, said in (
+        ("aeg", "2", "Did you mean 'age'"),
+        *(("age", text, "above 0") for text in ("0", "x", "", "-1", "nan", "1e309")),
+        *(("dose", text, "above 0") for text in ("1e39", "1e-46")),
+        ("age", "1e-38", "a quotient is too large"),
+        ("dose", "3e38", "a quotient is too small"),
+    ):
         with pytest.raises(UsageError, match=said):
-            imported(path, "other", divided={name: constant})
+            imported(path, "other", divided={name: constant}, dtype="float32")
 
 
 def test_a_hospital_checks_its_receipt_with_its_own_file(tmp_path, monkeypatch):
@@ -306,7 +314,9 @@ def test_a_hospital_checks_its_receipt_with_its_own_file(tmp_path, monkeypatch):
     (tmp_path / "sent").mkdir()
     for name in ("import.json", "classes.json"):
         (tmp_path / "sent" / name).write_bytes((tmp_path / "all" / name).read_bytes())
-    assert "fuaudit receipt --check" in fuaudit("import", "1.csv", "--like", "sent", "--out", "own")
+    said = fuaudit("import", "1.csv", "--like", "sent", "--out", "own")
+    assert "fuaudit receipt --check" in said
+    assert "left out, as asked: 'sex'\n  divided, as asked: 'age' by 100" in said
     check = ("receipt", "--data", "own", "--commitment", commitment, "--check", "h1.json")
     said = fuaudit(*check)
     assert "as committed: 10 of 10 rows of 'h1'" in said
@@ -330,6 +340,11 @@ def test_own_rows_are_read_as_recorded_or_refused(tmp_path):
     made = import_own(own, tmp_path / "all", tmp_path / "own")
     with pytest.raises(UsageError, match="no record of an import of all"):
         import_own(own, made.folder, tmp_path / "other")
+    record = json.loads((tmp_path / "all/import.json").read_text())
+    for wrong in ({"divided": {"age": 100}}, {"ignored": [1]}, {"dtype": "int64"}, {"inputs": []}):
+        (tmp_path / "all/import.json").write_text(json.dumps(record | wrong))
+        with pytest.raises(UsageError, match="no record of an import of all"):
+            import_own(own, tmp_path / "all", tmp_path / "other")
     done = CliRunner().invoke(
         cli, ["import", str(own), "--like", str(made.folder), "--out", "x", "--test-share", "0.5"]
     )

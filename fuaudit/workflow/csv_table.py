@@ -12,6 +12,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -345,7 +346,7 @@ def _changed(cells: list[str], exact: NDArray[np.float64], kept: NDArray[Any], p
     for row in np.flatnonzero(~np.isfinite(kept) | (np.abs(exact) >= mantissa)).tolist():
         if not np.isfinite(kept[row]):
             return _Bad(row, place, f"{cells[row]} is too large for {kept.dtype}", "Scale the column.")
-        if _WHOLE.fullmatch(cells[row]) and int(cells[row]) != int(kept[row]):
+        if _WHOLE.fullmatch(cells[row]) and Decimal(cells[row]) != int(kept[row]):
             hint = "A number that names something is no input: leave the column out with --ignore."
             return _Bad(row, place, f"{kept.dtype} cannot hold {cells[row]} exactly", hint)
     return None

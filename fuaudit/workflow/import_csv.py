@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
@@ -135,19 +136,22 @@ def divided(table: CsvTable, divisors: Mapping[str, str]) -> NDArray[Any]:
     """The inputs ``(n, d)`` with some columns divided by constants, in the type of the inputs.
 
     Raises:
-        UsageError: no such column of inputs; a constant that is no finite number above 0; a quotient that is none.
+        UsageError: no such column of inputs; a constant that is no finite number above 0; a quotient too large, or
+            too small to keep its digits.
     """
     inputs = table.inputs.copy()
     for name, text in divisors.items():
         if name not in table.columns:
             raise UsageError(f"there is no column {name!r} of inputs to divide", nearest(name, table.columns))
-        constant = inputs.dtype.type(text) if is_number(text) else inputs.dtype.type(0)
-        if not 0 < constant < np.inf:
-            raise UsageError(f"a column is divided by a finite number above 0, not by {text!r}", "As in: age=100.")
         with np.errstate(over="ignore"):
+            constant = inputs.dtype.type(text) if is_number(text) else inputs.dtype.type(0)
+            if not 0 < constant < np.inf:
+                raise UsageError(f"a column is divided by a finite number above 0, not by {text!r}", "As in: age=100.")
             inputs[:, table.columns.index(name)] /= constant
     if not np.isfinite(inputs).all():
         raise UsageError(f"a quotient is too large for {inputs.dtype}", "Divide by a larger number.")
+    if ((np.abs(inputs) < np.finfo(inputs.dtype).tiny) & (inputs != table.inputs)).any():
+        raise UsageError(f"a quotient is too small for {inputs.dtype}", "Divide by a smaller number.")
     return inputs
 
 
@@ -164,7 +168,7 @@ def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _is_whole(text: str) -> bool:
     """Whether a text is a whole number as it is usually written, so that no two texts are one number."""
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal() and str(int(text)) == text
+    return text == "0" or re.fullmatch("-?[1-9][0-9]{0,999}", text) is not None
 
 
 def _classes(label: Words, test: Words | None, source: Source) -> tuple[tuple[str, ...], Integers, Integers | None]:
@@ -320,11 +324,7 @@ def _notes(
             f"test rows are the share {record['test']['share']} of each client's rows, by SHA-256 under the seed "
             f"{record['test']['seed']} (the rule is in import.json); no request removes them"
         )
-    if record["ignored"]:
-        notes.append(f"left out, as asked: {', '.join(map(repr, record['ignored']))}")
-    if record["divided"]:
-        by = ", ".join(f"{name!r} by {constant}" for name, constant in record["divided"].items())
-        notes.append(f"divided, as asked: {by}")
+    notes += changes(record["ignored"], record["divided"])
     if record["repeated"]:
         notes.append(
             f"{record['repeated']:,} training rows repeat an earlier one, {record['repeated_elsewhere']:,} of them one "
@@ -347,6 +347,13 @@ def _notes(
             "divide columns by constants that are known beforehand, as in --divide COLUMN=100"
         )
     return notes
+
+
+def changes(ignored: Iterable[str], divisors: Mapping[str, str]) -> list[str]:
+    """What was done to columns, one sentence each."""
+    by = ", ".join(f"{name!r} by {constant}" for name, constant in divisors.items())
+    left = ", ".join(map(repr, ignored))
+    return [f"{what}, as asked: {which}" for what, which in (("left out", left), ("divided", by)) if which]
 
 
 LARGE = 100.0

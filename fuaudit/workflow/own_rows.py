@@ -14,7 +14,7 @@ from fuaudit.formats.files import write_folder
 from fuaudit.reading import require_regular
 from fuaudit.text import counted
 from fuaudit.workflow.csv_table import Wanted, Words, read_table
-from fuaudit.workflow.import_csv import CLASSES, FORMAT, RECORD, Imported, as_json, divided, tensors_file
+from fuaudit.workflow.import_csv import CLASSES, FORMAT, RECORD, Imported, as_json, changes, divided, tensors_file
 
 
 def import_own(path: Path, like: Path, folder: Path) -> Imported:
@@ -43,6 +43,7 @@ def import_own(path: Path, like: Path, folder: Path) -> Imported:
     write_folder(folder, {"data.safetensors": tensors_file(parts), **files})
     notes = (
         f"{counted(told['rows'], 'row')}, read as those of {record['file']} were",
+        *changes(record["ignored"], record["divided"]),
         "whoever imported that file kept some rows for tests: no receipt covers them",
     )
     return Imported(folder, told, (), classes, notes)
@@ -66,7 +67,8 @@ def _record(path: Path) -> dict[str, Any]:
         or not all(isinstance(record.get(name), form) for name, form in forms.items())
         or not record["inputs"]
         or record["dtype"] not in ("float32", "float64")
-        or not all(isinstance(name, str) for name in (*record["inputs"], *record["ignored"]))
+        or not all(isinstance(text, str) for key in ("inputs", "ignored") for text in record[key])
+        or not all(isinstance(text, str) for text in record["divided"].values())
     ):
         raise UsageError(f"{path} is no record of an import of all clients' rows", "Give the folder of such an import.")
     return record
