@@ -31,7 +31,7 @@ from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.prune import prune
 from fuaudit.statistics.known_law import log_wealth
-from fuaudit.statistics.rounding import confidence, down, up
+from fuaudit.statistics.rounding import confidence, down, rate_up, up
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -338,6 +338,7 @@ def test_bounds_in_sentences_are_rounded_up():
         assert value * 0.9 <= float(down(value)) <= value <= float(up(value))
     assert (down(0.8985), down(2.15991, 4), up(-1.25), down(float("inf"))) == ("0.89", "2.159", "-1.2", "inf")
     assert [confidence(alpha) for alpha in (1e-3, 1e-7, 0.0001234567)] == ["0.999", "0.9999999", "0.9998765433"]
+    assert [*map(rate_up, (0.00018160648, 0.1 + 0.2, 0.9999991))] == ["0.0001817", "0.3", "1"]
     assert confidence(1e-40) == "0." + "9" * 40
     found = judged(FatsUnlearning(), CLIENT, plans=11_111, alpha=0.001)
     assert f"less than {up(found.values['differs_below'])} away" in found.shows

@@ -30,7 +30,7 @@ from tests_support import (
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.replay.audit import Replay
-from fuaudit.audits.replay.gaps import gaps
+from fuaudit.audits.replay.gaps import bit_equal, gaps
 from fuaudit.audits.replay.stretches import detection, drawn_stretches
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
@@ -435,6 +435,13 @@ def test_gaps_are_largest_differences_over_the_scale():
     }
     assert gaps(ours, theirs, unit) == {(2, "vector"): 0.5 / 8, (2, "state n"): 2.0}
     assert gaps(theirs, ours, unit) == gaps(ours, theirs, unit)
+
+
+def test_a_zero_of_the_other_sign_is_no_equal_bit():
+    """It is an equal number, and no gap: something can be written in signs of zeros."""
+    ours, theirs = ({0: (torch.tensor([zero, 1.0, 2.0, torch.nan]), {})} for zero in (0.0, -0.0))
+    assert (bit_equal(ours, ours), bit_equal(ours, theirs)) == (1, 0.75)
+    assert bit_equal(ours, {0: (ours[0][0].double(), {})}) == 0
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,7 @@ def test_controls_lie_above_the_subject_where_the_curves_are_one():
         (figure("held", True), "yes"),
         (figure("epsilon at least", 2.15991), "2.159"),
         (figure("distance, below", 3.45328e-4), "0.0003454"),
+        (figure("numbers that agree, at least", 0.99999), "0.9999"),
         (figure("advantage at most", 0.41964, interval=[0.10009, 0.41964]), "0.4197 (0.1 to 0.4197)"),
     ],
 )
@@ -368,7 +369,7 @@ def test_other_copies_are_listed_and_faults_are_not_copies():
     ]
     found = document("FAIL", check("lineage", "FAIL", details=details, copies=places))
     words = Page(render(found, "html")).words
-    assert "knows of one other place" in words
+    assert "knows of one other place that may hold what was learnt from this data; it is listed in section 6." in words
     assert "older: was pruned" in words
     assert "parent/keys.json: gives draws back" in render(found, "junit").decode()
     assert "parent/keys.json: gives draws back" in render(found, "md").decode()

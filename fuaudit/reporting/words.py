@@ -6,7 +6,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 from __future__ import annotations
 
 from fuaudit.reporting.contents import Checked, Contents
-from fuaudit.statistics.rounding import down, up
+from fuaudit.statistics.rounding import down, rate_up, up
 from fuaudit.text import counted
 from fuaudit.verification.figure import Figure, Value
 from fuaudit.verification.finding import ResidualCopy, Subject, Verdict
@@ -145,18 +145,16 @@ def _error_rates(contents: Contents) -> list[tuple[str, str]]:
     limit = f", of {number(allowed)} that the spec allows" if allowed else ""
     again = "; every further verification has its own"
     return [
-        ("Chance of a false alarm", f"at most {_sum(tests)} in this verification, all tests together{limit}{again}"),
+        (
+            "Chance of a false alarm",
+            f"at most {rate_up(tests or 0)} in this verification, all tests together{limit}{again}",
+        ),
         (
             "Chance that a stated bound is wrong",
-            f"at most {_sum(bounds)} in this verification, all bounds on distances and rates together{again}",
+            f"at most {rate_up(bounds or 0)} in this verification, all bounds on distances and rates together{again}",
         ),
         *_of_powers(contents),
     ]
-
-
-def _sum(rate: float | None) -> str:
-    """A sum of error rates, rounded up; its last bits are those of the addition."""
-    return up(float(f"{rate or 0:.12g}"), 4)
 
 
 def _of_powers(contents: Contents) -> list[tuple[str, str]]:
@@ -248,7 +246,8 @@ def _left(contents: Contents) -> str:
     count = sum(copy.holds for copy in copies(contents))
     known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
     text = known.get(count, f"This audit knows of {count} other places")
-    where = "" if count == 0 else " that may hold what was learnt from this data; they are listed in section 6"
+    listed = "it is" if count == 1 else "they are"
+    where = "" if count == 0 else f" that may hold what was learnt from this data; {listed} listed in section 6"
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 

@@ -16,6 +16,11 @@ def down(value: float, digits: int = 2) -> str:
     return _rounded(value, digits, ROUND_FLOOR)
 
 
+def rate_up(alpha: float) -> str:
+    """An error rate, rounded up in its fourth digit; the last bits of a sum count as rounding."""
+    return up(float(f"{alpha:.12g}"), 4)
+
+
 def confidence(alpha: float) -> str:
     """``1 - alpha`` with all its digits: it is never 1, however small ``alpha`` is."""
     return f"{Context(prec=400, rounding=ROUND_FLOOR).subtract(Decimal(1), Decimal(f'{alpha:.12g}')):f}"

@@ -24,6 +24,7 @@ from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.replicas.arms import WITHOUT
 from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs, runs_a_pair
+from fuaudit.statistics.rounding import rate_up
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
 from fuaudit.statistics.two_sample.betting import two_sample
@@ -209,7 +210,7 @@ class ModelLaw:
                 if bets.rejected_at
                 else f"by the batch tests on {counted(count, 'pair')}"
             )
-            shows = f"Unlearned models are told from retrained ones {way} (alpha {self.alpha:.2g})."
+            shows = f"Unlearned models are told from retrained ones {way} (alpha {rate_up(self.alpha)})."
         elif count < self.pairs:
             shows = f"No difference was found in {counted(count, 'pair')}; the spec has fixed {self.pairs}."
         elif rate is None or not rejected["untouched"]:

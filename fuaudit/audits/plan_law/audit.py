@@ -34,7 +34,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.statistics.rounding import confidence, up
+from fuaudit.statistics.rounding import confidence, rate_up, up
 from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
@@ -195,7 +195,7 @@ class PlanLaw:
                 f"{seen.own.difference}. A method that is exact does so with a chance of at most {up(alone(plans))}."
             )
             if not share:
-                shows += f" At alpha {self.alpha:g} that may be chance: more plans are needed."
+                shows += f" At alpha {rate_up(self.alpha)} that may be chance: more plans are needed."
         elif below > self.effect:
             verdict = Verdict.INCONCLUSIVE
             needed = comparison.needed(self.effect, self.alpha)

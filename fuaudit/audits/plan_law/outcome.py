@@ -15,7 +15,7 @@ from fuaudit.audits.plan_law.simulate import KEPT, Scores, Trial
 from fuaudit.draws import END
 from fuaudit.plans import Population, exact_laws
 from fuaudit.statistics.known_law import log_wealth
-from fuaudit.statistics.rounding import up
+from fuaudit.statistics.rounding import rate_up, up
 from fuaudit.statistics.sequential import SequentialTest, tested
 from fuaudit.statistics.violation_rates import RateBound
 from fuaudit.text import counted
@@ -126,7 +126,8 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
     if (at := outcome.subject.rejected_at) is not None:
         return (
             Verdict.FAIL,
-            f"{names} has not the law of retraining: rejected after {counted(at, 'plan')} (alpha {outcome.alpha:.2g}).",
+            f"{names} has not the law of retraining: rejected after {counted(at, 'plan')} (alpha "
+            f"{rate_up(outcome.alpha)}).",
         )
     if missed or untouched is None or not outcome.scores.touched.any():
         return Verdict.INCONCLUSIVE, _too_few(plans, missed)

@@ -32,17 +32,25 @@ def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
 
 
 def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
-    """The share of the numbers of two sets of models that agree in every bit; of tensors of other shapes none does."""
+    """The share of the numbers of two sets of models that agree in every bit.
+
+    Of tensors of other shapes or types none does.
+    """
     same = total = 0
     for round_number in sorted(found.keys() & other.keys()):
         ours, theirs = _tensors(found, round_number), _tensors(other, round_number)
         total += sum(tensor.numel() for tensor in theirs.values())
         same += sum(
-            int((ours[name] == tensor).sum())
+            int((_bits(ours[name]) == _bits(tensor)).sum())
             for name, tensor in theirs.items()
-            if name in ours and ours[name].shape == tensor.shape
+            if name in ours and ours[name].shape == tensor.shape and ours[name].dtype == tensor.dtype
         )
     return same / total if total else 1.0
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The same bits as integers: zeros of two signs are equal numbers, and a sign is a bit."""
+    return tensor.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
 
 
 def _tensors(models: Checkpoints, round_number: int) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ It earns a PASS only where leaving the erased data in would show ten times as fa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import floor, isfinite
 
 import torch
 from torch import Tensor
@@ -75,8 +75,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         controls=controls,
         details=(
             f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
-            f"{alike:.0%} of the numbers agree in every bit; what the others hold below the tolerance, nothing here "
-            "judges",
+            f"{_percent(alike)} of the numbers agree in every bit; what the others hold below the tolerance, nothing "
+            "here judges",
             *(line for fault in faults for line in fault.lines),
             *(f"could not be told from rounding: {line}" for line in blind),
             *left.missing,
@@ -97,8 +97,8 @@ def _passed(judged: Judgement, share: float, alike: float) -> Judgement:
             "The run was made on the platforms that it names.",
             "Rounding on the platform of the run moves models by at most the tolerance.",
             "A fault leaves in a model a share of what one of the executed faults leaves in it.",
-            f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {alike:.0%} agree in "
-            "every bit.",
+            f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
+            "agree in every bit.",
         ),
     )
 
@@ -164,11 +164,16 @@ def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figur
         ),
         Figure(
             "bit_equal",
-            "Share of numbers that agree in every bit",
+            "Share of numbers that agree in every bit, at least",
             alike,
             "the rest agrees within the tolerance; below it, numbers can carry something that nothing here judges",
         ),
     )
+
+
+def _percent(share: float) -> str:
+    """A share, rounded down: all is 100%, and nothing else is."""
+    return f"{floor(100 * share)}%"
 
 
 def _effect(least: float) -> Figure:
@@ -181,7 +186,12 @@ def _effect(least: float) -> Figure:
 
 
 def _share(share: float) -> Figure:
-    return Figure("share", "Share of that which would have been seen", share, "twice the tolerance over the line above")
+    return Figure(
+        "share",
+        "Smallest share of that which would have been seen, at most",
+        share,
+        "twice the tolerance over the line above",
+    )
 
 
 def _outcome(apart: bool, missing: tuple[str, ...], blind: list[str], controlled: bool) -> tuple[Verdict, str]:
