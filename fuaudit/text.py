@@ -28,6 +28,17 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def one_name(name: object) -> str:
+    """A name as one word of a sentence: in quotes where it holds what parts names, so that none looks like two."""
+    text = str(name)
+    return text if {*"(),;"}.isdisjoint(text) else repr(text)
+
+
+def client_in_words(client: object, name: object) -> str:
+    """A client by its number, and by its name where that is another: "client 4 (alice)"."""
+    return f"client {client}" if name in (None, "", str(client)) else f"client {client} ({one_name(name)})"
+
+
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

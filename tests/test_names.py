@@ -72,6 +72,14 @@ def test_the_client_that_was_named_is_forgotten(fuaudit, tmp_path, lean_file):
     assert "no client 3" in err
 
 
+def test_no_name_looks_like_two_clients():
+    row = {"client": 4, "name": "ann), 10 rows; client 5 (ben", "rows": 7}
+    assert in_words(row) == "client 4 ('ann), 10 rows; client 5 (ben'), 7 rows"
+    assert in_words({"sample": 9, "client": 4, "name": "a,b", "index": 1}) == "sample 9 ('a,b':1)"
+    assert in_words(row | {"name": "4"}) == "client 4, 7 rows"
+    assert in_words(row | {"name": "5"}) == "client 4 (5), 7 rows"
+
+
 def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
     run = trained(tmp_path / "run", NAMED)
     assert [run.name(client) for client in OWNERS] == ["ann", "ben:1", "cay", "eve", "4"]

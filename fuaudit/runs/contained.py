@@ -23,6 +23,7 @@ from fuaudit.plans import Plan
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
+from fuaudit.text import client_in_words
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset
@@ -128,8 +129,7 @@ class WithContents(WithPlan):
 
     def called(self, client: int) -> str:
         """A client in words: by its number, and its name where it has one that is no number."""
-        name = self.name(client)
-        return f"client {client}" if name in (None, str(client)) else f"client {client} ({name})"
+        return client_in_words(client, self.name(client))
 
     def client(self, text: str) -> int:
         """The id of the client with a name. Names are ids where the data names nobody.

@@ -9,7 +9,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.run import Run
-from fuaudit.text import counted
+from fuaudit.text import client_in_words, counted, one_name
 
 Name = str | int
 """A client by its name, or by its id."""
@@ -92,6 +92,5 @@ def whom(row: dict[str, Any]) -> str:
     """Who or what one row of :func:`to_forget` names, without rows: "client 4 (alice)", "sample 17 (alice:3)"."""
     if "sample" in row:
         owner = row["client"] if row["name"] is None else row["name"]
-        return f"sample {row['sample']}" + ("" if row["index"] is None else f" ({owner}:{row['index']})")
-    name = row["name"] or str(row["client"])
-    return f"client {row['client']}" + ("" if name == str(row["client"]) else f" ({name})")
+        return f"sample {row['sample']}" + ("" if row["index"] is None else f" ({one_name(owner)}:{row['index']})")
+    return client_in_words(row["client"], row["name"])
