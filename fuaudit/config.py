@@ -16,6 +16,9 @@ from fuaudit.reading import require_regular
 
 Table = dict[str, Any]
 
+Named = tuple[Table, Any]
+"""What a config names: a table with every default written out, and the plugin."""
+
 LONGEST = 2**20
 """Bytes of a TOML file."""
 
@@ -168,14 +171,14 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     named, run = _plugins(table, origin, problems), RunOptions()
     with _joining(problems):
         run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
-    learner = named["learner"].plugin if "learner" in named else None
+    learner = named["learner"][1] if "learner" in named else None
     client = _chain(table, "client", says(learner, "client"), origin, problems)
     server = _chain(table, "server", learner.server if learner else (), origin, problems)
     with _joining(problems):
         named["transport"] = _stage(table.get("transport", CLEAR), "transport")
     # without a learner its own stages are not known, and nothing can be said of them
     if not problems:
-        problems += _misfits(client, named["transport"].plugin, server, named["solver"].plugin)
+        problems += _misfits(client, named["transport"][1], server, named["solver"][1])
     with _joining(problems):
         if "unlearner" in table:
             if not isinstance(table["unlearner"], Mapping):
@@ -186,10 +189,11 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         problems.append(f"{origin}: scaling must be a word")
     if problems:
         raise UsageError("\n".join(problems))
-    chosen: dict[str, Any] = {name: one.table for name, one in named.items()}
+    chosen: dict[str, Any] = {name: whole for name, (whole, _) in named.items()}
     if chosen["transport"] == CLEAR:
         del chosen["transport"]
-    return Config(**chosen, client=_tables(client), server=_tables(server), scaling=str(scaling), run=run)
+    client_tables, server_tables = (tuple(whole for whole, _ in chain) for chain in (client, server))
+    return Config(**chosen, client=client_tables, server=server_tables, scaling=str(scaling), run=run)
 
 
 @contextmanager
@@ -201,36 +205,24 @@ def _joining(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A plugin that a config names, and its table with every default written out."""
-
-    table: Table
-    plugin: Any
-
-
-def _named(kind: str, table: Mapping[str, Any]) -> _Named:
+def _named(kind: str, table: Mapping[str, Any]) -> Named:
     plugin = registry.build(kind, table)
-    return _Named(_complete(plugin, dict(table)), plugin)
+    return _complete(plugin, dict(table)), plugin
 
 
-def _stage(table: Any, key: str) -> _Named:
+def _stage(table: Any, key: str) -> Named:
     return _named(stage_kind(table, key), table)
 
 
-def _tables(chain: Iterable[_Named]) -> tuple[Table, ...]:
-    return tuple(one.table for one in chain)
-
-
-def _plugins(table: Mapping[str, object], origin: str, problems: list[str]) -> dict[str, _Named]:
+def _plugins(table: Mapping[str, object], origin: str, problems: list[str]) -> dict[str, Named]:
     """The plugins of :data:`TABLES`; a solver that is left out is the learner's own. Adds to the problems."""
-    found: dict[str, _Named] = {}
+    found: dict[str, Named] = {}
     for name, kind in TABLES.items():
         given = table.get(name)
         if name == "solver" and name not in table:
             if "learner" not in found:
                 continue  # the learner, which has a default, is wrong already
-            given = found["learner"].plugin.solver
+            given = found["learner"][1].solver
         with _joining(problems):
             if not isinstance(given, Mapping):
                 raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
@@ -240,7 +232,7 @@ def _plugins(table: Mapping[str, object], origin: str, problems: list[str]) -> d
 
 def _chain(
     table: Mapping[str, object], key: str, own: Iterable[Table], origin: str, problems: list[str]
-) -> list[_Named]:
+) -> list[Named]:
     """The chain under a key, the learner's own where the config has none; adds to the problems."""
     given = table.get(key, [])
     if given == []:
@@ -248,22 +240,22 @@ def _chain(
     if not isinstance(given, list):
         problems.append(f"{origin}: {key} must be a list of tables, [[{key}]]")
         return []
-    found: list[_Named] = []
+    found: list[Named] = []
     for stage in given:
         with _joining(problems):
             found.append(_stage(stage, key))
     return found
 
 
-def _misfits(client: list[_Named], transport: Any, server: list[_Named], solver: Any) -> list[str]:
+def _misfits(client: list[Named], transport: Any, server: list[Named], solver: Any) -> list[str]:
     """What is wrong with an exchange of known stages, as far as their names and what they declare tell."""
-    first = next((at for at, one in enumerate(server) if stage_kind(one.table) == "aggregators"), None)
+    first = next((at for at, (table, _) in enumerate(server) if stage_kind(table) == "aggregators"), None)
     if first is None:
         known = ", ".join(sorted(registry.entries("aggregators")))
         return [f"server has no aggregator, so it leaves a row for every participant. Known: {known}."]
-    early = [one.table["use"] for one in server[:first] if says(one.plugin, "after_aggregation")]
+    early = [table["use"] for table, stage in server[:first] if says(stage, "after_aggregation")]
     if early:
-        wrong, aggregator = early[0], server[first].table["use"]
+        wrong, aggregator = early[0], server[first][0]["use"]
         return [
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
@@ -271,18 +263,18 @@ def _misfits(client: list[_Named], transport: Any, server: list[_Named], solver:
     return [*_after_agreement(client, server), *_behind(transport, server, solver)]
 
 
-def _after_agreement(client: list[_Named], server: list[_Named]) -> list[str]:
+def _after_agreement(client: list[Named], server: list[Named]) -> list[str]:
     """What keeps whole rows of clients where an agreement has left shorter ones."""
     stages = [*client, *server]
-    agreed = next((at for at, one in enumerate(client) if is_agreement(one.plugin)), len(stages))
+    agreed = next((at for at, (_, stage) in enumerate(client) if is_agreement(stage)), len(stages))
     return [
-        f"after an agreement rows are shorter than the model, but {one.table['use']!r} keeps whole ones of clients"
-        for one in stages[agreed + 1 :]
-        if says(one.plugin, "per_client_state")
+        f"after an agreement rows are shorter than the model, but {table['use']!r} keeps whole ones of clients"
+        for table, stage in stages[agreed + 1 :]
+        if says(stage, "per_client_state")
     ]
 
 
-def _behind(transport: Any, server: list[_Named], solver: Any) -> list[str]:
+def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     """What cannot stand behind a transport."""
     if getattr(transport, "shows", None) not in ("rows", "sums"):
         return [f"the transport {type(transport).__name__} must say in shows whether the server sees 'rows' or 'sums'"]
@@ -290,9 +282,9 @@ def _behind(transport: Any, server: list[_Named], solver: Any) -> list[str]:
         return []
     # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
     looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(solver.per_client_state)
-    for one in server:
-        looking += [f"{one.table['use']!r} keeps one a client"] * bool(one.plugin.per_client_state)
-        looking += [f"{one.table['use']!r} asks how many samples are behind it"] * bool(says(one.plugin, "depends_on"))
+    for table, stage in server:
+        looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
+        looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))
     return [f"behind sums nobody sees a client's row, but {why}" for why in looking]
 
 

@@ -42,8 +42,8 @@ class EvidenceError(FuauditError):
     exit_code = 4
 
 
-class SealedError(EvidenceError):
-    """What is asked for stays with the clients: the run is the view that a server has. An audit cannot tell then."""
+class RedactedError(EvidenceError):
+    """What is asked for was left out of a redacted run, because it is the clients' own. An audit cannot tell then."""
 
 
 class PluginError(FuauditError):

@@ -30,8 +30,8 @@ from fuaudit.training.exchange import Exchange, exchange_of, exchanged
 from fuaudit.training.quantise import Quantise
 from fuaudit.training.rounds import PublicDraws
 from fuaudit.training.stages import Chain, Mean
+from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
-from fuaudit.workflow.seal import seal
 
 STAGES = Path(__file__).parent / "stages"
 
@@ -174,11 +174,11 @@ def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
     assert resume(tmp_path / "stopped").digest == child.digest
 
 
-def test_sealed(whole, tmp_path, quick):
-    sealed = seal(whole, tmp_path / "sealed")
-    assert (sealed.digest, sealed.sealed) == (whole.digest, True)
-    assert not (tmp_path / "sealed" / "clients").exists()
-    found = verdicts(looked_at(sealed, quick))
+def test_redacted(whole, tmp_path, quick):
+    redacted = redact(whole, tmp_path / "redacted")
+    assert (redacted.digest, redacted.redacted) == (whole.digest, True)
+    assert not (tmp_path / "redacted" / "clients").exists()
+    found = verdicts(looked_at(redacted, quick))
     assert found == FINE | dict.fromkeys(("replay", "provenance", "lineage"), "INCONCLUSIVE")
     shutil.copytree(whole.path, tmp_path / "torn")
     (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
@@ -186,7 +186,7 @@ def test_sealed(whole, tmp_path, quick):
         load_run(tmp_path / "torn")
     plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
     with pytest.raises(UsageError, match="nothing that a server does not see"):
-        seal(plain, tmp_path / "no")
+        redact(plain, tmp_path / "no")
 
 
 # planted faults

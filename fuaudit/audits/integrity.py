@@ -48,8 +48,8 @@ class Integrity:
         elif parent is not None:
             details.append(f"the parent {parent.digest} matches its own manifest")
         verdict, shows = Verdict.PASS, "Every byte of the run is accounted for."
-        if run.sealed:
-            shows = "The run is sealed: every byte but those of the clients' own files is accounted for."
+        if run.redacted:
+            shows = "The run is redacted: every byte but those of the clients' own files is accounted for."
         if run.is_child and parent is None:
             verdict, shows = Verdict.INCONCLUSIVE, NO_PARENT
         served = case.in_use

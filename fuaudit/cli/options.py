@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
-from fuaudit.renamed import FLAGS, sentence
+from fuaudit.renamed import COMMANDS, FLAGS, sentence
 from fuaudit.text import command, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,7 +53,9 @@ def output_options(command: Command) -> Command:
 
 
 def became(error: click.ClickException) -> list[str]:
-    """What became of a flag of before that a command does not know: a line, or none for any other error."""
+    """What became of a command or flag of before: a line, or none for any other error."""
+    if gone := [name for name in COMMANDS if error.message.startswith(f"No such command {name!r}")]:
+        return [sentence(repr(gone[0]), repr(COMMANDS[gone[0]]))]
     if not isinstance(error, click.NoSuchOption) or error.option_name not in FLAGS or error.ctx is None:
         return []
     now, command = FLAGS[error.option_name], error.ctx.command

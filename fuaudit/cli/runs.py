@@ -204,8 +204,8 @@ def show(run: Path, as_json: bool, quiet: bool) -> None:
     from fuaudit.runs.run import load_run
 
     found = load_run(run)
-    sealed = "sealed: what is the clients' own is not here, every other byte accounted for"
-    describe(found, as_json, quiet, sealed if found.sealed else "every byte accounted for")
+    redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
+    describe(found, as_json, quiet, redacted if found.redacted else "every byte accounted for")
 
 
 @click.command()
@@ -251,13 +251,12 @@ def _listed(row: dict[str, str], quiet: bool) -> str:
 @click.argument("run", type=ARun)
 @click.option("--out", required=True, type=Folder, help="The folder to write.")
 @output_options
-def seal(run: Path, out: Path, as_json: bool, quiet: bool) -> None:
+def redact(run: Path, out: Path, as_json: bool, quiet: bool) -> None:
     """Write RUN to another folder without what is the clients' own: their secrets, and what they keep."""
-    from fuaudit.workflow.seal import seal as work
+    from fuaudit.workflow.redact import redact as work
 
-    sealed = work(run, out)
-    lines = [f"sealed {out}, digest {sealed.digest}"]
-    emit(as_json, {"run": str(out), "digest": sealed.digest}, lines if not quiet else [str(out)])
+    digest = work(run, out).digest
+    emit(as_json, {"run": str(out), "digest": digest}, [str(out) if quiet else f"redacted {out}, digest {digest}"])
 
 
 @click.command()

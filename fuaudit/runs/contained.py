@@ -123,7 +123,7 @@ class WithContents(WithPlan):
 
     def name(self, client: int) -> str | None:
         """The name of a client; None where a prune dropped it, or there never was one."""
-        if self.sealed:  # no salt is there that would open a name
+        if self.redacted:  # no salt is there that would open a name
             return None
         return self.opening.name(client) if client in self.contents.clients else None
 

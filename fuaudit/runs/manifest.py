@@ -81,14 +81,14 @@ class Checked:
         files: path -> digest and size.
         documents: what its JSON files hold.
         tensors: path -> name -> kind and shape of every tensor of the others.
-        sealed: whether all that is the clients' own, and nothing else, was left out.
+        redacted: whether all that is the clients' own, and nothing else, was left out.
     """
 
     files: Files
     ledger: Ledger
     documents: dict[str, Any]
     tensors: dict[str, dict[str, Tensor]]
-    sealed: bool
+    redacted: bool
 
 
 def check_files(folder: Path) -> Checked:
@@ -106,11 +106,11 @@ def check_files(folder: Path) -> Checked:
     listed: Files = manifest["files"]
     found = {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)}
     clients_own = set(filter(is_clients_own, listed))
-    sealed = bool(clients_own) and not clients_own & found
-    _compare(folder, listed, found | (clients_own if sealed else set()))
+    redacted = bool(clients_own) and not clients_own & found
+    _compare(folder, listed, found | (clients_own if redacted else set()))
     documents, tensors = dict[str, Any](), dict[str, dict[str, Tensor]]()
     for name, entry in listed.items():
-        if sealed and name in clients_own:
+        if redacted and name in clients_own:
             continue
         form = form_of(name)
         value = form.parse(read_listed(folder, name, entry), folder / name)
@@ -125,7 +125,7 @@ def check_files(folder: Path) -> Checked:
         raise EvidenceError(f"the ledger of {folder} does not end with the digest of its files")
     if (manifest["digest"], manifest["ledger"]) != (digest, ledger.head):
         raise EvidenceError(f"the manifest and the ledger of {folder} name different runs")
-    return Checked(listed, ledger, documents, tensors, sealed)
+    return Checked(listed, ledger, documents, tensors, redacted)
 
 
 def _compare(folder: Path, listed: Files, found: set[str]) -> None:

@@ -23,9 +23,9 @@ class WithModels(Stored):
         return rounds_in(self.files)
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Model ``(d,)`` and what is kept after a stored round; of a sealed run what the server keeps."""
+        """Model ``(d,)`` and what is kept after a stored round; of a redacted run what the server keeps."""
         memories = memories_name(round_number)
-        kept = self.tensors(memories) if self.has(memories) and not self.sealed else {}
+        kept = self.tensors(memories) if self.has(memories) and not self.redacted else {}
         return model_and_state(self.tensors(checkpoint_name(round_number)) | kept)
 
     @property

@@ -143,7 +143,9 @@ def _opened(folder: Path) -> Run:
             raise EvidenceError(f"{folder} has no {file.name}")
     # 2. The config: it names the plugins that everything below asks.
     config = _known(folder, read_listed(folder, CONFIG, found[CONFIG]))
-    run = Run(folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents, checked.sealed)
+    run = Run(
+        folder, digest_of_files(found), documents[RUN], found, checked.ledger, config, documents, checked.redacted
+    )
     # 3. What files say of each other.
     for problem in chain(_contradictions(run), _strange_tensors(run, checked.tensors)):
         raise EvidenceError(f"{folder} {problem}")
@@ -200,10 +202,10 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
     if (run.contents.secrets is None) == run.exchange.has_secrets:
         yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
-    salted = run.checkpoints if run.exchange.remembers and not run.sealed else ()
+    salted = run.checkpoints if run.exchange.remembers and not run.redacted else ()
     if any(run.arrays(memories_name(number))["salt"].tobytes() != run.salt for number in salted):
         yield f"has files in {CLIENTS_FOLDER} with another salt than its secrets make"
-    if not run.sealed:
+    if not run.redacted:
         _ = run.opening, run.secrets  # which names, salts and secrets there must be follows from requests that fit
 
 
@@ -218,7 +220,7 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
             yield f"has a model in {name} that is not like the last one"
         found |= tensors.get(memories_name(round_number), {})
         found.pop("salt", None)
-        if run.sealed:
+        if run.redacted:
             expected = expected and {key: kind for key, kind in expected.items() if not key.startswith("state.client.")}
         if expected is not None and found != expected:
             surplus = sorted(found.keys() ^ expected.keys()) or "other shapes"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.config import Config
-from fuaudit.errors import EvidenceError, SealedError
+from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.runs.layout import form_of, is_clients_own
@@ -32,7 +32,7 @@ class Stored:
         info: ``run.json``: kind, parent, unlearner, versions, engine, device.
         files: path -> digest and size of every file; empty for one that is still growing.
         documents: what was read of JSON files.
-        sealed: whether it is the server's view: what is the clients' own was left out, all of it.
+        redacted: whether what is the clients' own was left out, all of it.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Stored:
     ledger: Ledger
     config: Config = field(repr=False)
     documents: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    sealed: bool = False
+    redacted: bool = False
 
     def read(self, name: str) -> bytes:
         """The content of a file: that which was hashed when the run was opened.
@@ -50,8 +50,8 @@ class Stored:
         Raises:
             EvidenceError: the run has no such file, or it was exchanged since.
         """
-        if self.sealed and is_clients_own(name):
-            raise SealedError(f"{self.path} is sealed: {name} stays with the clients", "Ask for the whole run.")
+        if self.redacted and is_clients_own(name):
+            raise RedactedError(f"{self.path} is redacted: {name} stays with the clients", "Ask for the whole run.")
         if entry := self.files.get(name):
             return read_listed(self.path, name, entry)
         if self.files:

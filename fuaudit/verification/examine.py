@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuaudit import registry
-from fuaudit.errors import EvidenceError, FuauditError, PluginError, SealedError
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError
 from fuaudit.verification.audit import wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -26,7 +26,7 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     entry, audit = registry.find("audits", name), check.built
     try:
         finding = audit.examine(case)
-    except SealedError as error:
+    except RedactedError as error:
         return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, str(error.args[0]), NOTHING), 0
     except EvidenceError:
         raise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fuaudit.audits.provenance.answers import CheckResult, name_of
 from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Step
-from fuaudit.errors import SealedError
+from fuaudit.errors import RedactedError
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
@@ -23,7 +23,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     """
     try:
         secrets = run.secrets
-    except SealedError as error:
+    except RedactedError as error:
         return CheckResult(Verdict.INCONCLUSIVE, str(error.args[0]))
     if secrets is None:
         return CheckResult(Verdict.PASS, f"No stage of {name_of(run)} keeps or draws anything.")

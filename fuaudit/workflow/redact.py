@@ -1,4 +1,4 @@
-"""Seal: a run without what is the clients' own. It still has keys and partition: it is for archives and auditors."""
+"""Redact: a run without what is the clients' own. It still has keys and partition: it is for archives and auditors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import require_new
 
 
-def seal(run: Run | Path | str, out: Path | str) -> Run:
+def redact(run: Run | Path | str, out: Path | str) -> Run:
     """Write a run to another folder without what is the clients' own. It has the same manifest and the same digest.
 
     Raises:
