@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from fuaudit.runs.run import Run
     from fuaudit.testing import (
         check_aggregator,
+        check_agreement,
         check_audit,
+        check_byzantine,
         check_client_stage,
         check_dataset,
         check_model,
         check_solver,
+        check_transport,
         check_unlearner,
         strategies,
     )
@@ -59,10 +62,10 @@ __all__ = [
     "Participations", "Plan", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
     "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver",
     "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError",
-    "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_aggregator", "check_audit",
-    "check_client_stage", "check_dataset", "check_model", "check_solver", "check_unlearner", "exact_laws",
-    "exact_under", "exactness", "federation", "require_step_sizes", "rows_of", "strategies", "weighted_sum",
-    "with_rows",
+    "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_aggregator", "check_agreement",
+    "check_audit", "check_byzantine", "check_client_stage", "check_dataset", "check_model", "check_solver",
+    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes",
+    "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -75,7 +78,8 @@ _HOMES = {
     "proofs.exactness": "Exactness adaptive_exactness exactness",
     "proofs.toys": "federation",
     "runs.run": "Run",
-    "testing": "check_aggregator check_audit check_client_stage check_dataset check_model check_solver check_unlearner",
+    "testing": "check_aggregator check_agreement check_audit check_byzantine check_client_stage check_dataset "
+    "check_model check_solver check_transport check_unlearner",
     "training.dropouts": "Dropouts",
     "training.events": "Rejected Released Sent",
     "training.exchange": "Delivery Exchange",

@@ -13,6 +13,7 @@ import torch
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit_plugins.finetune import Finetune
 from fuaudit_plugins.scaffold import ControlVariates
+from tests_support import broken
 
 import fuaudit
 from fuaudit import registry
@@ -41,16 +42,6 @@ REFUTED = {"coupling-wrong-acceptance"}
 
 def registered(kind):
     return [name for name, entry in registry.entries(kind).items() if entry.distribution == "fuaudit"]
-
-
-def broken(check, subject, *reasons, **options):
-    states = random.getstate(), torch.get_rng_state()
-    with pytest.raises(AssertionError) as caught:
-        check(subject, **options)
-    random.setstate(states[0])  # some mutants draw from them
-    torch.set_rng_state(states[1])
-    for reason in reasons:
-        assert reason in str(caught.value)
 
 
 # the registered ones

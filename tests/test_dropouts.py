@@ -198,7 +198,7 @@ BROKEN = {
     BySlot: "clients that do not take part",
     DividesByZero: "become infinite or NaN",
     OneDrift: "need one row a participation",
-    Doubles: "into another dtype",
+    Doubles: "it turns torch.float32 into",
     SumsOverRuns: "several runs in one tensor give other bits",
     CountsUnusedPlaces: "unused places",
     Grows: "names, shapes or dtypes of its state change",

@@ -24,7 +24,6 @@ from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import SECRETS
 from fuaudit.runs.prune import prune
 from fuaudit.runs.writer import RunWriter
-from fuaudit.testing import check_client_stage
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.exchange import Exchange, exchange_of, exchanged
 from fuaudit.training.quantise import Quantise
@@ -309,26 +308,6 @@ def test_transports_that_deliver_nothing(use, tmp_path, quick):
     run = train(config, tmp_path / "run", secret=secret(4))
     assert torch.equal(run.checkpoint(0)[0], run.model)
     assert looked_at(run, quick)["replay"].verdict == "PASS"
-
-
-def test_the_contract_of_client_stages():
-    import fuaudit_stages as stages
-    from fuaudit_plugins.mimic import OwnCorrection
-
-    for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
-        check_client_stage(right)
-    for wrong, words in (
-        (stages.Neighbour(), "depends on the rows, memories or draws of others"),
-        (stages.OneNoise(), "depends on the rows, memories or draws of others"),
-        (stages.MixesAtTheEnd(), "what a client keeps depends on"),
-        (stages.Unsaid(), "declare answered = True"),
-        (stages.Counting(), "declare it in depends_on"),
-        (stages.FalselyStacked(), "several runs in one tensor"),
-        (stages.Forgetful(), "names, shapes or dtypes"),
-        (stages.Undeclared(), "did not declare it"),
-    ):
-        with pytest.raises(AssertionError, match=words):
-            check_client_stage(wrong)
 
 
 def test_noise_is_never_used_twice_over_other_rows(tmp_path):

@@ -3,12 +3,15 @@
 import copy
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import torch
 from hypothesis import strategies as st
 
 from fuaudit import load_run, verify
@@ -180,10 +183,10 @@ def installed(folder: Path, module: str, code: str, entries: str):
     return folder
 
 
-def run(*command, **environment):
+def run(*command, cwd=None, **environment):
     """What a command prints; it must succeed."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -203,6 +206,17 @@ def by_pip(example: Path, folder: Path):
     # without setuptools at hand pip fetches it, which needs an index
     run(*pip, *(["--no-build-isolation"] if modern else []), "--target", str(target), str(copy))
     return target
+
+
+def broken(check, subject, *reasons, **options):
+    """A contract check refuses a subject for these reasons."""
+    states = random.getstate(), torch.get_rng_state()
+    with pytest.raises(AssertionError) as caught:
+        check(subject, **options)
+    random.setstate(states[0])  # some mutants draw from them
+    torch.set_rng_state(states[1])
+    for reason in reasons:
+        assert reason in str(caught.value)
 
 
 def reseal(path: Path):

@@ -9,21 +9,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.contexts import (
-    DIMENSION,
-    ROUNDS,
-    clients_of,
-    context_of,
-    described,
-    elsewhere,
-    same,
-    shape_of,
-    stacked,
-    stacks_differ,
-    updates_of,
-    updates_tried,
-)
+from fuaudit.testing.contexts import DIMENSION, ROUNDS, Step, clients_of, context_of, shape_of, stacked, updates_of
 from fuaudit.testing.problems import Problems
+from fuaudit.testing.trials import DTYPES, is_stacked, require_stacks, trials
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Chain
@@ -32,12 +20,12 @@ from fuaudit.training.stages import Chain
 def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     """Check that an aggregator, ``(n, d) -> (1, d)``, or a stage, ``(n, d) -> (m, d)``, keeps its contract.
 
-    Over three rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros,
-    tiny and huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs
-    and old state left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed,
-    several runs in one tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not
-    count, and the order of places does not matter up to rounding. What it does not name in ``depends_on`` has no
-    effect: the number of all clients, and of samples.
+    Over rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros, tiny and
+    huge updates, a client twice, an emptied client), state of constant names, shapes and dtypes, inputs and old state
+    left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed, several runs in one
+    tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
+    of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
+    are, draws.
 
     Args:
         rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares
@@ -49,70 +37,31 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     problems = Problems(stage, "stages")
     rows = rows or ((1,) if says(stage, "after_aggregation") else (1, 4))
     problems.require_rows_declared(stage)
-    for dtype in (torch.float32, torch.float64):
+    step = _step(stage)
+    for dtype in DTYPES:
         for count in rows:
             with problems.during(f"{count} rows of {dtype}"):
-                _check_rounds(stage, count, dtype, problems)
-            if says(stage, "vectorised"):
-                with problems.during("several runs at once"):
-                    _check_stack(stage, count, dtype, problems)
+                for trial in trials(stage, step, count, dtype, problems):
+                    shape = tuple(trial.made["rows"].shape)
+                    problems.require(shape[1:] == (DIMENSION,), f"it maps (n, d) to {shape}, not to (m, d)")
+            if is_stacked(stage):
+                require_stacks(stage, step, count, dtype, problems)
         if max(rows) > 1:
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
     problems.conclude()
 
 
-def _apply(stage: Any, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
-    result = stage.apply(updates, context, state)
-    if (
-        not isinstance(result, tuple)
-        or len(result) != 2
-        or not isinstance(result[0], Tensor)
-        or not isinstance(result[1], dict)
-    ):
-        raise TypeError("apply must return a tensor and a dict of tensors")
-    return result
-
-
-def _check_rounds(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    state = stage.init(shape_of(dtype))
-    shape = described(state)
-    told: frozenset[str] = says(stage, "depends_on")
-    for round_number, updates in updates_tried(count, dtype):
-        context = context_of(clients_of(bool(stage.per_client_state), round_number, count), dtype, round_number + 1)
-        given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
-        rows, new = _apply(stage, given, context, state)
-        repeated, _ = _apply(stage, given, context, state)
-        problems.require(
-            rows.ndim == 2 and rows.shape[1] == DIMENSION, f"it maps (n, d) to {tuple(rows.shape)}, not to (m, d)"
-        )
-        for kind in sorted({"clients", "samples"} - told):
-            other, _ = _apply(stage, given, elsewhere(context, kind), state)
-            problems.require(
-                torch.equal(other, rows), f"its rows depend on how many {kind} there are: declare it in depends_on"
-            )
-        problems.require(rows.dtype == dtype, f"it turns {dtype} into {rows.dtype}")
-        problems.require(
-            bool(torch.isfinite(rows).all()), f"finite updates become infinite or NaN in round {round_number + 1}"
-        )
-        problems.require(torch.equal(rows, repeated), "it gives other bits when repeated with the same state")
-        problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
-        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
-        problems.require(described(new) == shape, "names, shapes or dtypes of its state change from round to round")
-        problems.require(all(bool(torch.isfinite(t).all()) for t in new.values()), "its state becomes infinite or NaN")
-        state = new
-
-
-def _check_stack(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    """The bits of a run do not depend on the runs beside it."""
+def _step(stage: Any) -> Step:
+    """A round of it, by names."""
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
-        rows, new = _apply(stage, updates, context, state)
-        return {"rows": rows}, new
+        result = stage.apply(updates, context, state)
+        if not isinstance(result, tuple) or [isinstance(result[0], Tensor), *map(type, result[1:])] != [True, dict]:
+            raise TypeError("apply must return a tensor and a dict of tensors")
+        return {"rows": result[0]}, result[1]
 
-    differ = stacks_differ(step, stage.init(shape_of(dtype)), bool(stage.per_client_state), count, dtype)
-    told = "it declares vectorised = True, but several runs in one tensor give other bits than each run by itself"
-    problems.require(not differ, told)
+    return step
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

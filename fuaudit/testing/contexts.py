@@ -9,9 +9,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fuaudit.draws import Address, Purpose
+from fuaudit.draws import Address, Labelled, Purpose
 from fuaudit.testing.tiny import key_of
-from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape
+from fuaudit.training.rounds import Cohort, PublicDraws, RoundContext, State, StateShape
 
 DIMENSION, ROUNDS, RUNS = 5, 3, 3
 CPU = torch.device("cpu")
@@ -42,12 +42,38 @@ def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]
 
 
 def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
-    """A round of one run; -1 is an unused place. Who has samples takes two steps."""
-    ids = torch.tensor(clients)
-    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients])
+    """A round of one run; -1 is an unused place. Who has samples takes two steps. Whoever asks may draw."""
+    ids = torch.tensor(clients, dtype=torch.int64)
+    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients], dtype=torch.int64)
     steps = 2 * (sizes > 0)
     cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
-    return RoundContext(number, cohort, torch.linspace(-1, 1, DIMENSION, dtype=dtype), step_size=0.1)
+    model = torch.linspace(-1, 1, DIMENSION, dtype=dtype)
+    return RoundContext(number, cohort, model, step_size=0.1, draws=(PublicDraws(),))
+
+
+class _Others(PublicDraws):
+    """Draws of which those of one client are as before, and those of all others are not."""
+
+    def __init__(self, client: int) -> None:
+        self._client = client
+
+    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
+        """See :class:`~fuaudit.training.rounds.StageDraws`."""
+        drawn = super().own(number, place, client, occurrence)
+        return drawn if client == self._client else replace(drawn, key=bytes(range(32)))
+
+
+def others_changed(updates: Tensor, context: RoundContext, place: int) -> tuple[Tensor, RoundContext]:
+    """A round in which rows and draws of all but the client at a place are other ones."""
+    client = int(context.cohort.clients[place])
+    return where_not(place, updates.flip(1) - 0.5, updates), replace(
+        context, draws=tuple(_Others(client) for _ in context.draws)
+    )
+
+
+def where_not(row: int, changed: Tensor, table: Tensor) -> Tensor:
+    """A table ``(n, ...)`` with every row but one changed."""
+    return torch.where((torch.arange(len(table)) != row).unsqueeze(1), changed, table)
 
 
 def elsewhere(context: RoundContext, kind: str) -> RoundContext:
@@ -65,7 +91,8 @@ def stacked(contexts: list[RoundContext]) -> RoundContext:
     arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
     joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
     first = contexts[0]
-    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size)
+    draws = tuple(draws for context in contexts for draws in context.draws)
+    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size, draws=draws)
 
 
 def stacks_differ(step: Step, state: State, keeps_rows: bool, count: int, dtype: torch.dtype) -> bool:

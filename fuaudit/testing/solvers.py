@@ -9,21 +9,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.contexts import (
-    DIMENSION,
-    ROUNDS,
-    SIZES,
-    clients_of,
-    context_of,
-    described,
-    elsewhere,
-    same,
-    shape_of,
-    stacks_differ,
-    updates_of,
-    updates_tried,
-)
+from fuaudit.testing.contexts import DIMENSION, ROUNDS, SIZES, Step, clients_of, context_of, same, shape_of, updates_of
 from fuaudit.testing.problems import Problems
+from fuaudit.testing.trials import DTYPES, require_stacks, require_untouched, trials
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
@@ -50,14 +38,13 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
         count = says(solver, word)
         problems.require(isinstance(count, int) and count >= 1, f"{word} must be a whole number from 1")
     problems.require_rows_declared(solver)
-    for dtype in (torch.float32, torch.float64):
+    for dtype in DTYPES:
         with problems.during("its first state"):
             _check_init(solver, dtype, problems)
         for count in places:
             with problems.during(f"{count} participations of {dtype}"):
                 _check_rounds(solver, count, dtype, problems)
-            with problems.during("several runs at once"):
-                _check_stack(solver, count, dtype, problems)
+            require_stacks(solver, _step(solver), count, dtype, problems)
             with problems.during("unused places"):
                 _check_places(solver, count, dtype, problems)
     problems.conclude()
@@ -93,51 +80,26 @@ def _terms(steps: Steps) -> State:
     return {f.name: value for f in fields(steps) if isinstance(value := getattr(steps, f.name), Tensor)}
 
 
-def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    state = solver.init(shape_of(dtype))
-    shape = described(state)
-    for number, updates in updates_tried(count, dtype):
-        clients = clients_of(bool(solver.per_client_state), number, count)
-        context = context_of(clients, dtype, number + 1)
-        updates = updates * (context.cohort.steps > 0).unsqueeze(-1)  # who takes no step has no update
-        kept = {name: tensor.clone() for name, tensor in state.items()}
-        steps = solver.before(context, state)
-        outcome = _outcome(updates, steps)
-        solver.after(outcome, context, state)
-        problems.require(torch.equal(outcome.updates, updates), "it changes the outcome that it was given, in place")
-        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
-        steps, sent, new = _round(solver, updates, context, state)
-        again, repeated, twice = _round(solver, updates, context, state)
-        equal = torch.equal(sent, repeated) and same(new, twice) and same(_terms(steps), _terms(again))
-        problems.require(equal, "it gives other bits when repeated with the same state")
-        for kind in sorted({"clients", "samples"} - says(solver, "depends_on")):
-            other, uploads, kept_by = _round(solver, updates, elsewhere(context, kind), state)
-            alike = torch.equal(uploads, sent) and same(_terms(other), _terms(steps)) and same(kept_by, new)
-            problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
-        rows = all(tensor.shape == (count, DIMENSION) for tensor in (sent, *_terms(steps).values()))
-        problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
-        tensors = (sent, *_terms(steps).values(), *new.values())
-        problems.require(all(t.dtype == dtype for t in tensors), f"it turns {dtype} into another dtype")
-        finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
-        problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
-        problems.require(described(new) == shape, "names, shapes or dtypes of its state change from round to round")
-        absent = [row for row in range(len(SIZES)) if row not in clients]
-        for name in solver.per_client_state & new.keys() & state.keys():
-            if new[name].shape == state[name].shape:
-                untouched = torch.equal(new[name][absent], state[name][absent])
-                problems.require(untouched, f"{name!r} changes in the rows of clients that do not take part")
-        state = new
-
-
-def _check_stack(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    """The bits of a run do not depend on the runs beside it."""
+def _step(solver: Any) -> Step:
+    """A round of it, by names. Who takes no step has no update."""
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
-        steps, sent, new = _round(solver, updates, context, state)
+        steps, sent, new = _round(solver, updates * (context.cohort.steps > 0).unsqueeze(-1), context, state)
         return {"sent": sent, **_terms(steps)}, new
 
-    differ = stacks_differ(step, solver.init(shape_of(dtype)), bool(solver.per_client_state), count, dtype)
-    problems.require(not differ, "several runs in one tensor give other bits than each run by itself")
+    return step
+
+
+def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    for trial in trials(solver, _step(solver), count, dtype, problems):
+        steps = solver.before(trial.context, trial.state)
+        outcome = _outcome(trial.updates, steps)
+        solver.after(outcome, trial.context, trial.state)
+        untouched = torch.equal(outcome.updates, trial.updates)
+        problems.require(untouched, "it changes the outcome that it was given, in place")
+        rows = all(tensor.shape == (count, DIMENSION) for tensor in trial.made.values())
+        problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
+        require_untouched(trial, solver.per_client_state, problems)
 
 
 def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

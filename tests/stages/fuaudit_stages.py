@@ -129,10 +129,11 @@ class Sums:
     draws: ClassVar[bool] = True
 
     def deliver(self, rows, context):
+        if len(rows) < self.size:
+            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
         order = torch.from_numpy(context.shared.permutation("order", len(rows)))
-        buffers = order.tensor_split(max(1, len(rows) // self.size))
-        means = torch.stack([rows[buffer].mean(dim=0) for buffer in buffers])
-        return Delivery(means, context.cohort.counted(len(buffers)), rows)
+        means = torch.stack([rows[some].mean(dim=0) for some in order.tensor_split(len(rows) // self.size)])
+        return Delivery(means, context.cohort.counted(len(means)), rows)
 
     def in_the_clear(self):
         return replace(self)

@@ -1,0 +1,86 @@
+"""The contract of agreements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.testing.contexts import DIMENSION, Step, others_changed
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.trials import DTYPES, Trial, trials
+from fuaudit.training.exchange import is_agreement
+from fuaudit.training.rounds import RoundContext, State
+
+ALL_COLUMNS, SOME = torch.arange(DIMENSION), torch.tensor([0, 2, 3])
+"""The columns that there are where nothing was agreed on before, and where something was."""
+
+
+def check_agreement(agreement: Any) -> None:
+    """Check that an agreement keeps its contract.
+
+    Over rounds of one row and of four, on all columns of the model and on those that another agreement left: each
+    proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**; agreed
+    columns are ascending, distinct, int64, columns that there are, also where nobody proposes one, or everybody one
+    twice. The same when repeated, inputs left alone; what it does not declare has no effect: draws, how many clients
+    and samples there are. No global generator is touched.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(agreement, "client_stages")
+    problems.require(is_agreement(agreement), "it is no agreement: it has no propose and agree")
+    problems.conclude()
+    for columns in (ALL_COLUMNS, SOME):
+        for count, dtype in ((1, DTYPES[0]), (4, DTYPES[0]), (4, DTYPES[1])):
+            step = _step(agreement, columns, problems)
+            with problems.during(f"{count} rows of {len(columns)} columns, {dtype}"):
+                for trial in trials(agreement, step, count, dtype, problems, own=None, makes=torch.int64):
+                    _check_alone(agreement, trial, columns, problems)
+    problems.conclude()
+
+
+def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
+    """Proposals and what is agreed, by names."""
+
+    def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
+        context = replace(context, coordinates=None if columns is ALL_COLUMNS else columns)
+        found = agreement.propose(updates[:, columns], context)
+        require_proposals(found, len(updates), len(columns), problems)
+        given = [one.clone() for one in found]
+        agreed = agreement.agree(found, context)
+        left = all(map(torch.equal, given, found))
+        problems.require(left, "it changes the proposals that it was given, in place")
+        for proposals in (found, [one[:0] for one in found], [one.repeat(2).flip(0) for one in found]):
+            _require_agreed(agreement.agree(proposals, context), len(columns), problems)
+        return {"agreed": agreed, **{str(row): one for row, one in enumerate(found)}}, state
+
+    return step
+
+
+def require_proposals(found: Any, rows: int, columns: int, problems: Problems) -> None:
+    """Proposals are a list of tensors, one a row, of columns that there are. TypeError for others."""
+    if not isinstance(found, list) or [getattr(one, "ndim", None) for one in found] != [1] * rows:
+        raise TypeError("proposals must be a list of tensors (k,), one for each row")
+    there = all(one.dtype == torch.int64 and bool(((one >= 0) & (one < columns)).all()) for one in found)
+    problems.require(there, "it proposes what are no int64 columns of those that there are")
+
+
+def _require_agreed(agreed: Tensor, columns: int, problems: Problems) -> None:
+    if getattr(agreed, "ndim", None) != 1 or agreed.dtype != torch.int64:
+        raise TypeError("agree must return int64 columns (c,)")
+    problems.require(bool((agreed[1:] > agreed[:-1]).all()), "it agrees on columns that are not ascending and distinct")
+    there = bool(((agreed >= 0) & (agreed < columns)).all())
+    problems.require(there, "it agrees on columns that there are not: they count among those that it was given")
+
+
+def _check_alone(agreement: Any, trial: Trial, columns: Tensor, problems: Problems) -> None:
+    """The proposal of each row, with rows and draws of all others changed."""
+    for place in range(len(trial.updates)):
+        updates, context = others_changed(trial.updates, trial.context, place)
+        context = replace(context, coordinates=None if columns is ALL_COLUMNS else columns)
+        alone = agreement.propose(updates[:, columns], context)[place]
+        told = "a proposal depends on the rows or draws of others: a client knows nothing but its own"
+        problems.require(torch.equal(alone, trial.made[str(place)]), told)

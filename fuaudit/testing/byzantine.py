@@ -1,0 +1,66 @@
+"""The contract of clients that deviate."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.testing.agreements import require_proposals
+from fuaudit.testing.client_stages import require_rows, round_of
+from fuaudit.testing.contexts import DIMENSION, SIZES, Step
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.trials import DTYPES, Trial, initial, trials
+from fuaudit.training.rounds import RoundContext, State
+
+
+def check_byzantine(stage: Any) -> None:
+    """Check that a stage of clients that deviate keeps its contract. Name some of clients 0 to 5.
+
+    Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept, the
+    same when repeated, inputs and old state left alone (else rows of honest clients would change), a state of constant
+    form with one row a client. Only draws of the clients that it names, and only where it declares them; how many
+    clients and samples there are has no effect where that is not declared. What its clients send may be infinite.
+    Where it has ``proposals``: a list like ``found``, of columns that there are. No global generator is touched.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(stage, "byzantine")
+    clients = stage.clients if "clients" in {option.name for option in fields(stage)} else None
+    if not isinstance(clients, tuple) or not all(type(client) is int and client >= 0 for client in clients):
+        problems.require(False, "it must name its clients by their ids in an option, clients: tuple[int, ...]")
+    elif not {*clients} & {*range(len(SIZES))}:
+        problems.require(False, "here it must name some of clients 0 to 5")
+    problems.conclude()
+    for dtype in DTYPES:
+        with problems.during(f"rounds of {dtype}"):
+            require_rows(stage, initial(stage, dtype), problems)
+            for trial in trials(stage, _step(stage), 4, dtype, problems, own=clients):
+                if hasattr(stage, "proposals"):
+                    _check_proposals(stage, trial, problems)
+    problems.conclude()
+
+
+def _step(stage: Any) -> Step:
+    """What is taken of its rows: those of its clients, where they are finite."""
+    whole = round_of(stage)
+
+    def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
+        made, new = whole(updates, context, state)
+        theirs = torch.isin(context.cohort.clients, torch.tensor(stage.clients)).unsqueeze(-1)
+        return {"rows": torch.where(theirs, made["rows"], updates).nan_to_num()}, new
+
+    return step
+
+
+def _check_proposals(stage: Any, trial: Trial, problems: Problems) -> None:
+    found = [row.argsort()[:2] for row in trial.updates]
+    given = [one.clone() for one in found]
+    said = stage.proposals(found, trial.updates, trial.context)
+    require_proposals(said, len(found), DIMENSION, problems)
+    again = stage.proposals(found, trial.updates, trial.context)
+    problems.require(all(map(torch.equal, said, again)), "it proposes otherwise when repeated")
+    problems.require(all(map(torch.equal, given, found)), "it changes the proposals that it was given, in place")

@@ -1,0 +1,114 @@
+"""The contract of transports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.testing.contexts import ARRAYS, DIMENSION, Step, context_of, updates_of
+from fuaudit.testing.problems import Problems
+from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
+from fuaudit.training.exchange import Delivery
+from fuaudit.training.rounds import Cohort, RoundContext, State
+
+
+def check_transport(transport: Any) -> None:
+    """Check that a transport keeps its contract.
+
+    Over rounds of no row, one and four, in float32 and float64: as many places in the cohort as rows, ``sent`` with one
+    row for each that was given, dtype kept, finite in finite out, the same when repeated, inputs left alone. **What it
+    shows is so.** "rows": each is that of the client that the cohort names, and of one whose row does not come nothing
+    was sent. "sums": the cohort is counted and no more, and each row is of two participations or of none. What it does
+    not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
+    deliveries. No global generator is touched.
+
+    Raises:
+        AssertionError: the list of all that is wrong.
+    """
+    problems = Problems(transport, "transports")
+    shows, step = getattr(transport, "shows", ""), _step(transport)
+    problems.require(shows in _SHOWN, 'it must say in shows whether the server sees "rows" or "sums"')
+    problems.conclude()
+    for dtype in DTYPES:
+        if is_stacked(transport):
+            require_stacks(transport, step, 4, dtype, problems)
+            with problems.during("unused places"):
+                _check_places(transport, dtype, problems)
+        for count in (0, 1, 4):
+            with problems.during(f"{count} rows of {dtype}"):
+                for trial in trials(transport, step, count, dtype, problems):
+                    came = transport.deliver(trial.updates, trial.context)
+                    _SHOWN[shows](came, trial, _bears(transport, came, trial), problems)
+    problems.conclude()
+
+
+def _step(transport: Any) -> Step:
+    """A delivery, by names, if it has the right shapes; in the clear it is the same."""
+
+    def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
+        came, clear = transport.deliver(updates, context), transport.in_the_clear().deliver(updates, context)
+        if not isinstance(came, Delivery):
+            raise TypeError("deliver must return a Delivery")
+        if came.rows.ndim != updates.ndim or came.rows.shape[-1] != DIMENSION or came.sent.shape != updates.shape:
+            told = f"rows {tuple(came.rows.shape)} and sent {tuple(came.sent.shape)} of {tuple(updates.shape)}"
+            raise TypeError(f"it delivers {told}, not (b, c) and (n, c)")
+        if any(getattr(came.cohort, name).shape != came.rows.shape[:-1] for name in ARRAYS):
+            raise TypeError("its cohort has not as many places as there are rows delivered")
+        if not all(map(torch.equal, _tensors(came), _tensors(clear))):
+            raise ValueError("in_the_clear makes other deliveries")
+        return {"rows": came.rows, "sent": came.sent}, state
+
+    return step
+
+
+def _tensors(came: Delivery) -> list[Tensor]:
+    return [came.rows, came.sent, *(getattr(came.cohort, name) for name in ARRAYS)]
+
+
+def _bears(transport: Any, came: Delivery, trial: Trial) -> Tensor:
+    """Which rows that were given bear on which that are delivered: bool ``(n, b)``, each with its sign turned."""
+    bears = torch.zeros(len(trial.updates), len(came.rows), dtype=torch.bool)
+    for row in range(len(trial.updates)):
+        turned = trial.updates.clone()
+        turned[row] *= -1
+        other = transport.deliver(turned, trial.context).rows
+        bears[row] = other.shape != came.rows.shape or (other != came.rows).any(dim=-1)
+    return bears
+
+
+def _check_sums(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
+    counted = _places(trial.context.cohort.counted(len(came.rows)))
+    told = "behind sums it names who is in them: cohort.counted(b) is all that may be known"
+    problems.require(torch.equal(_places(came.cohort), counted), told)
+    several = bool((bears.sum(dim=0) != 1).all())
+    problems.require(several, "what it shows as a sum is the row of one participation")
+
+
+def _check_rows(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
+    given, names = trial.context.cohort, came.cohort.clients
+    places = _places(came.cohort).unsqueeze(1)
+    among = [(places == _places(cohort)).all(dim=-1).sum(dim=-1) for cohort in (came.cohort, given)]
+    problems.require(bool((among[0] <= among[1]).all()), "its cohort has a place that is none of those that it got")
+    own = given.clients.unsqueeze(1) == names
+    problems.require(not bool((bears & ~own).any()), "a row that it delivers is not that of the client that is named")
+    left = ~torch.isin(given.clients, names)
+    problems.require(not bool(came.sent[left].any()), "it says of a row that does not come that something was sent")
+
+
+def _check_places(transport: Any, dtype: torch.dtype, problems: Problems) -> None:
+    """What lies in unused places of a cohort does not come."""
+    updates, noise = updates_of(0, 2, dtype), torch.full((2, DIMENSION), 9.0, dtype=dtype)
+    plain = transport.deliver(updates, context_of([0, 2], dtype))
+    wide = transport.deliver(torch.cat([updates, noise]), context_of([0, 2, -1, -1], dtype))
+    equal = torch.equal(wide.rows[wide.cohort.present], plain.rows)
+    problems.require(equal, "unused places of a cohort (present is False) change what it delivers")
+
+
+def _places(cohort: Cohort) -> Tensor:
+    """What is said of each place, ``(n, 5)``."""
+    return torch.stack([getattr(cohort, name).to(torch.int64) for name in ARRAYS], dim=-1)
+
+
+_SHOWN = {"rows": _check_rows, "sums": _check_sums}

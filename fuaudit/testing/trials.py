@@ -1,0 +1,116 @@
+"""Rounds in which a part is tried, and what is required of every part of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuaudit.declared import says
+from fuaudit.testing.contexts import (
+    SIZES,
+    Step,
+    clients_of,
+    context_of,
+    described,
+    elsewhere,
+    same,
+    shape_of,
+    stacks_differ,
+    updates_tried,
+)
+from fuaudit.testing.problems import Problems
+from fuaudit.training.events import Event
+from fuaudit.training.rounds import RoundContext, State
+
+DTYPES = torch.float32, torch.float64
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A round that was tried: what a part was given, the tensors that it ``made`` by name, and its ``new`` state."""
+
+    updates: Tensor
+    context: RoundContext
+    state: State
+    made: State
+    new: State
+
+
+def trials(
+    part: Any,
+    step: Step,
+    count: int,
+    dtype: torch.dtype,
+    problems: Problems,
+    own: Collection[int] | None = (),
+    makes: torch.dtype | None = None,
+) -> Iterator[Trial]:
+    """Rounds of ``count`` rows with the state carried on: drawn updates, then zeros, tiny and huge ones.
+
+    Required of every part: finite in finite out, dtype kept, the same bits and events when repeated, inputs and old
+    state left alone, a state of constant form, no effect of what it does not name in ``depends_on``.
+
+    Args:
+        own: whose own draws it can make; see :meth:`RoundContext.at <fuaudit.training.rounds.RoundContext.at>`.
+        makes: the dtype of what it makes, where that is not the one of updates.
+    """
+    state = initial(part, dtype)
+    form = described(state)
+    for number, updates in updates_tried(count, dtype):
+        clients = clients_of(bool(says(part, "per_client_state")), number, count)
+        context = context_of(clients, dtype, number + 1).at(0, part, own)
+        given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
+        made, new, told = _told(step, given, context, state)
+        problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
+        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+        again, repeated, retold = _told(step, given, context, state)
+        equal = same(made, again) and same(new, repeated) and told == retold
+        problems.require(equal, "it gives other bits or events when repeated with the same state")
+        for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
+            other, after = step(given, elsewhere(context, kind), state)
+            alike = same(other, made) and same(after, new)
+            problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
+        for tensor in made.values():
+            problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in (*made.values(), *new.values()))
+        problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
+        problems.require(described(new) == form, "names, shapes or dtypes of its state change from round to round")
+        yield Trial(updates, context, state, made, new)
+        state = new
+
+
+def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, list[Event]]:
+    """What is made in a round, the new state, and the events that are told."""
+    told: list[Event] = []
+    return *step(updates, replace(context, told=told), state), told
+
+
+def initial(part: Any, dtype: torch.dtype) -> State:
+    """The state of a part before the first round; agreements and transports have none."""
+    state: State = part.init(shape_of(dtype)) if hasattr(part, "init") else {}
+    return state
+
+
+def is_stacked(part: Any) -> bool:
+    """Whether a part says that runs are treated together; none that draws is."""
+    return bool(says(part, "vectorised") and not says(part, "draws"))
+
+
+def require_untouched(trial: Trial, names: Set[str], problems: Problems) -> None:
+    """What is kept of clients that do not take part stays as it is, in tensors with one row a client."""
+    away = [row for row in range(len(SIZES)) if row not in trial.context.cohort.rows]
+    for name in names & trial.new.keys() & trial.state.keys():
+        new, old = trial.new[name], trial.state[name]
+        untouched = new.shape != old.shape or torch.equal(new[away], old[away])
+        problems.require(untouched, f"{name!r} changes in the rows of clients that do not take part")
+
+
+def require_stacks(part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """The bits of a run do not depend on the runs beside it."""
+    with problems.during("several runs at once"):
+        differ = stacks_differ(step, initial(part, dtype), bool(says(part, "per_client_state")), count, dtype)
+        problems.require(not differ, "several runs in one tensor give other bits than each run by itself")

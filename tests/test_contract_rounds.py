@@ -1,0 +1,310 @@
+"""The contracts of what stands in front of the server: right parts keep them, wrong ones are caught for their fault."""
+
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from fuaudit_plugins.mimic import OwnCorrection
+from tests_support import broken
+
+from fuaudit.testing import check_aggregator, check_agreement, check_byzantine, check_client_stage, check_transport
+from fuaudit.training.events import Sent
+from fuaudit.training.exchange import Clear, Delivery
+from fuaudit.training.quantise import Quantise
+from fuaudit.training.rounds import rows_of, with_rows
+from fuaudit.training.stages import Mean, Stateless
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    import fuaudit_stages
+
+    return fuaudit_stages
+
+
+def part(base, **body):
+    """A frozen dataclass with some of its methods replaced."""
+    return dataclass(frozen=True)(type("Wrong", (base,), {"__doc__": "A mutant."} | body))()
+
+
+# client stages
+
+
+def test_the_contract_of_client_stages(stages):
+    for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
+        check_client_stage(right)
+    for wrong, words in (
+        (stages.Neighbour(), "depends on the rows, memories or draws of others"),
+        (stages.OneNoise(), "depends on the rows, memories or draws of others"),
+        (stages.MixesAtTheEnd(), "what a client keeps depends on"),
+        (stages.Unsaid(), "declare answered = True"),
+        (stages.Counting(), "declare it in depends_on"),
+        (stages.FalselyStacked(), "several runs in one tensor"),
+        (stages.Forgetful(), "names, shapes or dtypes"),
+        (stages.Undeclared(), "did not declare it"),
+        (stages.Wider(), "it turns torch.float32 into torch.float64"),
+        (stages.TopTogether(), "check_agreement is for those"),
+        (Chatty(), "other bits or events when repeated"),
+        (Touches(), "'memory' changes in the rows of clients that do not take part"),
+        (Narrows(), "apply made (4, 4) of (4, 5)"),
+    ):
+        broken(check_client_stage, wrong, words)
+
+
+@dataclass(frozen=True)
+class Chatty(Stateless):
+    """Wrong: tells another tale each time."""
+
+    _said: list = field(default_factory=list)
+
+    def apply(self, updates, context, state):
+        self._said.append(1)
+        context.tell(Sent(0, "update", len(self._said)))
+        return updates, state
+
+
+@dataclass(frozen=True)
+class Touches:
+    """Wrong: changes what those keep who do not take part."""
+
+    per_client_state: ClassVar[frozenset] = frozenset({"memory"})
+
+    def init(self, shape):
+        return {"memory": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        return updates, {"memory": state["memory"] + 1}
+
+
+@dataclass(frozen=True)
+class Narrows(Stateless):
+    """Wrong: drops a column."""
+
+    def apply(self, updates, context, state):
+        return updates[..., 1:], state
+
+
+# agreements
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """Each proposes two columns, its largest and one that it draws; all send the union."""
+
+    draws: ClassVar[bool] = True
+
+    def propose(self, updates, context):
+        drawn = [context.own(row).integers("column", updates.shape[-1], 1) for row in range(len(updates))]
+        return [
+            torch.stack([row.abs().argmax(), torch.tensor(one[0])]) for row, one in zip(updates, drawn, strict=True)
+        ]
+
+    def agree(self, proposals, context):
+        return torch.cat(proposals).unique()
+
+
+def test_an_agreement_of_drawn_columns():
+    check_agreement(Agreed())
+    check_agreement(part(Agreed, agree=lambda s, proposals, c: torch.zeros(0, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"draws": False}, "did not declare it"),
+        ({"propose": lambda s, u, c: [(u - u.mean(dim=0)).argmax(dim=1)[:1]] * len(u)}, "rows or draws of others"),
+        ({"propose": lambda s, u, c: [torch.tensor(c.own(0).integers("x", 3, 1)) for _ in u]}, "rows or draws of"),
+        ({"propose": lambda s, u, c: [row.argmax()[None].int() for row in u]}, "no int64 columns"),
+        ({"propose": lambda s, u, c: [torch.tensor([4]) for _ in u]}, "no int64 columns of those that there are"),
+        ({"propose": lambda s, u, c: torch.zeros(len(u), 1).long()}, "a list of tensors"),
+        ({"propose": lambda s, u, c: [torch.tensor([0])]}, "one for each row"),
+        ({"propose": lambda s, u, c: [torch.tensor([random.randrange(3)]) for _ in u]}, "a global generator"),
+        ({"propose": lambda s, u, c: [torch.tensor([c.cohort.members % 4])] * len(u)}, "declare it in depends_on"),
+        ({"agree": lambda s, proposals, c: torch.cat(proposals)}, "not ascending and distinct"),
+        ({"agree": lambda s, proposals, c: torch.tensor([0, 4])}, "columns that there are not"),
+        ({"agree": lambda s, proposals, c: torch.cat(proposals).unique().float()}, "int64 columns"),
+        ({"agree": lambda s, proposals, c: torch.stack([max(one) for one in proposals]).unique()}, "4 rows of 5"),
+        ({"agree": lambda s, proposals, c: torch.cat(proposals[:1]).mul_(0) + proposals[0].zero_()}, "in place"),
+    ],
+)
+def test_agreements_that_break_their_word(body, words):
+    broken(check_agreement, part(Agreed, **body), words)
+
+
+def test_what_is_no_agreement():
+    broken(check_agreement, Quantise(), "it is no agreement")
+
+
+# clients that deviate
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Named clients send noise about the last mean that they saw, and propose a drawn column."""
+
+    clients: tuple[int, ...] = (0, 3)
+    per_client_state: ClassVar[frozenset] = frozenset({"seen"})
+    draws: ClassVar[bool] = True
+
+    def init(self, shape):
+        return {"seen": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        rows = rows_of(state["seen"], context.cohort).clone()
+        for row, client in enumerate(context.cohort.clients.tolist()):
+            if client in self.clients:
+                rows[row] += torch.from_numpy(context.own(row).normal("noise", updates.shape[-1])).to(updates)
+        mean = updates.mean(dim=0, keepdim=True).expand(updates.shape)
+        return rows, {"seen": with_rows(state["seen"], context.cohort, mean)}
+
+    def proposals(self, found, updates, context):
+        return [torch.tensor(context.shared.integers("column", updates.shape[-1], 1)) for _ in found]
+
+
+def all_alike(value):
+    return lambda self, updates, context, state: (torch.full_like(updates, value), state)
+
+
+def test_clients_that_deviate_as_they_may(stages):
+    for right in (stages.Flip(), stages.Infinite(), Remembering(), part(Remembering, apply=all_alike(torch.nan))):
+        check_byzantine(right)
+
+
+def overwrites(self, updates, context, state):
+    return updates.mul_(-1), state
+
+
+def grows(self, updates, context, state):
+    return updates, {"seen": torch.cat([state["seen"], state["seen"]])}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"clients": (9,)}, "clients 0 to 5"),
+        ({"clients": [0]}, "name its clients"),
+        ({"clients": (0.0,)}, "name its clients"),
+        ({"draws": False}, "did not declare it"),
+        ({"apply": lambda s, u, c, state: (c.own(1) and u, state)}, "whose stage it is not"),
+        ({"apply": overwrites}, "in place"),
+        ({"apply": grows}, "change from round to round"),
+        ({"apply": lambda s, u, c, state: (u[:, :2], state)}, "apply made"),
+        ({"apply": lambda s, u, c, state: (u.double(), state)}, "it turns torch.float32"),
+        ({"apply": lambda s, u, c, state: (u * c.cohort.members, state)}, "declare it in depends_on"),
+        ({"apply": lambda s, u, c, state: (u + random.random(), state)}, "other bits"),
+        ({"init": lambda s, shape: {"more": shape.zeros(1)}}, "named in per_client_state"),
+        ({"init": lambda s, shape: {"seen": shape.zeros(1, shape.dimension)}}, "one row a client"),
+        ({"proposals": lambda s, found, u, c: found[:1]}, "one for each row"),
+        ({"proposals": lambda s, found, u, c: [one + 9 for one in found]}, "no int64 columns"),
+        ({"proposals": lambda s, found, u, c: [one.zero_() for one in found]}, "that it was given, in place"),
+        ({"proposals": lambda s, found, u, c: [one * random.randrange(2) for one in found]}, "global generator"),
+    ],
+)
+def test_deviating_stages_that_break_their_word(body, words):
+    named = {"clients": body.pop("clients")} if "clients" in body else {}
+    broken(check_byzantine, replace(part(Remembering, **body), **named), words)
+
+
+def test_whoever_names_nobody(stages):
+    broken(check_byzantine, stages.Memory(), "name its clients")
+
+
+# transports
+
+
+def test_the_transports_that_there_are(stages):
+    for right in (Clear(), stages.Sums(), stages.DropsAll(), stages.Sums(3), stages.Sums(9)):
+        check_transport(right)
+
+
+def one_by_one(self, rows, context):
+    return Delivery(rows, context.cohort.counted(len(rows)), rows)
+
+
+def told_who(self, rows, context):
+    came = delivered(self, rows, context)
+    return replace(came, cohort=replace(came.cohort, clients=context.cohort.clients[: len(came.rows)]))
+
+
+def delivered(self, rows, context):
+    """One mean of all, or nothing."""
+    sums = rows.mean(dim=0, keepdim=True)[: len(rows) // 2]
+    return Delivery(sums, context.cohort.counted(len(sums)), rows)
+
+
+def mixed_up(self, rows, context):
+    return Delivery(rows.flip(0), context.cohort, rows)
+
+
+def first_alone(self, rows, context):
+    first = torch.arange(len(rows)) < 1
+    return Delivery(rows[first], context.cohort.among(first), rows)
+
+
+def twice(self, rows, context):
+    index = torch.cat([torch.arange(len(rows))] * 2)
+    return Delivery(rows[index], context.cohort.among(index), rows)
+
+
+def drawn(self, rows, context):
+    return Delivery(rows + context.shared.uniform("x", 1)[0], context.cohort, rows)
+
+
+def drawn_alone(self, rows, context):
+    noise = sum(context.own(row).uniform("x", 1)[0] for row in range(len(rows)))
+    return Delivery(rows + noise, context.cohort, rows)
+
+
+def with_unused(self, rows, context):
+    return Delivery(rows - rows.mean(dim=-2, keepdim=True), context.cohort, rows)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"shows": "all"}, "it must say in shows"),
+        ({"deliver": lambda s, rows, c: rows}, "must return a Delivery"),
+        ({"deliver": lambda s, rows, c: Delivery(rows, c.cohort, rows[1:])}, "not (b, c) and (n, c)"),
+        ({"deliver": lambda s, rows, c: Delivery(rows[:1], c.cohort, rows)}, "not as many places"),
+        ({"deliver": lambda s, rows, c: Delivery(rows.double(), c.cohort, rows)}, "it turns torch.float32"),
+        ({"deliver": lambda s, rows, c: Delivery(rows * c.cohort.total, c.cohort, rows)}, "declare it in depends_on"),
+        ({"deliver": lambda s, rows, c: Delivery(rows.mul_(2), c.cohort, rows)}, "in place"),
+        ({"deliver": lambda s, rows, c: Delivery(rows + random.random(), c.cohort, rows)}, "other"),
+        ({"deliver": drawn}, "did not declare it"),
+        ({"deliver": drawn_alone, "draws": True}, "whose stage it is not"),
+        ({"deliver": mixed_up}, "not that of the client that is named"),
+        ({"deliver": first_alone}, "that does not come that something was sent"),
+        ({"deliver": twice}, "none of those that it got"),
+        ({"deliver": one_by_one}, "none of those that it got"),
+        ({"deliver": one_by_one, "shows": "sums"}, "the row of one participation"),
+        ({"deliver": told_who, "shows": "sums"}, "it names who is in them"),
+        ({"deliver": with_unused, "vectorised": True}, "unused places"),
+        ({"in_the_clear": lambda s: Clear(), "deliver": mixed_up}, "in_the_clear makes other deliveries"),
+    ],
+)
+def test_transports_that_break_their_word(stages, body, words):
+    broken(check_transport, part(stages.DropsAll, **body), words)
+
+
+def test_a_sum_of_all_is_a_sum(stages):
+    check_transport(part(stages.DropsAll, deliver=delivered, shows="sums"))
+
+
+# server stages
+
+
+def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
+    def noisy(self, updates, context, state):
+        row, _ = Mean().apply(updates, context, {})
+        return row + torch.from_numpy(context.shared.normal("noise", row.shape[-1])).to(row), state
+
+    def own(self, updates, context, state):
+        return Mean().apply(updates, context, {})[0] + context.own(0).uniform("noise", 1)[0], state
+
+    check_aggregator(part(Stateless, apply=noisy, draws=True))
+    broken(check_aggregator, part(Stateless, apply=own, draws=True), "whose stage it is not")
+    broken(check_aggregator, part(Stateless, apply=noisy), "did not declare it")
