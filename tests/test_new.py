@@ -1,65 +1,56 @@
 """`fuaudit new`: packages of all kinds install beside fuaudit, and their tests pass as written."""
 
 import json
-import os
 import re
-import subprocess
+import shutil
 import sys
+import tomllib
 
 import pytest
 from click.testing import CliRunner
+from tests_support import by_pip, run
 
+from fuaudit import registry
 from fuaudit.cli import cli
 from fuaudit.errors import UsageError
 from fuaudit.workflow.new import KINDS, class_of, new, package
 
-PLACES = re.compile(r"\{(name|kind|module|plugin|group|article|Article|use|check|option|wrong)\}")
-PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+PLACES = re.compile(r"\{(name|kind|module|plugin|group|article|Article|use|check|option|wrong|more)\}")
 
 
-def run(*command, **environment):
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=900, check=False, env={**os.environ, **environment}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def test_all_kinds_install_and_pass_their_tests(tmp_path, monkeypatch):
+    """One goes through pip. What the projects of the others say is laid beside it, as pip would.
 
-
-def test_all_kinds_install_and_pass_their_tests(tmp_path):
-    folders = []
-    for kind in KINDS:
-        name = f"our-{kind}"
-        done = CliRunner().invoke(cli, ["new", kind, name, "--out", str(tmp_path / name), "--json"])
+    Tests of the one that is not installed run beside its folder, which has the name of the module in it.
+    """
+    folders = {kind: tmp_path / f"our-{kind}" for kind in KINDS} | {"aggregator": tmp_path / "our_aggregator"}
+    for kind, folder in folders.items():
+        done = CliRunner().invoke(cli, ["new", kind, f"our-{kind}", "--out", str(folder), "--json"])
         assert done.exit_code == 0, done.output
-        assert all((tmp_path / name / file).is_file() for file in json.loads(done.output)["files"])
-        folders.append(str(tmp_path / name))
-    target = str(tmp_path / "packages")
-    isolated = ["--no-build-isolation"] if modern() else []  # else pip fetches setuptools, which needs an index
-    run(*PIP, *isolated, "--target", target, *folders)
-    code = "from fuaudit import registry; print({n for k in registry.KINDS for n in registry.entries(k)})"
-    names = run(sys.executable, "-c", code, PYTHONPATH=target)
-    assert all(f"'our-{kind}'" in names for kind in KINDS)
-    pytests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
-    tests = [f"{folder}/tests" for folder in folders]
-    assert "12 passed" in run(*pytests, *tests, PYTHONPATH=target, PYTHONDONTWRITEBYTECODE="1")
+        assert all((folder / file).is_file() for file in json.loads(done.output)["files"])
+    site = by_pip(folders["transport"], tmp_path / "pip")
+    for kind in KINDS.keys() - {"transport"}:
+        laid(folders[kind], site)
+    monkeypatch.syspath_prepend(str(site))
+    names = {name for kind in registry.KINDS for name in registry.entries(kind)}
+    assert names >= {f"our-{kind}" for kind in KINDS}
+    (site / "our_aggregator.py").unlink()
+    pytests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "our_aggregator/pyproject.toml")
+    tests = [str(folder / "tests") for folder in folders.values()]
+    found = run(*pytests, *tests, cwd=tmp_path, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
+    assert "20 passed" in found
 
 
-def test_the_tests_run_beside_the_folder(tmp_path):
-    """The folder has the name of the module in it."""
-    new("aggregator", "ours", tmp_path / "ours")
-    done = subprocess.run(
-        (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "ours"),
-        capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path,
-    )  # fmt: skip
-    assert " passed" in done.stdout, done.stdout
-
-
-def modern():
-    try:
-        import setuptools
-    except ImportError:
-        return False
-    return int(setuptools.__version__.split(".")[0]) >= 77
+def laid(folder, site):
+    """A package that says in its project what it consists of."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    (module,), name = project["tool"]["setuptools"]["py-modules"], project["project"]["name"]
+    shutil.copy(folder / f"{module}.py", site)
+    info = site / f"{module}-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
+    ((group, entries),) = project["project"]["entry-points"].items()
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *map(" = ".join, entries.items()), ""]))
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,15 @@ def described(plugin: Description, quiet: bool) -> list[str]:
     return [*lines, *([] if plugin.options else [f"  {'options':<10} none"])]
 
 
+BEGUN = (
+    *("unlearner", "editor", "client-stage", "agreement", "byzantine-client", "transport"),
+    *("aggregator", "audit", "model", "dataset"),
+)
+"""What `fuaudit new` begins."""
+
+
 @click.command()
-@click.argument("kind", type=click.Choice(["unlearner", "editor", "aggregator", "audit", "model", "dataset"]))
+@click.argument("kind", type=click.Choice(BEGUN))
 @click.argument("name")
 @click.option("--out", type=Folder, help="Folder to write, a new one; default: NAME.")
 @output_options

@@ -34,12 +34,10 @@ class Kind:
     use: str
 
 
-_OPTIONS = """
+def filled(text: str, words: dict[str, str]) -> str:
+    """A text with words in the places that name them in braces; other braces stay."""
+    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), text)
 
-def test_options_are_checked():
-    with pytest.raises(UsageError, match="{option}"):
-        {plugin}({option}={wrong})
-"""
 
 _CONTRACT = """\
 from {module} import {plugin}
@@ -48,56 +46,17 @@ from fuaudit.plugins import {check}
 
 
 def test_it_keeps_the_contract():
-    {check}({plugin}())
+    {check}({plugin}(){more})
 """
 
-_CONTRACT_WITH_OPTION = """\
-import pytest
-from {module} import {plugin}
+_OPTIONS = """
 
-from fuaudit.plugins import UsageError, {check}
-
-
-def test_it_keeps_the_contract():
-    {check}({plugin}())
+def test_options_are_checked():
+    with pytest.raises(UsageError, match="{option}"):
+        {plugin}({option}={wrong})
 """
 
-KINDS = {
-    "unlearner": Kind(
-        ("unlearners",),
-        _CONTRACT.replace("{check}", "check_unlearner"),
-        "fuaudit prove {name} --up-to 2           # looks for a small federation that refutes it\n"
-        "fuaudit unlearn RUN --with {name} --client 0",
-    ),
-    "editor": Kind(
-        ("unlearners",),
-        _CONTRACT_WITH_OPTION.replace("{check}", "check_unlearner")
-        + _OPTIONS.replace("{option}", "share").replace("{wrong}", "2.0"),
-        "fuaudit unlearn RUN --with {name} --client 0 --option share=0.5",
-    ),
-    "aggregator": Kind(
-        ("aggregators", "stages"),
-        _CONTRACT_WITH_OPTION.replace("{check}", "check_aggregator")
-        + _OPTIONS.replace("{option}", "norm").replace("{wrong}", "0.0"),
-        '# in a config:\n# [[server]]\n# use = "{name}"\n# norm = 1.0\nfuaudit train CONFIG',
-    ),
-    "audit": Kind(
-        ("audits",),
-        _CONTRACT.replace("{check}", "check_audit").replace(
-            "{plugin}())", '{plugin}(), {"training": "NOT_APPLICABLE", "noop": "FAIL", "retrain": "PASS"})'
-        ),
-        '# in a spec:\n# [[check]]\n# claim = "The model changed"\n# audit = { use = "{name}" }\n'
-        '# role = "supporting"\nfuaudit verify RUN --spec SPEC',
-    ),
-    "model": Kind(
-        ("models",),
-        _CONTRACT_WITH_OPTION.replace("{check}", "check_model")
-        + _OPTIONS.replace("{option}", "hidden").replace("{wrong}", "0"),
-        '# in a config:\n# [model]\n# use = "{name}"\n# hidden = 16\nfuaudit train CONFIG',
-    ),
-    "dataset": Kind(
-        ("datasets",),
-        """\
+_ROWS = """\
 import pytest
 from {module} import {plugin}
 
@@ -118,9 +77,62 @@ def test_it_keeps_the_contract(tmp_path):
 def test_bad_rows_are_refused(tmp_path, last):
     with pytest.raises(UsageError, match="{name}.csv"):
         {plugin}().load(written(tmp_path, last))
-""",
-        '# in a config:\n# [data]\n# use = "{name}"\n# classes = 2\nfuaudit train CONFIG --data ROOT',
+"""
+
+
+def _tests(check: str, option: str = "", wrong: str = "", more: str = "") -> str:
+    """A module of tests: of the contract, and of an option that is given a wrong value."""
+    text = filled(_CONTRACT, {"check": check, "more": more})
+    if not option:
+        return text
+    text = text.replace("import check", "import UsageError, check")
+    return "import pytest\n" + text + filled(_OPTIONS, {"option": option, "wrong": wrong})
+
+
+def _config(table: str, line: str, root: str = "") -> str:
+    """How a plugin is used that a config names."""
+    return f'# in a config:\n# {table}\n# use = "{{name}}"\n# {line}\nfuaudit train CONFIG{root}'
+
+
+KINDS = {
+    "unlearner": Kind(
+        ("unlearners",),
+        _tests("check_unlearner"),
+        "fuaudit prove {name} --up-to 2           # looks for a small federation that refutes it\n"
+        "fuaudit unlearn RUN --with {name} --client 0",
     ),
+    "editor": Kind(
+        ("unlearners",),
+        _tests("check_unlearner", "share", "2.0"),
+        "fuaudit unlearn RUN --with {name} --client 0 --option share=0.5",
+    ),
+    "client-stage": Kind(
+        ("client_stages", "byzantine"),
+        _tests("check_client_stage", "share", "0.0"),
+        _config("[[client]]", "share = 0.5"),
+    ),
+    "agreement": Kind(
+        ("client_stages", "byzantine"),
+        _tests("check_agreement", "keep", "0"),
+        _config("[[client]]", "keep = 50"),
+    ),
+    "byzantine-client": Kind(
+        ("byzantine", "client_stages"),
+        _tests("check_byzantine", "scale", "0.0"),
+        _config("[[client]]", "clients = [0]"),
+    ),
+    "transport": Kind(("transports",), _tests("check_transport", "size", "1"), _config("[transport]", "size = 2")),
+    "aggregator": Kind(
+        ("aggregators", "stages"), _tests("check_aggregator", "norm", "0.0"), _config("[[server]]", "norm = 1.0")
+    ),
+    "audit": Kind(
+        ("audits",),
+        _tests("check_audit", more=', {"training": "NOT_APPLICABLE", "noop": "FAIL", "retrain": "PASS"}'),
+        '# in a spec:\n# [[check]]\n# claim = "The model changed"\n# audit = { use = "{name}" }\n'
+        '# role = "supporting"\nfuaudit verify RUN --spec SPEC',
+    ),
+    "model": Kind(("models",), _tests("check_model", "hidden", "0"), _config("[model]", "hidden = 16")),
+    "dataset": Kind(("datasets",), _ROWS, _config("[data]", "classes = 2", " --data ROOT")),
 }
 """What can be begun, by the word of the command line."""
 
@@ -211,8 +223,9 @@ def module_of(name: str) -> str:
 def class_of(kind: str, name: str) -> str:
     """The class of a plugin: its name, with the kind behind it, so that it is no name that its module imports."""
     words = name.split("-")
-    named = words[:-1] if len(words) > 1 and words[-1] == kind else words
-    return "".join(word.capitalize() for word in (*named, kind))
+    of = kind.split("-")
+    named = words[: -len(of)] if len(words) > len(of) and words[-len(of) :] == of else words
+    return "".join(word.capitalize() for word in (*named, *of))
 
 
 def package(kind: str, name: str) -> dict[str, str]:
@@ -220,7 +233,7 @@ def package(kind: str, name: str) -> dict[str, str]:
     chosen, article = KINDS[kind], "an" if kind[0] in "aeu" else "a"
     words = {
         "name": name,
-        "kind": kind,
+        "kind": kind.replace("-", " "),
         "module": module_of(name),
         "plugin": class_of(kind, name),
         "group": chosen.groups[0],
@@ -228,17 +241,12 @@ def package(kind: str, name: str) -> dict[str, str]:
         "Article": article.capitalize(),
     }
     words["use"] = filled(chosen.use, words)
-    template = (files("fuaudit.templates") / f"{kind}.py").read_text(encoding="utf-8")
-    module = template.replace(f"Example{kind.capitalize()}", words["plugin"]).replace("example-name", name)
-    tests = f'"""{name}: the contract of {article} {kind}."""\n\n' + filled(chosen.tests, words)
+    template = (files("fuaudit.templates") / f"{module_of(kind)}.py").read_text(encoding="utf-8")
+    module = template.replace(class_of(kind, "example"), words["plugin"]).replace("example-name", name)
+    tests = filled('"""{name}: the contract of {article} {kind}."""\n\n' + chosen.tests, words)
     return {
         "pyproject.toml": filled(PROJECT, words | {"article": words["Article"]}),
         "README.md": filled(README, words),
         f"{words['module']}.py": module,
         f"tests/test_{words['module']}.py": tests,
     }
-
-
-def filled(text: str, words: dict[str, str]) -> str:
-    """A text with words in the places that name them in braces; other braces stay."""
-    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), text)
