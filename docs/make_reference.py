@@ -108,10 +108,15 @@ def plugin_lines(plugin: Description) -> list[str]:
     return [f"### {plugin.name}", "", plugin.doc, "", *lines, *option_lines(plugin.options), ""]
 
 
+def methods_of(kind: str) -> dict[str, Callable[..., object]]:
+    """What the protocols of a kind define, and those that they are made from."""
+    bases = [base for each in PROTOCOLS[kind] for base in reversed(each.__mro__)]
+    return {name: method for base in bases for name, method in vars(base).items()}
+
+
 def method_lines(kind: str) -> list[str]:
     """The methods that a plugin of a kind has, each with its signature and the first paragraph of its docstring."""
-    bases = [base for each in PROTOCOLS[kind] for base in reversed(each.__mro__)]
-    found = {name: method for base in bases for name, method in vars(base).items()}
+    found = methods_of(kind)
     lines = [f"- `{name}{_signature(found[name])}`: {_paragraph(found[name])}" for name in METHODS[kind]]
     told = "One of these methods:" if kind == "unlearners" else "Required methods:"
     if kind == "client_stages":

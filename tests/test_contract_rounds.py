@@ -139,7 +139,7 @@ def test_what_is_no_agreement():
     broken(check_agreement, Quantise(), "it is no agreement")
 
 
-# clients that deviate
+# Byzantine clients
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def all_alike(value):
     return lambda self, updates, context, state: (torch.full_like(updates, value), state)
 
 
-def test_clients_that_deviate_as_they_may(stages):
+def test_the_contract_of_byzantine_stages(stages):
     for right in (stages.Flip(), stages.Infinite(), Remembering(), part(Remembering, apply=all_alike(torch.nan))):
         check_byzantine(right)
 
@@ -204,7 +204,7 @@ def grows(self, updates, context, state):
         ({"proposals": lambda s, found, u, c: [one * random.randrange(2) for one in found]}, "global generator"),
     ],
 )
-def test_deviating_stages_that_break_their_word(body, words):
+def test_byzantine_stages_that_break_their_word(body, words):
     named = {"clients": body.pop("clients")} if "clients" in body else {}
     broken(check_byzantine, replace(part(Remembering, **body), **named), words)
 

@@ -1,4 +1,4 @@
-"""example-name: clients that deviate."""
+"""example-name: a stage of Byzantine clients."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuaudit.declared import is_agreement
 from fuaudit.testing.contexts import DIMENSION, Step, others_changed
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, trials
-from fuaudit.training.exchange import is_agreement
 from fuaudit.training.rounds import RoundContext, State
 
 ALL_COLUMNS, SOME = torch.arange(DIMENSION), torch.tensor([0, 2, 3])

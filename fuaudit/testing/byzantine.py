@@ -1,4 +1,4 @@
-"""The contract of clients that deviate."""
+"""The contract of Byzantine stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fuaudit.training.rounds import RoundContext, State
 
 
 def check_byzantine(stage: Any) -> None:
-    """Check that a stage of clients that deviate keeps its contract. Name some of clients 0 to 5.
+    """Check that a stage of Byzantine clients keeps its contract. It must name some of clients 0 to 5.
 
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept, the
     same when repeated, inputs and old state left alone (else rows of honest clients would change), a state of constant

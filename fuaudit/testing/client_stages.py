@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import says
+from fuaudit.declared import is_agreement, says
 from fuaudit.testing.contexts import SIZES, Step, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, initial, is_stacked, require_stacks, require_untouched, trials
-from fuaudit.training.exchange import is_agreement
 from fuaudit.training.rounds import RoundContext, State
 
 

@@ -57,9 +57,9 @@ class _Others(PublicDraws):
     def __init__(self, client: int) -> None:
         self._client = client
 
-    def own(self, number: int, place: int, client: int, occurrence: int) -> Labelled:
+    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
         """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        drawn = super().own(number, place, client, occurrence)
+        drawn = super().own(number, part, client, occurrence)
         return drawn if client == self._client else replace(drawn, key=bytes(range(32)))
 
 
