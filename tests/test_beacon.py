@@ -31,6 +31,8 @@ def test_a_promise_is_kept_by_its_owner(tmp_path, promised):
     assert run.commitment == promise.commitment == run.ledger.events[0]["commitment"]
     with pytest.raises(UsageError, match="never overwritten"):
         commit(config(), path)
+    with pytest.raises(UsageError, match="there is no folder"):
+        commit(config(), tmp_path / "mistyped/promise.json")
 
 
 def test_a_beacon_bears_on_draws_alone(tmp_path, promised):

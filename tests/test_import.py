@@ -1,6 +1,7 @@
 """`fuaudit import`: a CSV file becomes a folder that trains; what cannot be used is refused by line and column."""
 
 import json
+import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -210,6 +211,9 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "full/kept").write_text("kept")
     with pytest.raises(UsageError, match="is not overwritten"):
         imported(path, "full")
+    with pytest.raises(UsageError, match="is not overwritten"):
+        import_own(path, imported(path)[0].folder, tmp_path / "full")
+    shutil.rmtree(tmp_path / "out")
     with pytest.raises(StorageError):
         write_folder(tmp_path / "full", {"new": b""})
     assert sorted(item.name for item in tmp_path.iterdir()) == ["data.csv", "full"]
@@ -254,6 +258,8 @@ def test_what_is_printed_works(tmp_path, monkeypatch):
     unlearn, verify, report = trained["next"]
     assert verify == f"fuaudit verify runs/own-fats --data own --commitment {trained['commitment']} --client h0"
     assert report == "fuaudit report runs/own-fats"
+    said = CliRunner().invoke(cli, ["verify", "runs/own", "--data", "own", "--budget", "0"]).stdout
+    assert f"unlearn first: {unlearn}\n" in said
     done = CliRunner().invoke(cli, unlearn.split()[1:])
     assert done.exit_code == 0, done.output
     assert load_run(tmp_path / "runs/own-fats").request.clients == (0,)

@@ -103,6 +103,8 @@ def test_the_way_of_a_client_and_of_an_officer(fuaudit, tmp_path, run):
         code, _, err = fuaudit("receipt", "--check", tmp_path / "none.json", "--data", root)
         assert (code, "this is no receipt" in err) == (4, True)
     assert fuaudit("receipt", run.path, "--client", "ben", "--out", file)[0] == 2
+    assert fuaudit("receipt", run.path, "--client", "ben", "--out", tmp_path / "mistyped/ben.json")[0] == 2
+    assert not (tmp_path / "mistyped").exists()
     assert fuaudit("receipt", run.path)[0] == 2
     assert fuaudit("receipt", "--check", file, run.path)[0] == 2
 

@@ -19,6 +19,7 @@ from fuaudit.cli.options import (
     place,
     say,
 )
+from fuaudit.cli.proposed import after_training
 from fuaudit.text import command, counted
 
 
@@ -81,7 +82,7 @@ def verify(
     **given: Any,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
-    from fuaudit.runs.run import require_run
+    from fuaudit.runs.run import load_run, require_run
 
     # arguments that cannot be meant are refused before anything heavy is imported
     given["commitment"], chosen = commitment_of(given["commitment"]), hexadecimal(key, "--key")
@@ -96,7 +97,6 @@ def verify(
     policy = read_spec(spec) if spec else None
     if clients or samples:
         from fuaudit.runs.names import requested
-        from fuaudit.runs.run import load_run
 
         with trusting(policy.trusts if policy else None):
             given["request"] = requested(load_run(run), clients, places)
@@ -112,7 +112,7 @@ def verify(
         if finding.verdict == "FAIL":
             lines += [f"{'':<30}{detail}" for detail in finding.details[:4]]
     if "request" not in result.context:
-        forget = command("unlearn", run, **{"with": "fats"}, client=0, data=given["data"])
+        forget, *_ = after_training(load_run(run), given["data"])
         lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]

@@ -49,7 +49,7 @@ def receipt(
 
 
 def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_json: bool) -> None:
-    from fuaudit.formats.files import write_bytes
+    from fuaudit.formats.files import require_folder_of, write_bytes
     from fuaudit.runs.receipts import receipt_of
     from fuaudit.runs.run import load_run
 
@@ -62,6 +62,7 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_j
     path = out or opened.path.with_name(f"receipt-{opened.path.name}-{number}.json")
     if path.exists():
         raise UsageError(f"{path} exists already", "Choose another file with --out.")
+    require_folder_of(path)
     write_bytes(path, made.content(), mode=0o600)
     document = {"receipt": str(path), "client": number, "name": made.whose, "rows": len(made.rows)}
     emit(

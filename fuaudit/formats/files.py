@@ -76,6 +76,12 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def require_folder_of(path: Path) -> None:
+    """Raises UsageError where the folder for a file is not there: a misspelt path makes none."""
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent} to write to", "Check the path, or make the folder.")
+
+
 def _write_all(handle: int, content: bytes) -> None:
     left = memoryview(content)
     while left:

@@ -56,11 +56,11 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
         out: the file to write; by default beside the findings, under their name.
 
     Raises:
-        UsageError: there is no such format, or findings that were not stored and no ``out``.
+        UsageError: there is no such format, no folder for ``out``, or findings that were not stored and no ``out``.
         EvidenceError: there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.formats.files import write_bytes
+    from fuaudit.formats.files import require_folder_of, write_bytes
     from fuaudit.runs.run import Run
     from fuaudit.verification.store import folder_of
     from fuaudit.verification.verification import Verification
@@ -68,6 +68,7 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
     if isinstance(of, Verification) and of.path is None:
         if out is None:
             raise UsageError("these findings were not stored: nothing says where their report belongs", "Give out.")
+        require_folder_of(Path(out))
         write_bytes(Path(out), render(of.as_json(), format))
         return Path(out)
     if isinstance(of, Verification):
@@ -94,12 +95,12 @@ def write_report(
         EvidenceError: there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.formats.files import write_bytes
+    from fuaudit.formats.files import require_folder_of, write_bytes
     from fuaudit.runs.run import load_run
     from fuaudit.verification import store
 
-    if out is not None and not Path(out).parent.is_dir():
-        raise UsageError(f"there is no folder {Path(out).parent} to write to", "Check the path, or make the folder.")
+    if out is not None:
+        require_folder_of(Path(out))
     folder = Path(run)
     path = store.latest(folder) if findings is None else Path(findings)
     document = store.read_findings(path, load_run(folder).digest)

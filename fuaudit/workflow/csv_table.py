@@ -180,7 +180,7 @@ def _decoded(content: bytes, path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: line {line} is not in UTF-8", "Save the file as UTF-8.") from None
+        raise UsageError(f"{path}: line {line} is not in UTF-8", "Save it as CSV in UTF-8.") from None
 
 
 def _records(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:

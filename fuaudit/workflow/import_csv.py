@@ -81,8 +81,7 @@ def import_csv(source: Source, folder: Path) -> Imported:
         UsageError: a cell, line or column that cannot be used, by name; the folder is there and not empty.
         StorageError: the file system refused.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already, and is not overwritten", "Choose another folder for --out.")
+    require_new(folder)
     wanted = Wanted(source.label, source.client, source.ignored, dtype=source.dtype)
     train = read_table(source.path, wanted)
     test = _test_table(source, train)
@@ -120,6 +119,12 @@ def import_csv(source: Source, folder: Path) -> Imported:
     }
     _write(folder, parts, record, owners, classes)
     return Imported(folder, record, owners, classes, tuple(_notes(record, parts, owners, classes, train)))
+
+
+def require_new(folder: Path) -> None:
+    """Raises UsageError where a folder is there and not empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} is there already, and is not overwritten", "Choose another folder for --out.")
 
 
 def _test_table(source: Source, train: CsvTable) -> CsvTable | None:

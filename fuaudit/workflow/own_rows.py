@@ -14,7 +14,17 @@ from fuaudit.formats.files import write_folder
 from fuaudit.reading import require_regular
 from fuaudit.text import counted
 from fuaudit.workflow.csv_table import Wanted, Words, read_table
-from fuaudit.workflow.import_csv import CLASSES, FORMAT, RECORD, Imported, as_json, changes, divided, tensors_file
+from fuaudit.workflow.import_csv import (
+    CLASSES,
+    FORMAT,
+    RECORD,
+    Imported,
+    as_json,
+    changes,
+    divided,
+    require_new,
+    tensors_file,
+)
 
 
 def import_own(path: Path, like: Path, folder: Path) -> Imported:
@@ -28,6 +38,7 @@ def import_own(path: Path, like: Path, folder: Path) -> Imported:
             no class then; the folder is there and not empty.
         StorageError: the file system refused.
     """
+    require_new(folder)
     record, classes = _record(like / RECORD), _classes(like / CLASSES)
     spare = (record["client"], *record["ignored"])
     table = read_table(path, Wanted(record["label"], None, (), spare, record["dtype"], tuple(record["inputs"])))
