@@ -6,7 +6,7 @@ is cut off when a run is resumed, and rejected when a run is read as evidence.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,7 +142,11 @@ def models_told(ledger: Ledger) -> dict[int, str]:
     return {event["round"]: event["model"] for event in ledger.of_kind("round") if "model" in event}
 
 
-def other_tale(ledger: Ledger, told: Mapping[int, list[dict[str, Any]]], rounds: range | None = None) -> int:
+Told = dict[int, Sequence[dict[str, Any]]]
+"""Round -> the events that its stages tell; no round that tells nothing."""
+
+
+def other_tale(ledger: Ledger, told: Told, rounds: range | None = None) -> int:
     """The first round, of all that a ledger has or of some, of which it tells other events than are ``told``; or 0."""
     lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round")}
     asked = [number for number in lines if rounds is None or number in rounds]

@@ -214,27 +214,23 @@ def old_noise(ground: Ground) -> Caught:
     parent = _drawing_target(ground, "noise", DRAWING)
     child = _unlearned(ground, "noise", DRAWING, parent)
     (draws,) = child.stage_draws(child.plan)
-    old = replace(draws, generations=(draws.generations[0],) * len(draws.generations))
+    old = replace(draws, generations=draws.generations[:1] * len(draws.generations))
     writer = _begun(child, parent, ground.folder / "old-noise", child.plan)
     forged = carry_out(writer, setup(child.config), parent, child.plan, ground.unlearner, ground.name, silent, (old,))
-    verdicts = _verdicts(ground, child, "replay"), _verdicts(ground, forged, "replay")
-    caught = (verdicts[0]["replay"], verdicts[1]["replay"]) == ("PASS", "FAIL")
-    return Caught(
-        int(caught), 1, f"replay {verdicts[1]['replay']}; with fresh secrets {verdicts[0]['replay']}", "3 runs"
-    )
+    right, wrong = (_verdicts(ground, run, "replay")["replay"] for run in (child, forged))
+    evidence = f"replay {wrong}; with fresh secrets {right}"
+    return Caught(int((right, wrong) == ("PASS", "FAIL")), 1, evidence, "3 runs")
 
 
 def other_secret(ground: Ground) -> Caught:
     """A client draws with a secret that was never committed to, tried until its noise pleased."""
     run = _trained(ground, "secret", DRAWING)
-    assert run.secrets is not None
-    (own,) = run.secrets.generations
-    wrong = replace(run.secrets, generations=({**own, 1: ground.secret("another secret")},))
-    out = ground.folder / "other-secret"
+    out, table = ground.folder / "other-secret", run.document(SECRETS)
+    (own,) = table["generations"]
     shutil.copytree(run.path, out)
     (out / MANIFEST).unlink()
     writer = RunWriter(out, mend_ledger(out, run.rounds_executed))
-    writer.write(SECRETS, wrong.table(run.opening.salts.as_rows()))
+    writer.write(SECRETS, table | {"generations": [own | {"1": ground.secret("another secret").hex()}]})
     writer.close("sealed")
     try:
         load_run(out)

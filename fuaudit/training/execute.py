@@ -93,17 +93,13 @@ class Procedure:
 class RoundState:
     """Everything that one round leaves to the next, so everything that can remember: models ``(n, d)`` and state.
 
-    Tensors of the state have a leading axis of the n runs. ``told`` are the events of the round of one run.
+    Tensors of the state have a leading axis of the n runs. ``told`` are the events of the round of one run, as a ledger
+    has them.
     """
 
     vectors: Tensor
     state: State
-    told: tuple[Event, ...] = ()
-
-    @property
-    def tale(self) -> list[dict[str, Any]]:
-        """The events, as a ledger has them."""
-        return list(map(as_table, self.told))
+    told: Sequence[dict[str, Any]] = ()
 
     @classmethod
     def of_run(cls, vector: Tensor, state: State, device: torch.device) -> RoundState:
@@ -220,7 +216,7 @@ def execute(
         elif len(busy):
             some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
             round_state = round_state.updated(busy, some)
-        yield number, replace(round_state, told=tuple(told)) if told else round_state
+        yield number, replace(round_state, told=list(map(as_table, told))) if told else round_state
 
 
 def _advanced(

@@ -118,26 +118,26 @@ def _require_tokens(module: nn.Module, dataset: Dataset) -> None:
         )
 
 
-TOLD = frozenset({"clients", "samples"})
+COUNTS = frozenset({"clients", "samples"})
 """What a round can depend on beyond the batches of its participants."""
 
 
 def depends_on(config: Config) -> frozenset[str]:
-    """What rounds under a config depend on beyond the batches of their participants: part of :data:`TOLD`.
+    """What rounds under a config depend on beyond the batches of their participants: part of :data:`COUNTS`.
 
     Raises:
         PluginError: a solver or a stage declares something else in ``depends_on``.
     """
-    told = frozenset[str]() if config.scaling == "none" else TOLD
+    found = frozenset[str]() if config.scaling == "none" else COUNTS
     for plugin in (registry.build("solvers", config.solver), *exchange_of(config).parts):
         declared: object = says(plugin, "depends_on")
-        if not isinstance(declared, frozenset) or not declared <= TOLD:
+        if not isinstance(declared, frozenset) or not declared <= COUNTS:
             raise PluginError(
                 f"{type(plugin).__name__} declares depends_on as {declared!r}",
-                f"It must be a frozenset of {' and '.join(map(repr, sorted(TOLD)))}.",
+                f"It must be a frozenset of {' and '.join(map(repr, sorted(COUNTS)))}.",
             )
-        told |= declared
-    return told
+        found |= declared
+    return found
 
 
 def depended_on(config: Config, request: Request) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import Rounds
@@ -13,6 +11,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
+from fuaudit.runs.ledger import Told
 from fuaudit.runs.platforms import Platform, made
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import execute, initial_state
@@ -61,13 +60,13 @@ class Rerun:
         return self._replayed[0]
 
     @property
-    def told(self) -> Mapping[int, list[dict[str, Any]]]:
+    def told(self) -> Told:
         """Round -> the events that its stages tell when the plan is executed; no round that tells nothing."""
         return self._replayed[1]
 
     @cached_property
-    def _replayed(self) -> tuple[Checkpoints, Mapping[int, list[dict[str, Any]]]]:
-        told = dict[int, list[dict[str, Any]]]()
+    def _replayed(self) -> tuple[Checkpoints, Told]:
+        told: Told = {}
         return self.models(self._run.plan, self._run.plan.retained, self.schedule, told), told
 
     @cached_property
@@ -81,13 +80,7 @@ class Rerun:
         """Every file that follows from the retained data and the plan, computed from scratch."""
         return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, self._run.salt)
 
-    def models(
-        self,
-        plan: Plan,
-        population: Population,
-        schedule: Rounds,
-        told: dict[int, list[dict[str, Any]]] | None = None,
-    ) -> Checkpoints:
+    def models(self, plan: Plan, population: Population, schedule: Rounds, told: Told | None = None) -> Checkpoints:
         """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
 
         What stages tell of rounds is put into ``told``, where it is given.
@@ -108,7 +101,7 @@ class Rerun:
             draws=self._run.stage_draws(plan),
         ):
             if told is not None and round_state.told:
-                told[round_number] = round_state.tale
+                told[round_number] = round_state.told
             if round_number in self.stored_rounds:
                 stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
             self.progress("replaying rounds", round_number, self._run.rounds_executed)

@@ -174,7 +174,7 @@ def finish(
         ready.procedure, problem, population, schedule, start, ready.engine, done + 1, draws
     ):
         require_finite(round_state, round_number)
-        told = {"told": round_state.tale} if round_state.told else {}
+        told = {"told": round_state.told} if round_state.told else {}
         if round_number not in stored:
             writer.record("round", round=round_number, **told)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there

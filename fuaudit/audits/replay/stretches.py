@@ -152,7 +152,7 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
             yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
-        if other_tale(run.ledger, {round_number: round_state.tale}, range(round_number, round_number + 1)):
+        if other_tale(run.ledger, {round_number: round_state.told}, range(round_number, round_number + 1)):
             yield f"the ledger tells of round {round_number} what its stages do not tell"
     if not same_round(round_state.of(0), run.checkpoint(after)):
         yield f"from the model stored after round {before}, the plan makes another one after round {after}"
