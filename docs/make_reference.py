@@ -56,6 +56,16 @@ PROTOCOLS = {
 }
 """Kind of plugin -> what says the signatures of its methods."""
 
+METHODS_TOLD = {
+    "byzantine": "Required is an option `clients: tuple[int, ...]`, the ids of its clients. `settle`, as of client "
+    "stages, and `proposals(found: list[Tensor], updates: Tensor, context: RoundContext) -> list[Tensor]`, what they "
+    "propose in an agreement, may be left out. Required methods:",
+    "client_stages": "{settle} may be left out. An agreement has {propose} and {agree} alone. Required methods of "
+    "others:",
+    "unlearners": "One of these methods:",
+}
+"""Kind of plugin -> what is said before its methods."""
+
 TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS | {"unlearner": ("unlearners",)}
 """The keys of a config that name plugins, and the kinds of these."""
 
@@ -118,12 +128,8 @@ def method_lines(kind: str) -> list[str]:
     """The methods that a plugin of a kind has, each with its signature and the first paragraph of its docstring."""
     found = methods_of(kind)
     lines = [f"- `{name}{_signature(found[name])}`: {_paragraph(found[name])}" for name in METHODS[kind]]
-    told = "One of these methods:" if kind == "unlearners" else "Required methods:"
-    if kind == "client_stages":
-        told = "Required methods; of an agreement " + " and ".join(
-            f"`{name}{_signature(found[name])}`" for name in AGREEMENT
-        )
-        told += " in their place:"
+    signed = {name: f"`{name}{_signature(found[name])}`" for name in (*AGREEMENT, "settle") if name in found}
+    told = METHODS_TOLD.get(kind, "Required methods:").format(**signed)
     return [told, "", *lines, ""] if lines else []
 
 
@@ -150,7 +156,8 @@ def page() -> str:
     lines = [INTRODUCTION, *config_lines(), *spec_lines(), *word_lines()]
     for kind in registry.KINDS:
         own = [entry for _, entry in sorted(registry.entries(kind).items()) if entry.own]
-        lines += [f"## {kind}", "", *(line for entry in own for line in plugin_lines(description(entry)))]
+        each = [line for entry in own for line in plugin_lines(description(entry))]
+        lines += [f"## {kind}", "", *(each or ["None in this package.", ""])]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
