@@ -31,7 +31,7 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.replay.audit import Replay
 from fuaudit.audits.replay.gaps import bit_equal, gaps
-from fuaudit.audits.replay.stretches import detection, drawn_stretches
+from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import write_bytes
@@ -592,6 +592,14 @@ def test_figures_must_follow_from_the_stored_models(lineage):
     rows[-1]["test_accuracy"] = 0.99
     (child.path / "metrics.json").write_bytes(pretty_json(rows))
     assert Lineage().examine(case_of(reseal(child.path), spot_check=1)).verdict == "FAIL"
+
+
+def test_a_probability_is_asked_for_as_it_is_written():
+    """As a float .2 is more than a fifth, and one stretch of five would not be enough."""
+    for whole in (4, 5, 10, 20):
+        for count in range(1, whole + 1):
+            assert suffices(detection(whole, count, 1), count / whole)
+            assert not suffices(detection(whole, count - 1, 1), count / whole)
 
 
 def test_a_spec_sets_the_probability_it_asks_for(made):

@@ -42,6 +42,11 @@ def detection(stretches: int, replayed: int, forged: int) -> Fraction:
     return 1 - Fraction(comb(stretches - forged, replayed), comb(stretches, replayed))
 
 
+def suffices(chance: Fraction, asked: float) -> bool:
+    """Whether a probability is at least the one asked for, which is meant as it is written: .2 is a fifth."""
+    return chance >= Fraction(str(asked))
+
+
 def drawn_stretches(case: Case, count: int) -> tuple[list[Stretch], list[Stretch]]:
     """All stretches of the run, and ``count`` of them (at most all) drawn without replacement by the audit's key."""
     rounds = case.rerun.stored_rounds
@@ -74,7 +79,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             f"plan makes of the stored models before them, bit for bit; one forged stretch would have been seen with "
             f"probability {chance}."
         )
-        verdict = Verdict.PASS if chance >= asked else Verdict.INCONCLUSIVE
+        verdict = Verdict.PASS if suffices(chance, asked) else Verdict.INCONCLUSIVE
     elif not all(elsewhere):
         shows = "A stored model is not what the plan makes of the stored model before it."
         verdict = Verdict.FAIL
