@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -224,5 +225,22 @@ def test_names_are_offered_to_a_shell(made):
 def test_clients_are_offered_where_they_have_names(tmp_path):
     (tmp_path / "clients.json").write_text('{"names": {"0": "ann", "1": "bob"}, "salts": []}')
     assert offered("unlearn", tmp_path, "--client", "a") == ["ann"]
+    (tmp_path / "clients.json").write_text('{"names": {"0": "a\\n$(id)", "1": "a\\u001b[2J"}}')
+    assert offered("unlearn", tmp_path, "--client", "a") == []
     (tmp_path / "clients.json").write_text("[")
     assert offered("unlearn", tmp_path, "--client", "a") == []
+
+
+@pytest.mark.parametrize("name", ["x y", "x$(id)`id`;id|*?!#~", "x'\"\\ \\\\", "x\u00e9,z=(1)[a]{b,c}<>&"])
+def test_bash_gets_names_as_one_word_each(tmp_path, monkeypatch, name):
+    """By click's own script: what it puts on the line is read as a command is."""
+    (tmp_path / "clients.json").write_text(json.dumps({"names": {"0": name}}))
+    found = BashComplete(cli, {}, "fuaudit", "_FUAUDIT_COMPLETE")
+    words = {"COMP_WORDS": f"fuaudit unlearn {tmp_path} --client x", "COMP_CWORD": "4"}
+    for key, value in (words | {"_FUAUDIT_COMPLETE": "bash_complete"}).items():
+        monkeypatch.setenv(key, value)
+    script = found.source().partition("_fuaudit_completion_setup()")[0]
+    script += """env() { printf '%s\\n' "$RESPONSE"; }; _fuaudit_completion; eval "printf '[%s]' ${COMPREPLY[*]}\""""
+    given = os.environ | {"RESPONSE": found.complete()}
+    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, check=True)
+    assert done.stdout.decode() == f"[{name}]"

@@ -5,12 +5,15 @@ but what metadata and a file of names tell, and whatever goes wrong offers nothi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
+
+from fuaudit.text import is_printable
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -29,15 +32,26 @@ class RunType(click.Path):
                 fits = item.name.startswith(begun) and not item.name.endswith(".audit")
                 if fits and item.is_dir() and (begun or not item.name.startswith(".")):
                     text = os.path.join(above, item.name)
-                    found.append(CompletionItem(text if is_run(item) else f"{text}/"))
-        return found
+                    found.append(text if is_run(item) else f"{text}/")
+        return _offered(found, "")
 
 
 ARun = RunType(path_type=Path)
 
 
 def _offered(names: Iterable[str], begun: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(begun)]
+    fitting = [name for name in sorted(names) if name.startswith(begun) and is_printable(name)]
+    return [CompletionItem(_word(name)) for name in fitting]
+
+
+def _word(name: str) -> str:
+    """A name as the script of a shell takes it: a name in a run of others must not become a command.
+
+    That of bash reads backslashes once, then puts the word on the line as it is. Other shells quote words themselves.
+    """
+    if os.environ.get("_FUAUDIT_COMPLETE") != "bash_complete":
+        return name
+    return re.sub(r"([^\w@%+=:,./-])", r"\\\1", name).replace("\\", "\\\\")
 
 
 def plugin_of(*kinds: str) -> Completer:
