@@ -260,6 +260,11 @@ def _fit(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
     return len(values) == len(hints) and all(map(_fits, values, hints))
 
 
+@cache  # to evaluate annotations takes longer than all that is done with them
+def _types(plugin: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(plugin)
+
+
 def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[str, Any]:
     """The checked options of a dataclass from a table.
 
@@ -268,7 +273,7 @@ def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[
     """
     if not isinstance(table, Mapping):
         raise UsageError(f"{owner} takes a table of options, not {table!r}")
-    hints = typing.get_type_hints(plugin)
+    hints = _types(plugin)  # type: ignore[arg-type]  # a class is hashable
     fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
     problems, values = [], {}
     for name, value in table.items():

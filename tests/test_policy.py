@@ -146,7 +146,8 @@ def table(*uses, asks="exact", **top):
 
 OF_THE_RUN = ("integrity", "replay", "provenance", "lineage")
 LAW = {"claim": "law", "audit": {"use": "plan-law", "plans": 2000}}
-EVERYTHING = (*OF_THE_RUN, "enumeration", LAW)
+PROOFS = {"claim": "proofs", "audit": {"use": "enumeration", "leaves": 12_000}}
+EVERYTHING = (*OF_THE_RUN, PROOFS, LAW)
 
 
 # what a spec can show

@@ -10,6 +10,7 @@ import gzip
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -37,13 +38,20 @@ class Digits:
     def load(self, root: Path | None) -> Dataset:
         """Needs no folder."""
         import torch
-        from sklearn.datasets import load_digits
 
-        data = load_digits()
-        inputs = torch.tensor(data.data, dtype=torch.float32) / 16
-        targets = torch.tensor(data.target, dtype=torch.int64)
+        pixels, labels = _digits()
+        inputs = torch.tensor(pixels, dtype=torch.float32) / 16
+        targets = torch.tensor(labels, dtype=torch.int64)
         test = torch.arange(len(targets)) % 5 == 4
         return Dataset(inputs[~test], targets[~test], inputs[test], targets[test], classes=10)
+
+
+@cache  # scikit-learn unpacks and parses a text each time
+def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    return data.data, data.target
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

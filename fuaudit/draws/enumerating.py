@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations, permutations, product
 from math import inf, prod
 from typing import TypeVar
@@ -37,17 +38,24 @@ class Token:
 BIT: Outcomes = [((0,), Fraction(1, 2)), ((1,), Fraction(1, 2))]
 """The outcomes of an initial draw."""
 
+_kept = lru_cache(maxsize=1024)
+"""The same few questions are asked on every path."""
 
+
+@_kept
 def _sequences(population: tuple[int, ...], count: int) -> Outcomes:
     weight = Fraction(1, len(population) ** count)
     return [(outcome, weight) for outcome in product(population, repeat=count)]
 
 
+@_kept
 def _subsets(population: tuple[int, ...], count: int) -> Outcomes:
     outcomes = list(combinations(population, count))
-    return [(outcome, Fraction(1, len(outcomes))) for outcome in outcomes]
+    weight = Fraction(1, len(outcomes))
+    return [(outcome, weight) for outcome in outcomes]
 
 
+@_kept
 def _weighted(population: tuple[int, ...], weights: tuple[int, ...], count: int) -> Outcomes:
     weight = dict(zip(population, weights, strict=True))
     total = sum(weights)

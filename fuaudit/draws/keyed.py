@@ -41,6 +41,10 @@ def philox_key(secret: bytes, purpose: Purpose) -> tuple[int, int]:
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
+_block = lru_cache(maxsize=64)(block)
+"""Words that are asked for one by one stand four in a block."""
+
+
 def _counter(at: Address) -> tuple[int, int, int]:
     """Counter words 1 to 3 of an address; word 0 counts blocks inside the draw."""
     return at.round << 32 | at.step, (at.client + 1) % _WORD, at.occurrence << 32 | at.version
@@ -63,7 +67,7 @@ class Keyed:
     def _word(self, at: Address, index: int, attempt: int) -> int:
         """Word ``index`` of the draw at ``at``; attempts after the first have blocks of their own."""
         w1, w2, w3 = _counter(at)
-        return block((attempt << 32 | index // 4, w1, w2, w3), philox_key(self.secret, at.purpose))[index % 4]
+        return _block((attempt << 32 | index // 4, w1, w2, w3), philox_key(self.secret, at.purpose))[index % 4]
 
     def integer(self, at: Address, index: int, bound: int) -> int:
         """The ``index``-th integer of the draw at ``at``, uniform in [0, bound).

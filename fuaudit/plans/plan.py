@@ -7,7 +7,6 @@ cuts its streams and adds segments, so what a run stores grows with the requests
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -39,9 +38,10 @@ WHOLE: Mapping[Stream, Segments] = {stream: (Segment(START, 0, 0),) for stream i
 
 def segment_at(segments: Segments, at: Position) -> Segment:
     """The segment in force at a position."""
-    if len(segments) == 1:
-        return segments[0]
-    return next(s for s in reversed(segments) if s.start <= at)
+    place = len(segments) - 1
+    while place and segments[place].start > at:
+        place -= 1
+    return segments[place]
 
 
 def cut(segments: Segments, new: Segment) -> Segments:
@@ -51,10 +51,11 @@ def cut(segments: Segments, new: Segment) -> Segments:
 
 def occurrences(cohort: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """The participations of a cohort in order: (client, how many times it was named before)."""
-    seen: Counter[int] = Counter()
+    seen: dict[int, int] = {}
     for client in cohort:
-        yield client, seen[client]
-        seen[client] += 1
+        before = seen.get(client, 0)
+        yield client, before
+        seen[client] = before + 1
 
 
 class Index(Protocol):
@@ -151,17 +152,12 @@ class Plan:
         Raises:
             UsageError: the request does not fit the population.
         """
-        grown = replace(
-            self,
-            populations=(*self.populations, self.retained.without(request)),
-            sources=(*self.sources, fresh),
-            index=None,
-        )
+        populations, sources = (*self.populations, self.retained.without(request)), (*self.sources, fresh)
         if at.round > self.law.rounds:
-            return grown
+            return Plan(self.law, populations, sources, self.streams)
         new = Segment(at, len(self.sources), len(self.populations))
         drawn = {stream: cut(self.streams[stream], new) for stream in (Stream.COHORTS, Stream.BATCHES)}
-        return replace(grown, streams={**self.streams, **drawn})
+        return Plan(self.law, populations, sources, {**self.streams, **drawn})
 
     def restart(self, request: Request, fresh: Draws) -> Plan:
         """The plan that keeps nothing, not even the initial model."""
@@ -240,15 +236,17 @@ class Plan:
         Bookkeeping (segments, keys, versions) is not part of it. With the initial draw, which stands apart because it
         is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.proofs.exactness`).
         """
+        law, draws = self.law, self.draws
+        steps = range(1, law.steps + 1)
         return tuple(
             (
-                cohort := self.cohort(round_number),
+                cohort := law.cohort(draws, round_number),
                 tuple(
-                    tuple(self.batch(round_number, step, client, occurrence) for step in range(1, self.law.steps + 1))
+                    tuple(law.batch(draws, round_number, step, client, occurrence) for step in steps)
                     for client, occurrence in occurrences(cohort)
                 ),
             )
-            for round_number in range(1, self.law.rounds + 1)
+            for round_number in range(1, law.rounds + 1)
         )
 
 
@@ -261,13 +259,18 @@ class Routed(PlanDraws):
 
     plan: Plan
 
+    def _segment(self, at: Address) -> Segment:
+        segments = self.plan.streams[STREAM_OF[at.purpose]]
+        return segments[0] if len(segments) == 1 else segment_at(segments, at.position)
+
     def _route(self, at: Address) -> tuple[Draws, Address]:
-        segment = self.plan.segment(STREAM_OF[at.purpose], at.position)
-        return self.plan.sources[segment.source], at._replace(version=segment.version)
+        segment = self._segment(at)
+        same = at.version == segment.version  # most draws are over the first population
+        return self.plan.sources[segment.source], at if same else at._replace(version=segment.version)
 
     def population(self, at: Address) -> Population:
         """See :class:`~fuaudit.plans.law.PlanDraws`."""
-        return self.plan.populations[self.plan.segment(STREAM_OF[at.purpose], at.position).version]
+        return self.plan.populations[self._segment(at).version]
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

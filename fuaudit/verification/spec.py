@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -164,6 +164,7 @@ def builtin_specs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+@cache
 def _built_in_digests() -> dict[str, str]:
     """By name; of those that have expired too, which keep their names."""
     return {name: _parsed(read_toml(path, "spec", ""), BUILT_IN).digest for name, path in builtin_specs().items()}

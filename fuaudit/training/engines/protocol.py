@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -25,6 +26,17 @@ class ClientProblem:
     layout: Layout
     inputs: Tensor
     targets: Tensor
+    _spare: list[nn.Module] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @contextmanager
+    def own_module(self) -> Iterator[nn.Module]:
+        """A copy of the template for one worker; the next one gets it again."""
+        try:
+            module = self._spare.pop()
+        except IndexError:
+            module = copy.deepcopy(self.module)
+        yield module
+        self._spare.append(module)  # not where a worker failed: it may have left the copy in any state
 
 
 class Engine(Protocol):

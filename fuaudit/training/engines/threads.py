@@ -6,13 +6,11 @@ row, so the result does not depend on who finishes first.
 
 from __future__ import annotations
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from queue import SimpleQueue
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fuaudit.training.engines.protocol import ClientProblem, single_threaded
 from fuaudit.training.engines.reference import empty_outcome, participate
@@ -30,16 +28,10 @@ class Threads:
         """See :class:`~fuaudit.training.engines.protocol.Engine`."""
         single_threaded()
         result = empty_outcome(problem, vectors, batches, steps)
-        workspaces: SimpleQueue[nn.Module] = SimpleQueue()
-        for _ in range(self.workers):
-            workspaces.put(copy.deepcopy(problem.module))
 
         def work(run: int, place: int) -> None:
-            module = workspaces.get()
-            try:
+            with problem.own_module() as module:
                 participate(module, problem, vectors, batches, steps, (run, place), result)
-            finally:
-                workspaces.put(module)
 
         with ThreadPoolExecutor(self.workers, initializer=single_threaded) as pool:
             jobs = [pool.submit(work, *at) for at in product(range(len(vectors)), range(batches.shape[1]))]
