@@ -265,7 +265,7 @@ def test_what_is_no_number_makes_the_whole_model_so(server):
         assert bool(row.isnan().all()), (client, server)
 
 
-def test_what_no_number_is_is_rejected_by_name_if_a_deviating_client_sent_it(tmp_path, quick):
+def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp_path, quick):
     config = tables([{"use": "test-infinite", "clients": [2]}], learner={"rounds": 4})
     run = train(config, tmp_path / "run", secret=secret(3))
     rejected = [event for line in run.ledger.of_kind("round") for event in line.get("told", [])]
@@ -275,7 +275,7 @@ def test_what_no_number_is_is_rejected_by_name_if_a_deviating_client_sent_it(tmp
     assert looked_at(run, quick)["replay"].verdict == "PASS"
 
 
-def test_who_deviates_must_be_there(tmp_path):
+def test_byzantine_clients_must_be_there(tmp_path):
     with pytest.raises(UsageError, match="'test-flip' names client 9, and there is none"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
 

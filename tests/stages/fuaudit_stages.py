@@ -196,7 +196,7 @@ class FalselyStacked(Stateless):
 
 @dataclass(frozen=True)
 class StrangersNoise(Stateless):
-    """Deviating clients that ask for what others draw."""
+    """Byzantine clients that ask for what others draw."""
 
     clients: tuple[int, ...] = (0,)
     draws: ClassVar[bool] = True
@@ -209,7 +209,7 @@ class StrangersNoise(Stateless):
 
 @dataclass(frozen=True)
 class StrangersNoiseLater(Flip):
-    """Deviating clients that ask for what others draw when the round is over."""
+    """Byzantine clients that ask for what others draw when the round is over."""
 
     draws: ClassVar[bool] = True
 
