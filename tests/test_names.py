@@ -104,14 +104,15 @@ def test_names_are_recorded_used_and_echoed(fuaudit, tmp_path, quick):
 def test_test_rows_of_the_forgotten_are_counted_where_their_owners_are_known(tmp_path, quick, names, told):
     given = replace(data(names), test_owners=torch.tensor([4, 0, 4, 2]) if told else None)
     run = train(TABLES, tmp_path / "run", data=given, secret=SECRET)
-    child = unlearn(run, "fats", Request.of(clients=[4]), tmp_path / "child", data=given)
+    child = unlearn(run, "fats", Request.of(clients=[4, 0]), tmp_path / "child", data=given)
     result = verify(child, quick, data=given, budget=0, save=False)
     assert result.verdict == "PASS"
     lineage = next(finding for finding in result.findings if finding.audit == "lineage")
     assert "follow from the retained data and the test rows, byte for byte." in lineage.shows
     assert "test rows, which no request removes" in lineage.shows_not
     found = [copy.why for copy in lineage.copies if copy.place == "the test rows"]
-    whose = "2 of 4 test rows are of client 4, who was to be forgotten; figures are measured on them"
+    who = "client 0 (ann), client 4 (eve)" if names else "client 0, client 4"
+    whose = f"3 of 4 test rows are of {who}, who were to be forgotten; figures are measured on them"
     assert found == ([whose] if told else [])
 
 
@@ -142,7 +143,7 @@ def test_an_editor_that_reads_test_rows_is_said_to(tmp_path, monkeypatch, quick,
     child = unlearn(run, "reader", Request.of(clients=[4]), tmp_path / "child", data=given)
     result = verify(child, quick, data=given, budget=0, save=False)
     lineage = next(finding for finding in result.findings if finding.audit == "lineage")
-    whose = "1 of 4 test rows is of client 4, who was to be forgotten" if told else "whose they are is not known"
+    whose = "1 of 4 test rows is of client 4 (eve), who was to be forgotten" if told else "whose they are is not known"
     assert f"The method read the test rows (server data): {whose}." in lineage.details
 
 

@@ -18,7 +18,8 @@ def hers(case: Case) -> str:
         return ""
     owners = [] if case.dataset.test_owners is None else case.dataset.test_owners.tolist()
     count = sum(owner in clients for owner in owners)
-    whose = f"client {', '.join(map(str, clients))}, who was to be forgotten"
+    were = "was" if len(clients) == 1 else "were"
+    whose = f"{', '.join(map(case.run.called, clients))}, who {were} to be forgotten"
     return (
         f"{count:,} of {counted(len(owners), 'test row')} {'is' if count == 1 else 'are'} of {whose}" if count else ""
     )
