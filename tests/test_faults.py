@@ -360,6 +360,7 @@ def test_the_command_is_stopped_and_resumed(config_file, long_run, tmp_path):
         load_run(out)
     done = subprocess.run([COMMAND, *shlex.split(command)[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert f"fuaudit unlearn {shlex.quote(str(out))} --with " in done.stdout
     assert load_run(out).digest == long_run[0].digest
     with pytest.raises(UsageError, match="complete"):
         resume(out)
@@ -376,6 +377,7 @@ def test_unlearning_elsewhere_is_resumed_with_its_parent(long_run, tmp_path):
     assert "--parent" in command
     done = subprocess.run([COMMAND, *shlex.split(command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert "fuaudit unlearn" not in done.stdout
     assert load_run(out).is_child
 
 

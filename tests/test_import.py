@@ -184,6 +184,14 @@ def test_float32_says_what_it_rounds(tmp_path):
     assert "float32 cannot hold 16777217" in refused(written(tmp_path / "out", "h0,16777217,1,sick"), dtype="float32")
 
 
+def test_how_many_rows_a_client_has(tmp_path):
+    assert (
+        imported(written(tmp_path, *ROWS))[0].notes[0].startswith("9 training rows of 3 clients (3 each), 3 test rows")
+    )
+    made, _, _ = imported(written(tmp_path, *ROWS, *ROWS[:1] * 4), "more")
+    assert "3 clients (3 to 6 each; h1 has the fewest)" in made.notes[0]
+
+
 def test_rows_that_repeat_are_counted_and_kept(tmp_path):
     path = written(tmp_path, *ROWS, "h0,1,1,sick", "h0,1,1,sick", "h1,1,1,sick")
     test = written(tmp_path, "1,1,sick", "2,2,sick", header="age,dose,label", name="test.csv")

@@ -193,7 +193,7 @@ def resume(run: Path, data: Path | None, parent: Path | None, as_json: bool, qui
 
     with bars(quiet or as_json) as progress, resumable(run, data, parent):
         done = work(run, data, parent, progress=progress)
-    describe(done, as_json, quiet, "finished")
+    describe(done, as_json, quiet, "finished", following=() if done.is_child else after_training(done, data))
 
 
 @click.command()

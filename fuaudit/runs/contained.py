@@ -128,7 +128,7 @@ class WithContents(WithPlan):
         return self.opening.name(client) if client in self.contents.clients else None
 
     def called(self, client: int) -> str:
-        """A client in words: by its number, and its name where it has one that is no number."""
+        """A client in words: by its number, and its name where that is another."""
         return client_in_words(client, self.name(client))
 
     def client(self, text: str) -> int:

@@ -313,11 +313,12 @@ def _notes(
 ) -> list[str]:
     """What a reader should know of the rows, one sentence each."""
     counts = np.bincount(parts["owners"], minlength=len(owners))
-    fewest = int(counts.argmin())
+    fewest, most = int(counts.argmin()), counts.max()
+    spread = f"{counts[fewest]:,} to {most:,} each; {owners[fewest]} has the fewest"
+    each = f"{most:,} each" if counts[fewest] == most else spread
     notes = [
         f"{record['rows']:,} training rows of {counted(len(owners), 'client')} "
-        f"({counts[fewest]:,} to {counts.max():,} each; "
-        f"{owners[fewest]} has the fewest), {record['test_rows']:,} test rows, "
+        f"({each}), {record['test_rows']:,} test rows, "
         f"{counted(len(train.columns), 'input')} a row"
     ]
     shown = ", ".join(f"{number} is {name}" for number, name in enumerate(classes[:10]))
