@@ -261,7 +261,7 @@ def test_scores_equal_full_materialisation(name, replacement):
     rewriter, requests = TRIALS[name]
     law, population = UniformLaw(5, 3, 3, 2, replacement), federation((4, 3, 5, 1, 4))
     trial = Trial(law, population, tuple(Step(rewriter, name, request) for request in requests))
-    numbers = range(100)
+    numbers = range(40)
     plans = slowly(trial, numbers)
     expected = [of_history(plan.history(), trial.probe) for plan in plans]
     scores = simulate.simulate(trial, KEY, numbers)
