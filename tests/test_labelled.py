@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fuaudit.draws import Address, Labelled, Purpose
+from fuaudit.draws.labelled import below, inverse, order
 from fuaudit.errors import UsageError
 
 KEY = bytes(range(32))
@@ -111,6 +112,28 @@ def test_subsets_and_permutations_are_fair():
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+def attempts(*words):
+    """Words of each attempt."""
+    return lambda attempt: np.array(words[attempt], dtype=np.uint64)
+
+
+def test_words_that_would_favour_small_numbers_are_drawn_anew_in_their_place():
+    last = 2**64 - 1  # 2**64 is one more than a multiple of 3
+    assert below(3, attempts((last, 5), (last, 7), (4, 9))).tolist() == [1, 2]
+    assert below(2, attempts((last, 6))).tolist() == [1, 0]
+
+
+def test_equal_words_give_no_order():
+    assert order(attempts((3, 3, 1), (7, 8, 7), (5, 2, 9))).tolist() == [1, 0, 2]
+
+
+def test_low_words_decide_where_high_ones_are_equal():
+    table = np.array([(10, 5), (10, 7), (20, 0), (2**64 - 1, 2**64 - 1)], dtype=np.uint64)
+    words = [(9, 9), (10, 4), (10, 5), (10, 6), (10, 7), (20, 0), (2**64 - 1, 2**64 - 1)]
+    found = inverse(table[:, 0], table[:, 1], np.array(words, dtype=np.uint64))
+    assert found.tolist() == [0, 0, 1, 1, 2, 3, 3]
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -118,6 +141,7 @@ def test_subsets_and_permutations_are_fair():
         lambda: at().integers("x", 2**31 + 1, 1),
         lambda: at().subset("x", 3, 4),
         lambda: at().binomial("x", 3, Fraction(3, 2)),
+        lambda: at().binomial("x", 3, float("nan")),
         lambda: at().discrete_gaussian("x", Fraction(0), 1),
         lambda: at().discrete_gaussian("x", Fraction(2**28 + 1), 1),
     ],

@@ -12,11 +12,12 @@ gives is rounded: differential privacy that shall hold for the bits (Mironov, CC
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, count
 from math import ceil, isqrt
 
 import numpy as np
@@ -58,13 +59,7 @@ class Labelled:
     def _integers(self, kind: str, label: str, bound: int, count: int) -> Ids:
         if not 1 <= bound <= LARGEST:
             raise UsageError(f"a stage draws below a bound from 1 to {LARGEST:,}, not {bound:,}")
-        # words above the largest multiple of the bound are drawn anew, in place: each number has words of its own
-        limit, words = np.uint64(2**64 - 1 - 2**64 % bound), self._words(kind, label, count)
-        attempt = 0
-        while (rejected := words > limit).any():
-            attempt += 1
-            words = np.where(rejected, self._words(kind, label, count, attempt), words)
-        return (words % np.uint64(bound)).astype(np.int64)
+        return below(bound, lambda attempt: self._words(kind, label, count, attempt))
 
     def normal(self, label: str, count: int) -> NDArray[np.float64]:
         """Standard normal numbers, ``(count,)``, by the inverse of their distribution function; rounded."""
@@ -80,14 +75,7 @@ class Labelled:
         return self._order("permutation", label, size)
 
     def _order(self, kind: str, label: str, size: int) -> Ids:
-        attempt = 0
-        while True:
-            words = self._words(kind, label, size, attempt)
-            order = np.argsort(words, kind="stable")
-            # without equal words every order is equally likely
-            if (np.diff(words[order]) > 0).all():
-                return order
-            attempt += 1
+        return order(lambda attempt: self._words(kind, label, size, attempt))
 
     def subset(self, label: str, size: int, count: int) -> Ids:
         """``count`` of the numbers 0 to ``size`` - 1, ascending; every subset is equally likely."""
@@ -119,11 +107,39 @@ class Labelled:
         """
         high, low, first = _table(_fraction(variance))
         words = self._words("discrete gaussian", label, 2 * count).reshape(count, 2)
-        places = np.searchsorted(high, words[:, 0], side="left")
-        # equal high words: the low ones decide; the last entry is above all words
-        while (behind := (high[places] == words[:, 0]) & (low[places] <= words[:, 1]) & (places < len(high) - 1)).any():
-            places += behind
-        return places.astype(np.int64) + first
+        return inverse(high, low, words) + first
+
+
+def below(bound: int, words: Callable[[int], Words]) -> Ids:
+    """Uniform numbers below a bound from uniform words, which each attempt has of its own.
+
+    A word above the largest multiple of the bound is drawn anew, in its place.
+    """
+    limit, found = np.uint64(2**64 - 1 - 2**64 % bound), words(0)
+    for attempt in count(1):
+        if not (rejected := found > limit).any():
+            break
+        found = np.where(rejected, words(attempt), found)
+    return (found % np.uint64(bound)).astype(np.int64)
+
+
+def order(words: Callable[[int], Words]) -> Ids:
+    """The ranks of the first attempt's words that are distinct: then every order is equally likely."""
+    for attempt in count():
+        found = words(attempt)
+        ranks = np.argsort(found, kind="stable")
+        if (np.diff(found[ranks]) > 0).all():
+            break
+    return ranks
+
+
+def inverse(high: Words, low: Words, words: Words) -> Ids:
+    """Where pairs of words ``(n, 2)`` first lie below a table of ascending pairs; past all but the last, there."""
+    places = np.searchsorted(high, words[:, 0], side="left")
+    # equal high words: the low ones decide
+    while (behind := (high[places] == words[:, 0]) & (low[places] <= words[:, 1]) & (places < len(high) - 1)).any():
+        places += behind
+    return places.astype(np.int64)
 
 
 def _fraction(number: Fraction | float) -> Fraction:
@@ -135,7 +151,7 @@ def _fraction(number: Fraction | float) -> Fraction:
 
 
 WIDEST = 2**28
-"""The largest variance of a discrete Gaussian: its table has 400 thousand entries."""
+"""The largest variance of a discrete Gaussian: its table has 400 thousand entries, and takes seconds to make."""
 
 
 @lru_cache(maxsize=8)
