@@ -14,7 +14,6 @@ from fuaudit.testing import check_aggregator, check_agreement, check_byzantine, 
 from fuaudit.training.events import Sent
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.quantise import Quantise
-from fuaudit.training.rounds import rows_of, with_rows
 from fuaudit.training.stages import Mean, Stateless
 
 
@@ -142,35 +141,17 @@ def test_what_is_no_agreement():
 # Byzantine clients
 
 
-@dataclass(frozen=True)
-class Remembering:
-    """Named clients send noise about the last mean that they saw, and propose a drawn column."""
-
-    clients: tuple[int, ...] = (0, 3)
-    per_client_state: ClassVar[frozenset] = frozenset({"seen"})
-    draws: ClassVar[bool] = True
-
-    def init(self, shape):
-        return {"seen": shape.zeros(shape.clients, shape.dimension)}
-
-    def apply(self, updates, context, state):
-        rows = rows_of(state["seen"], context.cohort).clone()
-        for row, client in enumerate(context.cohort.clients.tolist()):
-            if client in self.clients:
-                rows[row] += torch.from_numpy(context.own(row).normal("noise", updates.shape[-1])).to(updates)
-        mean = updates.mean(dim=0, keepdim=True).expand(updates.shape)
-        return rows, {"seen": with_rows(state["seen"], context.cohort, mean)}
-
-    def proposals(self, found, updates, context):
-        return [torch.tensor(context.shared.integers("column", updates.shape[-1], 1)) for _ in found]
-
-
 def all_alike(value):
     return lambda self, updates, context, state: (torch.full_like(updates, value), state)
 
 
 def test_the_contract_of_byzantine_stages(stages):
-    for right in (stages.Flip(), stages.Infinite(), Remembering(), part(Remembering, apply=all_alike(torch.nan))):
+    for right in (
+        stages.Flip(),
+        stages.Infinite(),
+        stages.Remembering(),
+        part(stages.Remembering, apply=all_alike(torch.nan)),
+    ):
         check_byzantine(right)
 
 
@@ -204,9 +185,9 @@ def grows(self, updates, context, state):
         ({"proposals": lambda s, found, u, c: [one * random.randrange(2) for one in found]}, "global generator"),
     ],
 )
-def test_byzantine_stages_that_break_their_word(body, words):
+def test_byzantine_stages_that_break_their_word(stages, body, words):
     named = {"clients": body.pop("clients")} if "clients" in body else {}
-    broken(check_byzantine, replace(part(Remembering, **body), **named), words)
+    broken(check_byzantine, replace(part(stages.Remembering, **body), **named), words)
 
 
 def test_whoever_names_nobody(stages):

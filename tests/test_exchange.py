@@ -1,21 +1,24 @@
 """A round has places: client stages, a transport, private memory, draws of stages, events."""
 
+import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, reseal, secret, told
+from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, edit, of_the_run, reseal, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets
+from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets, secret_digest
 from fuaudit.config import resolve
 from fuaudit.draws import Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Plan, Request, UniformLaw
 from fuaudit.plans.plan import Segment
 from fuaudit.plans.stage_draws import Generation, PlannedDraws
@@ -23,12 +26,13 @@ from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import SECRETS
 from fuaudit.runs.prune import prune
+from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
-from fuaudit.training.exchange import Exchange, exchange_of, exchanged
+from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged
 from fuaudit.training.quantise import Quantise
 from fuaudit.training.rounds import PublicDraws
-from fuaudit.training.stages import Chain, Mean
+from fuaudit.training.stages import Chain, Mean, Stateless
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
 
@@ -55,6 +59,7 @@ def tables(client=(), transport=None, server=({"use": "mean"},), **more):
 
 EVERYTHING = tables(
     [
+        {"use": "test-remembering", "clients": [3]},
         {"use": "test-memory"},
         {"use": "test-clip-and-noise"},
         {"use": "test-agreement"},
@@ -84,6 +89,7 @@ def verdicts(found):
 
 
 FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
+REDACTED = FINE | dict.fromkeys(("replay", "provenance", "lineage"), "INCONCLUSIVE")
 
 
 # configs
@@ -121,7 +127,9 @@ def test_what_cannot_be_is_refused(table, words):
 
 def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, quick):
     assert verdicts(looked_at(whole, quick)) == FINE
-    assert {"clients/secrets.json", "clients/000008.safetensors"} <= whole.files.keys()
+    own = {"clients/secrets.json", *(f"clients/{number:06}.safetensors" for number in (2, 4, 6, 8))}
+    assert own <= whole.files.keys()
+    assert {(whole.path / name).stat().st_mode & 0o777 for name in own} == {0o600}
     shutil.copytree(whole.path, tmp_path / "parent")
     request = Request.of(samples=[drawn_sample(whole)])
     child = unlearn(tmp_path / "parent", "fats", request, tmp_path / "child")
@@ -129,6 +137,8 @@ def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, q
     result, found = audits(child)
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     assert looked_at(child, quick, spot_check=3)["replay"].verdict == "INCONCLUSIVE"  # three of four stretches
+    found = looked_at(redact(child, tmp_path / "redacted"), of_the_run("stress", "model-law"), budget=0)
+    assert verdicts(found) == REDACTED | {"stress": "INCONCLUSIVE", "model-law": "INCONCLUSIVE"}
     noop = unlearn(tmp_path / "parent", "noop", request, tmp_path / "noop")
     found = looked_at(noop, quick)
     assert found["replay"].verdict == found["lineage"].verdict == "FAIL"
@@ -142,6 +152,8 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     assert verdicts(looked_at(child, quick)) == FINE
     pruned, _ = prune(child)
     assert all(client not in own for own in pruned.secrets.generations)
+    with pytest.raises(EvidenceError, match=f"the secret of client {client}, .* was destroyed by a prune"):
+        pruned.stage_draws(pruned.plan)[0].own(1, 0, client, 0)
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and any(text in p.read_bytes() for text in gone)]
     assert verdicts(looked_at(pruned, quick)) == FINE
     other = next(c for c in pruned.plan.retained.clients if c != 3)
@@ -150,6 +162,8 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     assert verdicts(looked_at(again, quick)) == FINE
     twice, _ = prune(again)
     assert verdicts(looked_at(twice, quick)) == FINE
+    without = redact(twice, tmp_path / "without")
+    assert (without.digest, verdicts(looked_at(without, quick))) == (twice.digest, REDACTED)
 
 
 class Stop(Exception):
@@ -173,12 +187,13 @@ def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
     assert resume(tmp_path / "stopped").digest == child.digest
 
 
-def test_redacted(whole, tmp_path, quick):
-    redacted = redact(whole, tmp_path / "redacted")
+def test_redacted(whole, tmp_path, quick, fuaudit):
+    code, out, _ = fuaudit("redact", whole.path, "--out", tmp_path / "redacted")
+    assert (code, whole.digest in out) == (0, True)
+    redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
-    found = verdicts(looked_at(redacted, quick))
-    assert found == FINE | dict.fromkeys(("replay", "provenance", "lineage"), "INCONCLUSIVE")
+    assert verdicts(looked_at(redacted, quick)) == REDACTED
     shutil.copytree(whole.path, tmp_path / "torn")
     (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
     with pytest.raises(EvidenceError, match="missing: clients/000004"):
@@ -229,6 +244,32 @@ def test_how_secrets_were_made_is_committed_to(whole, tmp_path):
     RunWriter(path).write(SECRETS, table)
     with pytest.raises(EvidenceError, match="is not the one that was committed to"):
         reseal(path)
+
+
+def test_salts_lie_with_the_secrets(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "run")
+    edit(tmp_path / "run", "clients.json", salts=json.loads((whole.path / SECRETS).read_text())["salts"])
+    with pytest.raises(EvidenceError, match="holds salts that belong to clients/secrets"):
+        _ = reseal(tmp_path / "run").opening
+
+
+def test_a_receipt_covers_the_secret(whole, tmp_path):
+    receipt = receipt_of(whole, 2)
+    assert receipt.secret == secret_digest(whole.secrets.generations[0][2], whole.secrets.made)
+    (tmp_path / "receipt.json").write_bytes(pretty_json(receipt.table()))
+    assert read_receipt(tmp_path / "receipt.json") == receipt
+    (tmp_path / "receipt.json").write_bytes(pretty_json(receipt.table() | {"secret": bytes(32).hex()}))
+    with pytest.raises(EvidenceError):
+        read_receipt(tmp_path / "receipt.json")
+
+
+def test_an_editor_trains_on_through_an_exchange_that_draws(tmp_path):
+    run = train(tables([{"use": "quantise"}], learner={"rounds": 2}), tmp_path / "run", secret=secret(4))
+    request = Request.of([drawn_client(run, 0)])
+    child, again = (unlearn(run, "finetune", request, tmp_path / name, {"rounds": 1}) for name in ("child", "again"))
+    assert child.digest == again.digest
+    assert not torch.equal(run.model, child.model)
+    assert not [line for line in child.ledger.of_kind("round") if "told" in line]
 
 
 def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
@@ -308,6 +349,58 @@ def test_transports_that_deliver_nothing(use, tmp_path, quick):
     run = train(config, tmp_path / "run", secret=secret(4))
     assert torch.equal(run.checkpoint(0)[0], run.model)
     assert looked_at(run, quick)["replay"].verdict == "PASS"
+
+
+# one round of one run
+
+
+def one_round(server, client_stages=(), transport=None, byzantine=()):
+    """The row of a round of clients 0, 2 and 4, and their updates ``(3, 5)``."""
+    chains, updates = (Chain((server,)), Chain(tuple(client_stages))), updates_of(0, 3, torch.float32)
+    exchange = Exchange(*chains, transport or Clear(), frozenset(byzantine))
+    return exchanged(exchange, updates[None], stacked([context_of([0, 2, 4], torch.float32)]), {}, {}).row[0], updates
+
+
+@dataclass(frozen=True)
+class Noisy(Stateless):
+    """One drawn number everywhere."""
+
+    draws: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        return torch.full_like(updates[:1], context.shared.uniform("x", 1)[0]), state
+
+
+def test_a_server_stage_draws_behind_the_transport():
+    """Also where nothing else is in the exchange: others draw again by the number of the part."""
+    for stages in ((), (Quantise(),)):
+        row, _ = one_round(Noisy(), stages)
+        drawn = PublicDraws().shared(1, len(stages) + 1).uniform("x", 1)[0]
+        assert torch.equal(row, torch.full((1, 5), drawn, dtype=torch.float32))
+
+
+def test_rows_of_honest_clients_stay_as_they_were():
+    import fuaudit_stages
+
+    row, updates = one_round(Mean(), [fuaudit_stages.Flip((2,))], byzantine=[0])
+    updates[1] = -updates.mean(dim=0)
+    assert torch.equal(row, Mean().apply(updates, context_of([0, 2, 4], torch.float32), {})[0])
+
+
+def test_what_honest_stages_and_transports_must_not_make():
+    import fuaudit_stages
+
+    @dataclass(frozen=True)
+    class Narrow(fuaudit_stages.DropsAll):
+        def deliver(self, rows, context):
+            return Delivery(rows[:, :1], context.cohort, rows)
+
+    with pytest.raises(PluginError, match="made a row that is not finite of one that is"):
+        one_round(Mean(), [fuaudit_stages.Infinite(), fuaudit_stages.Flip()], byzantine=[1])
+    with pytest.raises(PluginError, match=r"delivered \(3, 1\) of \(3, 5\)"):
+        one_round(Mean(), transport=Narrow())
+    with pytest.raises(PluginError, match="which is no event"):
+        context_of([0], torch.float32).tell("a tale")
 
 
 def test_noise_is_never_used_twice_over_other_rows(tmp_path):

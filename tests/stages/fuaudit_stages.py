@@ -113,6 +113,29 @@ class Flip(Stateless):
 
 
 @dataclass(frozen=True)
+class Remembering:
+    """Named clients send noise of their own about the last mean that they saw, and propose a drawn column."""
+
+    clients: tuple[int, ...] = (0, 3)
+    per_client_state: ClassVar[frozenset] = frozenset({"seen"})
+    draws: ClassVar[bool] = True
+
+    def init(self, shape):
+        return {"seen": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        rows = rows_of(state["seen"], context.cohort).clone()
+        for row, client in enumerate(context.cohort.clients.tolist()):
+            if client in self.clients:
+                rows[row] += torch.from_numpy(context.own(row).normal("noise", updates.shape[-1])).to(updates)
+        mean = updates.mean(dim=0, keepdim=True).expand(updates.shape)
+        return rows, {"seen": with_rows(state["seen"], context.cohort, mean)}
+
+    def proposals(self, found, updates, context):
+        return [torch.tensor(context.shared.integers("column", updates.shape[-1], 1)) for _ in found]
+
+
+@dataclass(frozen=True)
 class Infinite(Flip):
     """Named clients send what is no number."""
 
