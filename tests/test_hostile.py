@@ -24,7 +24,7 @@ from fuaudit.models.dense import Mlp
 from fuaudit.plans import Request
 from fuaudit.runs.layout import form_of
 from fuaudit.text import command as proposed
-from fuaudit.text import is_printable, printable
+from fuaudit.text import counted, is_printable, printable
 
 SECONDS = 60
 """Generous: this machine may be shared. Before, these took minutes, or the memory."""
@@ -237,6 +237,11 @@ def test_text_that_can_be_seen():
     assert is_printable("naïve 名前 ok")
     for hidden in ("\x00", "\x7f", "\x9b", "\n", "\u200b", "\u2028", "\ufeff", "\udc80"):
         assert not is_printable(f"a{hidden}b")
+
+
+def test_counts_have_separators_and_nouns():
+    assert [counted(1, "round"), counted(2_000, "round")] == ["1 round", "2,000 rounds"]
+    assert [counted(1, "class", "classes"), counted(0, "class", "classes")] == ["1 class", "0 classes"]
 
 
 def test_proposed_commands_name_what_they_mean():
