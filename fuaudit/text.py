@@ -52,11 +52,16 @@ def command(verb: str, *paths: object, **options: object) -> str:
     >>> command("verify", "my run", data="own", client="-x", key=None)
     "fuaudit verify 'my run' --data own --client=-x"
     """
-    words = ["fuaudit", verb, *(f"./{path}" if str(path).startswith("-") else str(path) for path in paths)]
+    words = []
     for name, value in options.items():
         text, flag = str(value), f"--{name}"
         words += [] if value is None else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-    return " ".join(map(_quoted, words))
+    return " ".join(["fuaudit", verb, *map(quoted_path, paths), *map(_quoted, words)])
+
+
+def quoted_path(path: object) -> str:
+    """A path as a shell reads it; none is an option."""
+    return _quoted(f"./{path}" if str(path).startswith("-") else str(path))
 
 
 def _quoted(word: str) -> str:

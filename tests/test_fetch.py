@@ -59,8 +59,8 @@ def test_cifar_of_torchvision_becomes_the_binary_version(
 ):
     torchvisions(tmp_path, cls, key, train, test, monkeypatch)
     monkeypatch.setattr(reader, "rows", (EACH * len(train), EACH))
-    with pytest.raises(UsageError, match=f"fuaudit fetch {name}"):
-        reader().load(tmp_path)
+    with pytest.raises(UsageError, match=f"fuaudit fetch {name} --data '.*a b'"):
+        reader().load(tmp_path / "a b")
     fetch(name, tmp_path)
     found = reader().load(tmp_path)
     expected = cls(tmp_path, train=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from fuaudit.cli.completion import plugin_of
 from fuaudit.cli.options import Folder, emit, given, hexadecimal, options_of, options_option, output_options
 from fuaudit.declared import WORDS, said
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.text import counted
+from fuaudit.text import counted, quoted_path
 
 if TYPE_CHECKING:
     from fuaudit.describe import Description
@@ -127,7 +126,7 @@ def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> N
 
     folder = out or Path(name)
     names = work(kind, name, folder)
-    where = shlex.quote(str(folder))
+    where = quoted_path(folder)
     lines = [
         f"{folder} is written",
         *(f"  {each}" for each in names),

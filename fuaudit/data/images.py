@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
+from fuaudit.text import command
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +156,7 @@ class _Cifar:
         if not folder.is_dir():
             raise UsageError(
                 f"there is no {folder}",
-                f"`fuaudit fetch {self.fetched} --data {root}` puts it there; or unpack {self.archive}.",
+                f"`{command('fetch', self.fetched, data=root)}` puts it there; or unpack {self.archive}.",
             )
         train, test = self.rows
         return Dataset(
