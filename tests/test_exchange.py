@@ -193,12 +193,16 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
+    stages = "test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> test-quantise -> test-flip"
+    for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
+        assert f"  exchange      {stages} -> test-sums{made}; events: 8 released\n" in fuaudit("show", path)[1]
     assert verdicts(looked_at(redacted, quick)) == REDACTED
     shutil.copytree(whole.path, tmp_path / "torn")
     (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
     with pytest.raises(EvidenceError, match="missing: clients/000004"):
         load_run(tmp_path / "torn")
     plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
+    assert "exchange" not in fuaudit("show", plain.path)[1]
     with pytest.raises(UsageError, match="nothing that a server does not see"):
         redact(plain, tmp_path / "no")
 

@@ -356,6 +356,7 @@ def describe(
         "beacon": run.beacon,
         "stability": _stability(run),
         "participation": run.participation,
+        "exchange": _exchange(run),
     }
     lines = [
         f"{run.path}: {what}",
@@ -367,6 +368,7 @@ def describe(
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
+    lines += [f"  {text}" for text in _sent(document["exchange"])]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
@@ -436,6 +438,29 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
     own = sorted(told.keys() - PARTICIPATION.keys())
     # quoted as JSON, because the words are the run's
     return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in own]
+
+
+def _exchange(run: Any) -> dict[str, Any]:
+    """What stands before the server, how clients' secrets were made, and how many events of each kind there are."""
+    from fuaudit.config import CLEAR
+    from fuaudit.runs.layout import SECRETS
+
+    kinds = [event["kind"] for line in run.ledger.of_kind("round") for event in line.get("told", [])]
+    return {
+        "client": [stage["use"] for stage in run.config.client],
+        "transport": (run.config.transport or CLEAR)["use"],
+        "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
+        "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
+    }
+
+
+def _sent(exchange: dict[str, Any]) -> list[str]:
+    """The exchange in words; nothing where every row comes as the solver leaves it, without draws and events."""
+    parts = " -> ".join([*exchange["client"], exchange["transport"]])
+    made = f"; clients' secrets were made {exchange['secrets']}" * bool(exchange["secrets"])
+    told = [f"{count} {kind}" for kind, count in exchange["events"].items()]
+    events = f"; events: {', '.join(told)}" * bool(told)
+    return [f"exchange      {parts}{made}{events}"] if parts != "clear" or made or events else []
 
 
 def _stability(run: Any) -> list[str]:

@@ -329,6 +329,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: RoundContext) 
     ascending = fits and bool((agreed[1:] > agreed[:-1]).all())
     if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
         raise PluginError(f"{type(stages[part]).__name__} agreed on what are no ascending columns of {columns}")
+    agreed = agreed.to(rows.device)
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
 

@@ -23,7 +23,7 @@ class ClipAndNoise(Stateless):
         clipped = updates * (self.norm / norms.clamp(min=self.norm))
         context.tell(Released("gaussian", {"deviation": self.deviation, "sensitivity": self.norm}))
         noise = [context.own(row).normal("noise", updates.shape[-1]) for row in range(len(updates))]
-        return clipped + self.deviation * torch.from_numpy(np.stack(noise)).to(updates.dtype), state
+        return clipped + self.deviation * torch.from_numpy(np.stack(noise)).to(updates), state
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Quantise(Stateless):
 
     def apply(self, updates, context, state):
         shares = [context.own(row).uniform("rounding", updates.shape[-1]) for row in range(len(updates))]
-        up = torch.from_numpy(np.stack(shares)).to(updates.dtype)
+        up = torch.from_numpy(np.stack(shares)).to(updates)
         return torch.floor(updates / self.step + up) * self.step, state
 
 
@@ -109,7 +109,7 @@ class Flip(Stateless):
         return (-updates.mean(dim=0, keepdim=True)).expand(updates.shape), state
 
     def proposals(self, found, updates, context):
-        return [torch.arange(len(one)) for one in found]
+        return [torch.arange(len(one), device=one.device) for one in found]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ class Remembering:
         return rows, {"seen": with_rows(state["seen"], context.cohort, mean)}
 
     def proposals(self, found, updates, context):
-        return [torch.tensor(context.shared.integers("column", updates.shape[-1], 1)) for _ in found]
+        column = torch.tensor(context.shared.integers("column", updates.shape[-1], 1), device=updates.device)
+        return [column for _ in found]
 
 
 @dataclass(frozen=True)
