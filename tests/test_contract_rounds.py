@@ -8,12 +8,12 @@ from typing import ClassVar
 import pytest
 import torch
 from fuaudit_plugins.mimic import OwnCorrection
+from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
 from fuaudit.testing import check_aggregator, check_agreement, check_byzantine, check_client_stage, check_transport
 from fuaudit.training.events import Sent
 from fuaudit.training.exchange import Clear, Delivery
-from fuaudit.training.quantise import Quantise
 from fuaudit.training.stages import Mean, Stateless
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from fuaudit_plugins.quantise import Quantise
 from hypothesis import given
 from hypothesis import strategies as st
 from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, edit, of_the_run, reseal, secret, told
@@ -30,7 +31,6 @@ from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged
-from fuaudit.training.quantise import Quantise
 from fuaudit.training.rounds import PublicDraws
 from fuaudit.training.stages import Chain, Mean, Stateless
 from fuaudit.workflow.redact import redact
@@ -63,7 +63,7 @@ EVERYTHING = tables(
         {"use": "test-memory"},
         {"use": "test-clip-and-noise"},
         {"use": "test-agreement"},
-        {"use": "test-quantise"},
+        {"use": "quantise"},
         {"use": "test-flip", "clients": [3]},
     ],
     {"use": "test-sums"},
@@ -212,7 +212,7 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
 
 def test_another_tale_fails(whole, tmp_path, quick):
     """A ledger with one mechanism less, sealed again."""
-    assert {event["kind"] for line in whole.ledger.of_kind("round") for event in line["told"]} == {"released"}
+    assert {event["kind"] for line in whole.ledger.of_kind("round") for event in line["told"]} == {"released", "sent"}
     shutil.copytree(whole.path, tmp_path / "parent")
 
     def silent(events):

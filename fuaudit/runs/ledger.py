@@ -146,11 +146,10 @@ Told = dict[int, Sequence[dict[str, Any]]]
 """Round -> the events that its stages tell; no round that tells nothing."""
 
 
-def other_tale(ledger: Ledger, told: Told, rounds: range | None = None) -> int:
-    """The first round, of all that a ledger has or of some, of which it tells other events than are ``told``; or 0."""
-    lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round")}
-    asked = [number for number in lines if rounds is None or number in rounds]
-    return next((n for n in asked if canonical_json(lines[n]) != canonical_json(told.get(n, []))), 0)
+def other_tale(ledger: Ledger, told: Told, rounds: range) -> int:
+    """The first of some rounds of which a ledger tells other events than are ``told``; 0 for none."""
+    lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round") if event["round"] in rounds}
+    return next((n for n in lines if canonical_json(lines[n]) != canonical_json(told.get(n, []))), 0)
 
 
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:

@@ -53,20 +53,6 @@ class Forgetful(Memory):
 
 
 @dataclass(frozen=True)
-class Quantise(Stateless):
-    """Stochastic rounding to multiples of a step."""
-
-    step: float = 2.0**-12
-    vectorised: ClassVar[bool] = False
-    draws: ClassVar[bool] = True
-
-    def apply(self, updates, context, state):
-        shares = [context.own(row).uniform("rounding", updates.shape[-1]) for row in range(len(updates))]
-        up = torch.from_numpy(np.stack(shares)).to(updates)
-        return torch.floor(updates / self.step + up) * self.step, state
-
-
-@dataclass(frozen=True)
 class TopTogether:
     """Each proposes its largest coordinates; all send the union."""
 

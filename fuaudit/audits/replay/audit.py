@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import torch
@@ -146,12 +147,14 @@ def _other_tale(case: Case) -> str:
 
     Of rounds that the run keeps its ancestors tell: their ledgers bind no digest of a run.
     """
-    own, told = case.run.ledger, case.rerun.told
-    kept = own.of_kind("unlearning")[0].get("kept_rounds", 0) if case.run.is_child else 0
-    above = ((read_ledger(one.path), range(1, kept + 1)) for one in case.evidence.ancestors if kept)
-    for ledger, rounds in ((own, None), *above):
-        if number := other_tale(ledger, told, rounds):
+    rounds, above = case.run.rounds_executed, (read_ledger(one.path) for one in case.evidence.ancestors)
+    for ledger in chain([case.run.ledger], above):
+        if number := other_tale(ledger, case.rerun.told, range(1, rounds + 1)):
             return f"What a ledger tells of round {number} is not what its stages tell when it is executed."
+        # further above only what all below kept is asked for: the rest was executed anew, by others
+        rounds = min([rounds, *(event.get("kept_rounds", 0) for event in ledger.of_kind("unlearning"))])
+        if not rounds:
+            break
     return ""
 
 

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fuaudit.errors import UsageError
-from fuaudit.training.events import Sent
-from fuaudit.training.rounds import RoundContext, State
-from fuaudit.training.stages import Stateless
+from fuaudit.plugins import RoundContext, Sent, State, Stateless, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
