@@ -193,9 +193,9 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
-    stages = "test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> test-quantise -> test-flip"
+    stages = "test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
-        assert f"  exchange      {stages} -> test-sums{made}; events: 8 released\n" in fuaudit("show", path)[1]
+        assert f"  exchange      {stages} -> test-sums{made}; events: 8 released, 32 sent\n" in fuaudit("show", path)[1]
     assert verdicts(looked_at(redacted, quick)) == REDACTED
     shutil.copytree(whole.path, tmp_path / "torn")
     (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
