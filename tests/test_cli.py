@@ -441,6 +441,9 @@ def test_prove_refuses(fuaudit):
         code, _, err = fuaudit("prove", "retrain", "--option", option)
         assert (code, expected in err) == (2, True), err
     assert fuaudit("prove", "fats", "--clients", "1")[0] == 2
+    for size in ("--clients", "--samples", "--requests"):
+        code, _, err = fuaudit("prove", "fats", size, "9" * 4_000)
+        assert (code, "more samples than the budget" in err) == (2, True)
     code, _, err = fuaudit("prove", "fats", "--clients", "4", "--rounds", "4", "--cohort", "3", "--leaves", "1000")
     assert code == 2
     assert "leaves" in err

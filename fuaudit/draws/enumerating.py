@@ -164,7 +164,7 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
         leaves += 1
         if leaves > budget:
             raise BudgetError(
-                f"the enumeration has more than {budget} leaves",
+                f"the enumeration has more than {budget:,} leaves",
                 "Choose a smaller federation, or raise the budget of leaves.",
             )
         result = procedure(Enumeration(tape))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations_with_replacement, product
+from itertools import accumulate, combinations_with_replacement, product
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -58,8 +58,8 @@ class Toy(NamedTuple):
 
 def federation(sizes: tuple[int, ...]) -> Population:
     """Clients 0, 1, ... with so many samples each, numbered through."""
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(zip(sizes, ends, strict=True))})
+    ends = zip(sizes, accumulate(sizes), strict=True)
+    return Population({c: tuple(range(end - size, end)) for c, (size, end) in enumerate(ends)})
 
 
 @dataclass(frozen=True)

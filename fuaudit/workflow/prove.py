@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fuaudit.errors import PluginError, UsageError
+from fuaudit.errors import BudgetError, PluginError, UsageError
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.progress import Progress, silent
 from fuaudit.proofs.exactness import Exactness, exactness
@@ -130,7 +130,7 @@ def prove(
 
     Raises:
         UsageError: an editor, an unknown name or size, or sizes beside ``up_to``.
-        BudgetError: one proof needs more leaves.
+        BudgetError: one proof needs more leaves, or a federation has more samples than that.
         PluginError: the unlearner failed.
     """
     built = build("unlearners", unlearner)
@@ -165,7 +165,13 @@ def _proofs(
     count, proofs = sizes["requests"], []
     for kind in kinds:
         clients = sizes["clients"] or 2 + (kind != "sample") * count
-        population = federation((sizes["samples"] or 1 + count,) * clients)
+        samples = sizes["samples"] or 1 + count
+        if max(count, clients * samples) > leaves:
+            raise BudgetError(
+                f"the federation has more samples than the budget has leaves, {leaves:,}",
+                "Choose a smaller federation, or raise the budget of leaves.",
+            )
+        population = federation((samples,) * clients)
         asked = stream_of([Shape.of_kind(kind)] * count, population)
         result = exactness(unlearner, law, population, asked, leaves=leaves)
         proofs.append(Proof(kind, tuple(asked), claims_exactness(unlearner, law.name, kind), result))
