@@ -49,9 +49,18 @@ def test_the_contract_of_client_stages(stages):
         (stages.TopTogether(), "check_agreement is for those"),
         (Chatty(), "other bits or events when repeated"),
         (Touches(), "'memory' changes in the rows of clients that do not take part"),
+        (part(stages.Memory, vectorised=True, apply=by_id), "unused places"),
         (Narrows(), "apply made (4, 4) of (4, 5)"),
     ):
         broken(check_client_stage, wrong, words)
+
+
+def by_id(self, updates, context, state):
+    """Wrong where it is stacked: at an unused place the id is -1, which is the last row of a memory."""
+    memory = state["memory"].clone()
+    for run, ids in zip(memory.view(-1, 6, 5), context.cohort.clients.view(-1, updates.shape[-2]), strict=True):
+        run[ids] = 1.0
+    return updates, {"memory": memory}
 
 
 @dataclass(frozen=True)

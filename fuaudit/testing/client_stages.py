@@ -10,8 +10,18 @@ from torch import Tensor
 from fuaudit.declared import is_agreement, says
 from fuaudit.testing.contexts import SIZES, Step, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, Trial, initial, is_stacked, require_stacks, require_untouched, trials
+from fuaudit.testing.trials import (
+    DTYPES,
+    Trial,
+    initial,
+    is_stacked,
+    require_places,
+    require_stacks,
+    require_untouched,
+    trials,
+)
 from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.stages import Mean
 
 
 def check_client_stage(stage: Any) -> None:
@@ -21,8 +31,9 @@ def check_client_stage(stage: Any) -> None:
     finite in finite out, the same bits when repeated, inputs and old state left alone, a state of constant names,
     shapes and dtypes with one row a client, of which only those of participants change. **A row, and what its client
     keeps, depend on this client alone**: with rows, memories and draws of all others changed they stay as they are.
-    What it does not declare has no effect: draws, how many clients and samples there are, the aggregator's row. No
-    global generator is touched.
+    What it does not declare has no effect: draws, how many clients and samples there are, the aggregator's row. Where
+    ``vectorised`` is claimed, several runs in one tensor give the bits of each run by itself, and unused places of a
+    cohort do not count. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -34,6 +45,7 @@ def check_client_stage(stage: Any) -> None:
     for dtype in DTYPES:
         if is_stacked(stage):
             require_stacks(stage, step, 4, dtype, problems)
+            require_places(stage, step, 4, dtype, problems)
         with problems.during(f"rounds of {dtype}"):
             require_rows(stage, initial(stage, dtype), problems)
             for trial in trials(stage, step, 4, dtype, problems, own=None):
@@ -51,7 +63,7 @@ def round_of(stage: Any) -> Step:
         if rows.shape != updates.shape:
             raise TypeError(f"apply made {tuple(rows.shape)} of {tuple(updates.shape)}")
         if hasattr(stage, "settle"):
-            new = stage.settle(rows, rows.mean(dim=-2, keepdim=True), context, new)
+            new = stage.settle(rows, Mean().apply(rows, context, {})[0], context, new)
         return {"rows": rows}, new
 
     return step
@@ -67,7 +79,7 @@ def require_rows(stage: Any, state: State, problems: Problems) -> None:
 
 def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
     """The row of each place, and what its client keeps, with rows, memories and draws of all others changed."""
-    rows, answer = trial.made["rows"], trial.made["rows"].mean(dim=0, keepdim=True)
+    rows, answer = trial.made["rows"], Mean().apply(trial.made["rows"], trial.context, {})[0]
     for place, own in enumerate(trial.context.cohort.rows.tolist()):
         updates, context = others_changed(trial.updates, trial.context, place)
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}

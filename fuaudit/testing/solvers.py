@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.contexts import DIMENSION, ROUNDS, SIZES, Step, clients_of, context_of, same, shape_of, updates_of
+from fuaudit.testing.contexts import DIMENSION, SIZES, Step, shape_of
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, require_stacks, require_untouched, trials
+from fuaudit.testing.trials import DTYPES, require_places, require_stacks, require_untouched, trials
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
@@ -45,8 +45,7 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
             with problems.during(f"{count} participations of {dtype}"):
                 _check_rounds(solver, count, dtype, problems)
             require_stacks(solver, _step(solver), count, dtype, problems)
-            with problems.during("unused places"):
-                _check_places(solver, count, dtype, problems)
+            require_places(solver, _step(solver), count, dtype, problems)
     problems.conclude()
 
 
@@ -81,10 +80,11 @@ def _terms(steps: Steps) -> State:
 
 
 def _step(solver: Any) -> Step:
-    """A round of it, by names. Who takes no step has no update."""
+    """A round of it, by names. Who takes no step has no update; what lies in unused places stays."""
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
-        steps, sent, new = _round(solver, updates * (context.cohort.steps > 0).unsqueeze(-1), context, state)
+        moved = (context.cohort.steps > 0) | ~context.cohort.present
+        steps, sent, new = _round(solver, updates * moved.unsqueeze(-1), context, state)
         return {"sent": sent, **_terms(steps)}, new
 
     return step
@@ -100,15 +100,3 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         rows = all(tensor.shape == (count, DIMENSION) for tensor in trial.made.values())
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         require_untouched(trial, solver.per_client_state, problems)
-
-
-def _check_places(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    """Unused places of a cohort, whatever lies in them, do not count."""
-    narrow = wide = solver.init(shape_of(dtype))
-    for number in range(ROUNDS):
-        clients, updates = clients_of(bool(solver.per_client_state), number, count), updates_of(number, count, dtype)
-        noisy = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
-        _, sent, narrow = _round(solver, updates, context_of(clients, dtype, number + 1), narrow)
-        _, padded, wide = _round(solver, noisy, context_of([*clients, -1, -1], dtype, number + 1), wide)
-        equal = torch.equal(sent, padded[:count]) and same(narrow, wide)
-        problems.require(equal, "unused places of a cohort (present is False) change its result")

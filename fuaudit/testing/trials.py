@@ -11,6 +11,8 @@ from torch import Tensor
 
 from fuaudit.declared import says
 from fuaudit.testing.contexts import (
+    DIMENSION,
+    ROUNDS,
     SIZES,
     Step,
     clients_of,
@@ -20,6 +22,7 @@ from fuaudit.testing.contexts import (
     same,
     shape_of,
     stacks_differ,
+    updates_of,
     updates_tried,
 )
 from fuaudit.testing.problems import Problems
@@ -114,3 +117,17 @@ def require_stacks(part: Any, step: Step, count: int, dtype: torch.dtype, proble
     with problems.during("several runs at once"):
         differ = stacks_differ(step, initial(part, dtype), bool(says(part, "per_client_state")), count, dtype)
         problems.require(not differ, "several runs in one tensor give other bits than each run by itself")
+
+
+def require_places(part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
+    """What lies in unused places of a cohort changes nothing."""
+    narrow = wide = initial(part, dtype)
+    with problems.during("unused places"):
+        for number in range(ROUNDS):
+            clients = clients_of(bool(says(part, "per_client_state")), number, count)
+            updates = updates_of(number, count, dtype)
+            noisy = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
+            made, narrow = step(updates, context_of(clients, dtype, number + 1), narrow)
+            padded, wide = step(noisy, context_of([*clients, -1, -1], dtype, number + 1), wide)
+            equal = same(made, {name: rows[:count] for name, rows in padded.items()}) and same(narrow, wide)
+            problems.require(equal, "unused places of a cohort (present is False) change its result")
