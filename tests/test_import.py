@@ -184,6 +184,15 @@ def test_float32_says_what_it_rounds(tmp_path):
     assert "float32 cannot hold 16777217" in refused(written(tmp_path / "out", "h0,16777217,1,sick"), dtype="float32")
 
 
+def test_clients_whose_names_look_alike_are_told(tmp_path):
+    """One hospital under two names is two clients, and forgetting one leaves the other."""
+    names = ["Caf\u00e9 1", "Cafe\u0301 1", "caf\u00e9  1", "Cafe 1"]
+    rows = [f"{name},{at},1,{'ab'[at % 2]}" for name in names for at in range(4)]
+    (note,) = (note for note in imported(written(tmp_path, *rows))[0].notes if "look alike" in note)
+    assert note.endswith("are different clients: 'Cafe\\u0301 1', 'Caf\\xe9 1', 'caf\\xe9  1'")
+    assert not any("look alike" in note for note in imported(written(tmp_path, *ROWS), "other")[0].notes)
+
+
 def test_how_many_rows_a_client_has(tmp_path):
     assert (
         imported(written(tmp_path, *ROWS))[0].notes[0].startswith("9 training rows of 3 clients (3 each), 3 test rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -342,9 +343,12 @@ def _notes(
         notes.append(f"{record['rounded']:,} numbers are rounded to {record['dtype']}; float64 would keep more")
     if unseen := sorted({*parts["test_targets"].tolist()} - {*parts["targets"].tolist()}):
         notes.append(f"no training row has the class {', '.join(classes[number] for number in unseen)}")
-    alike = Counter(name.casefold() for name in owners)
-    if twins := [name for name in owners if alike[name.casefold()] > 1]:
-        notes.append(f"names of clients that differ in capitals only are different clients: {', '.join(twins[:6])}")
+    alike = Counter(map(_look, owners))
+    if twins := [name for name in owners if alike[_look(name)] > 1]:
+        notes.append(
+            "names of clients that look alike (capitals, spaces, accents of one or of two characters) are different "
+            f"clients: {', '.join(map(ascii, twins[:6]))}"
+        )
     highest = np.abs(parts["inputs"]).max(axis=0)
     if highest.max() > LARGE:
         widest = int(highest.argmax())
@@ -353,6 +357,11 @@ def _notes(
             "divide columns by constants that are known beforehand, as in --divide COLUMN=100"
         )
     return notes
+
+
+def _look(name: str) -> str:
+    """What two names have in common that a reader could take for one."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def changes(ignored: Iterable[str], divisors: Mapping[str, str]) -> list[str]:
