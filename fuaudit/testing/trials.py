@@ -66,24 +66,32 @@ def trials(
     for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
         context = context_of(clients, dtype, number + 1).at(0, part, own)
-        given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
-        made, new, told = _told(step, given, context, state)
-        problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
-        problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
-        again, repeated, retold = _told(step, given, context, state)
-        equal = same(made, again) and same(new, repeated) and told == retold
-        problems.require(equal, "it gives other bits or events when repeated with the same state")
+        trial = _tried(step, updates, context, state, problems)
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
-            other, after = step(given, elsewhere(context, kind), state)
-            alike = same(other, made) and same(after, new)
+            other, after = step(updates, elsewhere(context, kind), state)
+            alike = same(other, trial.made) and same(after, trial.new)
             problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
-        for tensor in made.values():
+        for tensor in trial.made.values():
             problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
-        finite = all(bool(torch.isfinite(tensor).all()) for tensor in (*made.values(), *new.values()))
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in (*trial.made.values(), *trial.new.values()))
         problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
-        problems.require(described(new) == form, "names, shapes or dtypes of its state change from round to round")
-        yield Trial(updates, context, state, made, new)
-        state = new
+        problems.require(
+            described(trial.new) == form, "names, shapes or dtypes of its state change from round to round"
+        )
+        yield trial
+        state = trial.new
+
+
+def _tried(step: Step, updates: Tensor, context: RoundContext, state: State, problems: Problems) -> Trial:
+    """A round that is repeated, from inputs that must be as they were."""
+    given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
+    made, new, told = _told(step, given, context, state)
+    problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
+    problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+    again, repeated, retold = _told(step, given, context, state)
+    equal = same(made, again) and same(new, repeated) and told == retold
+    problems.require(equal, "it gives other bits or events when repeated with the same state")
+    return Trial(updates, context, state, made, new)
 
 
 def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, list[Event]]:
