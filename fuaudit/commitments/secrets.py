@@ -1,11 +1,12 @@
 """Secrets of clients: what their stages draw with, and nobody else can.
 
-A client has a secret of 32 bytes from its system's generator; where a master secret is given, all of them follow from
-that one, and the run says so. Its digest stands in the client's node of the contents, so the commitment fixes it. What
-it draws with follows from the secret, the commitment and the generation's context: one secret in two federations never
+A client has a secret of 32 bytes from its system's generator. Where a master secret is given, all follow from it, and
+the run says so. The digest of each stands in its client's node of the contents, so the commitment fixes it.
+
+A draw follows from the secret, the commitment and the context of the generation, so one secret in two federations never
 makes one noise. For a request each retained client makes its next secret from its last one, the commitment, the
-request, the method with its options, and the round after which the request came: siblings that shared noise would tell
-the noiseless difference of their models.
+request, the method with its options, and the round after which the request came. Children of one parent share no noise:
+the difference of their models would have none.
 
 What all draw together has a secret of its own, which goes the same way. The first one is one more leaf of the tree of
 seeds, from which no plan is drawn.

@@ -160,9 +160,7 @@ def _subjects(
     plans = [replace(plan, populations=shared) for plan in plans]
     ready, before = case.rerun.ready, case.run.before
     inherited = [state.without(ready.procedure, before, plans[0].retained) for state in history]
-    sources = [(*original.sources, own) for original, own in zip(originals, fresh, strict=True)]
-    draws = [PlannedDraws.flat(plan, keyed) for plan, keyed in zip(plans, sources, strict=True)]
-    return _resume(ready, plans, originals, inherited, maker, draws)
+    return _resume(ready, plans, originals, inherited, maker, fresh)
 
 
 def _edits(
@@ -183,15 +181,11 @@ def _edits(
 
 
 def _resume(
-    ready: Setup,
-    plans: list[Plan],
-    originals: list[Plan],
-    history: list[RoundState],
-    maker: Engine,
-    draws: list[PlannedDraws],
+    ready: Setup, plans: list[Plan], originals: list[Plan], history: list[RoundState], maker: Engine, fresh: list[Keyed]
 ) -> Tensor:
     """Final models ``(n, d)``: every run goes on from the start of its first changed round, on the retained data."""
-    rounds = plans[0].law.rounds
+    rounds, thrice = plans[0].law.rounds, zip(plans, originals, fresh, strict=True)
+    draws = [PlannedDraws.flat(plan, (*original.sources, own)) for plan, original, own in thrice]
     firsts = np.array([min(max(p.first_change(o).round, 1), rounds + 1) for p, o in zip(plans, originals, strict=True)])
     initial = [[p.streams[Stream.INITIAL] for p in pair] for pair in zip(plans, originals, strict=True)]
     redrawn = [place for place, (new, old) in enumerate(initial) if new != old]
@@ -215,15 +209,9 @@ def _resume(
             continue
         part = SelectedRuns(schedule, active, round_number)
         round_state = RoundState(vectors, state)[active]
+        own = [draws[place] for place in active]
         *_, (_, round_state) = execute(
-            ready.procedure,
-            problem,
-            population,
-            part,
-            round_state,
-            maker,
-            round_number,
-            [draws[place] for place in active],
+            ready.procedure, problem, population, part, round_state, maker, round_number, own
         )
         vectors[active] = round_state.vectors
         for key, value in state.items():

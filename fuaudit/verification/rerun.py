@@ -91,15 +91,9 @@ class Rerun:
         start = initial_state(ready.procedure, [plan], population, ready.device)
         retained = self._run.plan.retained
         stored = {0: start.without(ready.procedure, population, retained).of(0)}
-        for round_number, round_state in execute(
-            ready.procedure,
-            ready.client_problem(population),
-            population,
-            schedule,
-            start,
-            ready.engine,
-            draws=self._run.stage_draws(plan),
-        ):
+        problem, draws = ready.client_problem(population), self._run.stage_draws(plan)
+        rounds = execute(ready.procedure, problem, population, schedule, start, ready.engine, draws=draws)
+        for round_number, round_state in rounds:
             if told is not None and round_state.told:
                 told[round_number] = round_state.told
             if round_number in self.stored_rounds:

@@ -50,10 +50,7 @@ class Beginning:
 
 
 def begun(
-    config: Config | Path | str | dict[str, Any],
-    data: Path | str | Dataset | None,
-    secret: bytes,
-    apart: bool = False,
+    config: Config | Path | str | dict[str, Any], data: Path | str | Dataset | None, secret: bytes, apart: bool = False
 ) -> Beginning:
     """Set a config up, deal its federation, and form its keys.
 
