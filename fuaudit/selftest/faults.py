@@ -216,7 +216,7 @@ def old_noise(ground: Ground) -> Caught:
     (draws,) = child.stage_draws(child.plan)
     old = replace(draws, generations=draws.generations[:1] * len(draws.generations))
     writer = _begun(child, parent, ground.folder / "old-noise", child.plan)
-    forged = carry_out(writer, setup(child.config), parent, child.plan, ground.unlearner, ground.name, silent, (old,))
+    forged = carry_out(writer, setup(child.config), parent, child.plan, silent, (old,))
     right, wrong = (_verdicts(ground, run, "replay")["replay"] for run in (child, forged))
     evidence = f"replay {wrong}; with fresh secrets {right}"
     return Caught(int((right, wrong) == ("PASS", "FAIL")), 1, evidence, "3 runs")
@@ -268,7 +268,7 @@ def lucky_operator(ground: Ground) -> Caught:
         plan = replace(plan, streams={**plan.streams, Stream.INITIAL: parent.plan.streams[Stream.INITIAL]})
     honest = _unlearned(ground, "lucky-honest", TABLES, parent)
     writer = _begun(honest, parent, out, plan)
-    forged = carry_out(writer, ready, parent, plan, ground.unlearner, ground.name, silent)
+    forged = carry_out(writer, ready, parent, plan, silent)
     verdicts = _verdicts(ground, forged, "integrity", "replay", "provenance")
     evidence = ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())
     return Caught(int(verdicts["provenance"] == "FAIL"), 1, f"key {number + 1} was taken; {evidence}", "3 runs")

@@ -62,8 +62,7 @@ def resume(
                 writer.record(
                     "request", clients=list(request.clients), samples=list(request.samples), parent=above.digest
                 )
-            name, draws = info["unlearner"]["use"], unfinished.stage_draws(unfinished.plan)
-            return carry_out(writer, ready, above, unfinished.plan, unfinished.unlearner, name, progress, draws)
+            return carry_out(writer, ready, above, unfinished.plan, progress)
         plan = unfinished.plan
         stand(writer, Platform.here(ready, done))
         start = state_after(writer, ready, plan, stored)

@@ -162,7 +162,7 @@ def finish(
     done: int,
     rounds_executed: int,
     progress: Progress,
-    draws: tuple[StageDraws, ...] = (),
+    draws: Sequence[StageDraws] = (),
 ) -> Run:
     """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
     population = plan.retained

@@ -129,8 +129,7 @@ def unlearn(
             secrets,
         )
         writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
-        draws = writer.run.stage_draws(change.plan)
-        return carry_out(writer, ready, run, change.plan, unlearner, name, progress, draws)
+        return carry_out(writer, ready, run, change.plan, progress)
 
 
 def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning:
@@ -186,18 +185,15 @@ def _refuse(doubts: Sequence[str]) -> None:
 
 
 def carry_out(
-    writer: RunWriter,
-    ready: Setup,
-    parent: Run,
-    plan: Plan,
-    unlearner: Any,
-    name: str,
-    progress: Progress,
-    draws: tuple[PlannedDraws, ...] = (),
+    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, progress: Progress, forged: Sequence[PlannedDraws] = ()
 ) -> Run:
-    """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume."""
-    if is_editor(unlearner):
-        return _edit(writer, ready, parent, plan, unlearner, name, draws)
+    """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume.
+
+    ``forged``: what stages draw in place of what they should, for the self-test.
+    """
+    draws = forged or writer.run.stage_draws(plan)
+    if is_editor(writer.run.unlearner):
+        return _edit(writer, ready, parent, plan, draws)
     change = Unlearning(plan, plan.first_change(parent.plan))
     first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
@@ -222,17 +218,10 @@ def carry_out(
     return finish(writer, ready, plan, start, done, plan.law.rounds, progress, draws)
 
 
-def _edit(
-    writer: RunWriter,
-    ready: Setup,
-    parent: Run,
-    plan: Plan,
-    unlearner: Any,
-    name: str,
-    draws: tuple[PlannedDraws, ...],
-) -> Run:
+def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, draws: Sequence[PlannedDraws]) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
     stand(writer, Platform.here(ready, 0))
+    unlearner, name = writer.run.unlearner, writer.run.info["unlearner"]["use"]
     vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models, draws=draws)
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):
