@@ -45,7 +45,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def command(verb: str, *paths: object, **options: object) -> str:
-    """A command to type in a shell such as bash or zsh; options that are None are left out.
+    """A command to type in a shell such as bash or zsh; options that are None are left out, several values repeat one.
 
     It is one line of characters that can be seen, whatever the paths and names are.
 
@@ -54,8 +54,8 @@ def command(verb: str, *paths: object, **options: object) -> str:
     """
     words = []
     for name, value in options.items():
-        text, flag = str(value), f"--{name}"
-        words += [] if value is None else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        for text in map(str, value if isinstance(value, tuple) else () if value is None else (value,)):
+            words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     return " ".join(["fuaudit", verb, *map(quoted_path, paths), *map(_quoted, words)])
 
 

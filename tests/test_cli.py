@@ -26,6 +26,7 @@ from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.run import read_config_of
 from fuaudit.terminal import lines
+from fuaudit.text import command
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.verify import verify
 from fuaudit.workflow import fetch as fetching
@@ -238,6 +239,8 @@ def test_show_tells_where_a_run_comes_from(fuaudit, trained, child, target, tmp_
     assert code == 0
     assert f"forgot sample {trained.sample(3, 1)} (3:1) with finetune" in made
     assert "kept          no plan: the parent's last model was edited" in made
+    assert command("verify", out, commitment=trained.commitment, sample=("3:1",)) in made
+    assert command("report", out) in made
 
 
 def test_errors_say_what_to_do_next(fuaudit, copies, config_file, spec_file):

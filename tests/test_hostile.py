@@ -246,6 +246,7 @@ def test_counts_have_separators_and_nouns():
 
 def test_proposed_commands_name_what_they_mean():
     """Spaces, quotes, commands, flags, line ends, bytes that are no characters: a shell gives back every word."""
+    assert proposed("verify", "a", client=("b", "-c"), sample=()) == "fuaudit verify a --client b --client=-c"
     words = ["a b", "it's", "$(id)`id`;id|*?!", "-x", "--out=y", "", "a\nb\\", "\x1b[2J\u202eé'", "\udc80名"]
     for word in words:
         line = proposed("verify", f"{word}/", word or "x", client=word, commitment=None)

@@ -278,7 +278,8 @@ def lines_of(result: Selftest, quiet: bool) -> list[str]:
     """A self-test in words: a line for every fault, with level, power and cost, and one for its evidence."""
     lines = []
     for row in result.rows:
-        power = "certain" if row.certain else f"power {row.caught.power:.2f}"
+        hundredths = 100 * row.caught.times // row.caught.tries  # 399 of 400 are not all
+        power = "certain" if row.certain else f"power {hundredths / 100:.2f}"
         cost = row.caught.cost or "no cost"
         lines.append(f"{'ok  ' if row.held else 'MISS'} {row.name:<32} {row.level:<18} {power:<10} {cost}")
         if not quiet:

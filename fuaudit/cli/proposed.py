@@ -11,10 +11,16 @@ from fuaudit.text import command
 
 def to_forget(run: Path, name: str, method: str, commitment: str, data: Path | None) -> list[str]:
     """How a client is forgotten by a method, how that is verified, and how a report is written of it."""
-    child = f"{run}-{method}"
+    forget = command("unlearn", run, **{"with": method}, client=name, data=data)
+    return [forget, *to_verify(Path(f"{run}-{method}"), commitment, data, (name,))]
+
+
+def to_verify(
+    child: Path, commitment: str, data: Path | None, clients: tuple[str, ...], samples: tuple[str, ...] = ()
+) -> list[str]:
+    """How it is verified that some were forgotten, and how a report is written of it."""
     return [
-        command("unlearn", run, **{"with": method}, client=name, data=data),
-        command("verify", child, data=data, commitment=commitment, client=name),
+        command("verify", child, data=data, commitment=commitment, client=clients, sample=samples),
         command("report", child),
     ]
 

@@ -23,7 +23,7 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
-from fuaudit.cli.proposed import after_training
+from fuaudit.cli.proposed import after_training, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError
 from fuaudit.text import command, counted, printable
@@ -174,7 +174,8 @@ def unlearn(
             f"; the config named {promised['use']!r}, and every verification will say that {name!r} was chosen later"
         )
     asked = f" ({', '.join(samples)})" if samples else ""
-    describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}")
+    following = to_verify(child.path, child.commitment or "HEX", data, clients, samples)
+    describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}", following=following)
 
 
 @click.command()
