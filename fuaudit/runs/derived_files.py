@@ -44,21 +44,19 @@ def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
     return tensor_bytes({"vector": vector, **kept})
 
 
-def memories_bytes(state: State, salt: bytes) -> bytes:
-    """The file of what clients keep after one stored round."""
-    import torch
-
-    kept = {f"state.{name}": tensor for name, tensor in state.items() if name.startswith(CLIENT)}
-    return tensor_bytes({"salt": torch.frombuffer(bytearray(salt), dtype=torch.uint8), **kept})
-
-
 def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None) -> dict[str, bytes]:
     """Path -> content of the files of one stored round. ``salt`` is None where clients keep nothing.
 
     What clients keep comes first: a resumed run takes a round for stored when its checkpoint is there.
     """
-    memories = {} if salt is None else {memories_name(number): memories_bytes(state, salt)}
-    return memories | {checkpoint_name(number): checkpoint_bytes(vector, state)}
+    import torch
+
+    checkpoint = {checkpoint_name(number): checkpoint_bytes(vector, state)}
+    if salt is None:
+        return checkpoint
+    kept = {f"state.{name}": tensor for name, tensor in state.items() if name.startswith(CLIENT)}
+    memories = {"salt": torch.frombuffer(bytearray(salt), dtype=torch.uint8), **kept}
+    return {memories_name(number): tensor_bytes(memories)} | checkpoint
 
 
 def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:

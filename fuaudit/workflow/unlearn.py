@@ -210,10 +210,10 @@ def carry_out(
             writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
     have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
     done, start = have[-1] if have else 0, state_after(writer, ready, plan, have)
-    told = writer.ledger.of_kind("unlearning")
-    kept = told[0]["kept_rounds"] if told else done
+    before_a_kill = writer.ledger.of_kind("unlearning")
+    kept = before_a_kill[0]["kept_rounds"] if before_a_kill else done
     stand(writer, Platform.here(ready, done), inherited(parent.ledger, kept))
-    if not told:
+    if not before_a_kill:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
     return finish(writer, ready, plan, start, done, plan.law.rounds, progress, draws)
 
