@@ -38,7 +38,7 @@ def config(**changes):
         "partition": {"use": "iid", "clients": 10},
         "model": {"use": "linear"},
         "learner": {"use": "fats", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1},
-        "run": {"checkpoint_every": 2},
+        "run": {"checkpoint_every": 2, "engine": "reference"},
     }
     return table | changes
 
