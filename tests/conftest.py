@@ -1,5 +1,6 @@
 """What every test gets: global generators that must stay as they were, and one small federation."""
 
+import gc
 import hashlib
 import os
 import random
@@ -46,6 +47,12 @@ ORDER = "FUAUDIT_TEST_ORDER"
 
 def pytest_configure():
     os.environ.setdefault(ORDER, secrets.token_hex(4))
+
+
+def pytest_collection_finish():
+    """What was imported stays: it need not be looked at whenever garbage is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
