@@ -278,11 +278,11 @@ def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     """What cannot stand behind a transport."""
     if getattr(transport, "shows", None) not in ("rows", "sums"):
         return [f"the transport {type(transport).__name__} must say in shows whether the server sees 'rows' or 'sums'"]
-    if transport.shows == "rows":
-        return []
+    sums = transport.shows == "sums"
+    merged = next((at for at, (_, stage) in enumerate(server, 1) if says(stage, "merges")), len(server))
     # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
-    looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(solver.per_client_state)
-    for table, stage in server:
+    looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(sums and solver.per_client_state)
+    for table, stage in server if sums else server[merged:]:
         looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
         looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))
     return [f"behind sums nobody sees a client's row, but {why}" for why in looking]

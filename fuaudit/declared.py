@@ -97,6 +97,7 @@ _STAGE = (
         "whether apply takes the one row that an aggregator leaves, and is refused before it",
         False,
     ),
+    Word("merges", bool, "whether a row that it leaves is of several participations, and names none of them", False),
 )
 
 WORDS: Mapping[str, tuple[Word, ...]] = {

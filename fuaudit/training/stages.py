@@ -7,7 +7,7 @@ out, and it is recorded with the round, because an aggregator's memory of an era
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
@@ -181,6 +181,8 @@ class Chain:
             updates, own = stage.apply(updates, here, old)
             require_form(stage, old, own)
             new |= under(prefix, own)
+            if says(stage, "merges"):
+                context = replace(context, cohort=context.cohort.counted(updates.shape[-2]))
         return updates, new
 
 
