@@ -52,9 +52,21 @@ def test_registered_unlearners(name):
     check_unlearner(registry.build("unlearners", name))
 
 
+TRIED = {
+    "centered-clipping": {"radius": 0.5, "steps": 2},
+    "krum": {"byzantine": 1},
+    "multi-krum": {"byzantine": 0},
+    "norm-clipping": {"norm": 0.5},
+    "trimmed-mean": {"trim": 0.3},
+}
+"""Options that have no default."""
+ROWS = {"krum": (4, 5), "multi-krum": (3, 4)}
+"""Where a rule needs more than one row."""
+
+
 @pytest.mark.parametrize("name", registered("aggregators"))
 def test_registered_aggregators(name):
-    check_aggregator(registry.build("aggregators", name))
+    check_aggregator(registry.build("aggregators", {"use": name} | TRIED.get(name, {})), ROWS.get(name))
 
 
 def test_size_weighted_by_total():
@@ -80,7 +92,7 @@ def test_what_is_not_named_in_tells_of_must_have_no_effect():
 
 @pytest.mark.parametrize("name", registered("stages"))
 def test_registered_stages(name):
-    check_aggregator(registry.build("stages", name))
+    check_aggregator(registry.build("stages", {"use": name} | TRIED.get(name, {})))
 
 
 class AnyRows(Momentum):

@@ -1,0 +1,151 @@
+"""Medians and the trimmed mean.
+
+Yin, Chen, Kannan, Bartlett: "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates" (ICML 2018),
+for both coordinate rules; Pillutla, Kakade, Harchaoui: "Robust Aggregation for Federated Learning" (IEEE TSP 2022,
+arXiv 1912.13445) for the smoothed Weiszfeld algorithm.
+
+With f of n rows arbitrary, f < n / 2, x the mean of the others and s^2 their mean squared distance from x, a rule's row
+is within sqrt(kappa) s of x; it is (delta, c)-robust at delta = f / n with c = kappa / (2 delta). docs/robust.md proves
+every kappa below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from typing import TYPE_CHECKING, ClassVar
+
+from fuaudit_plugins.robust import lengths, of_rows, require_rows
+
+from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def middle(rows: Tensor, trim: int) -> Tensor:
+    """The mean ``(1, d)`` of what is left of each coordinate of ``(n, d)`` without the ``trim`` least and largest.
+
+    Added in ascending order: the bits do not depend on the order of rows.
+    """
+    kept = rows.sort(dim=0).values[trim : len(rows) - trim]
+    return weighted_sum(kept, kept.new_full((len(kept),), 1 / len(kept)))
+
+
+def median(rows: Tensor) -> Tensor:
+    """The median of each coordinate; of two middle values their mean."""
+    return middle(rows, (len(rows) - 1) // 2)
+
+
+def weighed(rows: Tensor, away: Tensor, least: float) -> Tensor:
+    """Weiszfeld's step ``(1, d)``: the mean of rows ``(n, d)`` by 1 / max(distance, least), from distances ``(n,)``."""
+    weights = least / away.clamp(min=least)
+    return weighted_sum(rows, (weights / weights.cumsum(dim=0)[-1]).to(rows.dtype))
+
+
+@dataclass(frozen=True)
+class CoordinateMedian(Stateless):
+    """The median of each coordinate; of two middle values the mean.
+
+    Guarantee: kappa = (n - 1) / (n + 1 - 2f) for odd n, (n - 2) / (n + 2 - 2f) for even n. It stays near 1 where f is
+    0, so c grows like 1 / delta.
+
+    It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
+    """
+
+    vectorised: ClassVar[bool] = False
+
+    def aggregate(self, rows: Tensor) -> Tensor:
+        """One row ``(1, d)`` of the rows ``(n, d)``."""
+        return median(rows)
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """See :class:`~fuaudit.training.stages.Stage`."""
+        return of_rows(self.aggregate, updates, context), state
+
+
+@dataclass(frozen=True)
+class TrimmedMean(Stateless):
+    """The mean of each coordinate without its least and its largest values.
+
+    A fraction is taken as the decimal it is written as, of the rows that came, and rounded down.
+
+    Guarantee: kappa = (2b - f) / (n - 2b) where b >= f values are trimmed a side. With b = f that is f / (n - 2f), the
+    least that any rule can have, and c = 1 / (2 (1 - 2 delta)); whatever f <= b is, c = 1 / (1 - 2 delta) at
+    delta = b / n.
+
+    It publishes single coordinates of single rows as they are, where one value is left.
+
+    Attributes:
+        trim: how many values are left out a side, a whole number, or which fraction of the rows, below 0.5.
+    """
+
+    trim: int | float
+    vectorised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trim < (inf if isinstance(self.trim, int) else 0.5):
+            raise UsageError(
+                f"trim must be a whole number, or a fraction from 0 to below 0.5, not {self.trim}",
+                "Write 7 for seven rows a side, 0.25 for a quarter of the rows a side.",
+            )
+
+    def aggregate(self, rows: Tensor) -> Tensor:
+        """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
+        trim = self.trim if isinstance(self.trim, int) else int(Fraction(str(self.trim)) * len(rows))
+        require_rows("trimmed-mean", len(rows), 2 * trim + 1, f"Trim fewer than {trim} a side, or let more take part.")
+        return middle(rows, trim)
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """See :class:`~fuaudit.training.stages.Stage`."""
+        return of_rows(self.aggregate, updates, context), state
+
+
+@dataclass(frozen=True)
+class GeometricMedian(Stateless):
+    """The point with the least sum of distances to all rows, as far as a fixed number of Weiszfeld's steps leads.
+
+    It starts at the coordinate median, and weighs each row by 1 / max(distance, nu). nu is ``smoothing`` times the
+    lower median of the first distances.
+
+    What differs from print, and why: print takes an absolute nu, and code starts at the mean or at 0. From the mean, a
+    row that is far enough away keeps any fixed number of steps far away. An absolute nu turns the rule into the mean
+    where updates are shorter than it. No step makes the sum larger, so the start's guarantee is never lost; a start at
+    a row is left slowly.
+
+    Guarantee: with r = (n - f) / (n - 2f), kappa = 4 r^2 for the point itself. After any number of steps kappa is
+    (2 r + n / (n - 2f) sqrt(k))^2, up to the smoothing, with k that of the coordinate median. c grows like 1 / delta.
+
+    It can publish a row nearly as it is: one that is the geometric median, which a majority of equal rows always is.
+    Rows are added in the order of places, so the last bits depend on it. Rows more than 1e150 apart are left at the
+    coordinate median.
+
+    Attributes:
+        steps: how many of Weiszfeld's steps are taken, at least 1.
+        smoothing: the least distance that a row is taken to have, in median distances; above 0, at most 1.
+    """
+
+    steps: int = 8
+    smoothing: float = 1e-6
+    vectorised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not 0 < self.smoothing <= 1:
+            raise UsageError("geometric-median needs at least 1 step, and a smoothing above 0 and at most 1")
+
+    def aggregate(self, rows: Tensor) -> Tensor:
+        """One row ``(1, d)`` of the rows ``(n, d)``."""
+        point = median(rows)
+        away = lengths(rows, point)
+        least = self.smoothing * float(away.sort().values[(len(rows) - 1) // 2])
+        if not 0 < least < inf:
+            return point  # half of the rows lie there, so it is the median; or no distance is a number
+        point = weighed(rows, away, least)
+        for _ in range(self.steps - 1):
+            point = weighed(rows, lengths(rows, point), least)
+        return point
+
+    def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
+        """See :class:`~fuaudit.training.stages.Stage`."""
+        return of_rows(self.aggregate, updates, context), state

@@ -1,0 +1,82 @@
+"""What the robust rules share: the rows that are used, distances with fixed bits, and what keeps NaN in sight.
+
+docs/robust.md has the rules, their guarantees with proofs, and who is right where libraries differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fuaudit.plugins import RoundContext, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def of_rows(rule: Callable[[Tensor], Tensor], updates: Tensor, context: RoundContext) -> Tensor:
+    """What a rule makes of the rows of the places that are used; see :func:`marked`."""
+    rows = updates[context.cohort.present]
+    return marked(rule(rows), rows)
+
+
+def marked(row: Tensor, rows: Tensor) -> Tensor:
+    """A row ``(1, d)``, NaN as a whole where one of the rows that it is made of, ``(n, d)``, is not finite.
+
+    A rule that drops or sorts rows would hide it.
+    """
+    return row.masked_fill(~rows.isfinite().all(), float("nan"))
+
+
+def squares(rows: Tensor, centre: Tensor) -> Tensor:
+    """Squared distances ``(*s, n)`` of rows ``(*s, n, d)`` from a centre ``(*s, 1, d)``, in float64.
+
+    Bits depend on row, centre and d alone: neither on n and the other rows, nor on threads. The square of no float32
+    overflows or vanishes.
+    """
+    import torch
+
+    apart = (row - centre[..., 0, :] for row in rows.unbind(dim=-2))
+    return torch.stack([_added(one.to(torch.float64).square_()) for one in apart], dim=-1)
+
+
+def lengths(rows: Tensor, centre: Tensor) -> Tensor:
+    """Distances, as :func:`squares`."""
+    return squares(rows, centre).sqrt()
+
+
+def _added(terms: Tensor) -> Tensor:
+    """The sum ``(*s)`` of terms ``(*s, d)``, which it overwrites: halves are added elementwise until one is left."""
+    left = terms.shape[-1]
+    while left > 1:
+        half = (left + 1) // 2
+        terms[..., : left - half] += terms[..., half:left]
+        left = half
+    return terms.sum(dim=-1) if not left else terms[..., 0]
+
+
+def require_rows(rule: str, rows: int, least: int, remedy: str) -> None:
+    """Refuse fewer rows than a rule needs.
+
+    Raises:
+        UsageError: they are fewer.
+    """
+    if rows < least:
+        raise UsageError(f"{rule} needs at least {least} rows, and the round has {rows}", remedy)
+
+
+def observed_constant(row: Tensor, honest: Tensor, rows: int) -> float:
+    """``|row - mean|^2 / (delta rho^2)``: a lower bound on the c of a (delta, c)-robust rule that made the row.
+
+    The mean is that of the honest rows ``(g, d)``, delta the share of the others among all ``rows``, rho^2 the mean
+    squared distance of two honest ones, which is theirs in an order by lot. The largest over many inputs bounds best.
+
+    Raises:
+        UsageError: all are honest, so that delta is 0, or all honest rows are equal.
+    """
+    good = len(honest)
+    apart = sum(float(squares(honest, one.unsqueeze(0)).sum()) for one in honest)
+    if good >= rows or not apart:
+        raise UsageError("c is observed where some rows are not honest, and honest ones differ")
+    error = float(squares(row, honest.sum(dim=0, keepdim=True) / good))
+    return error / (1 - good / rows) / (apart / (good * (good - 1)))

@@ -1,0 +1,429 @@
+"""Robust rules: what they are by plain arithmetic, what they guarantee, what they must not hide."""
+
+from dataclasses import replace
+from itertools import combinations
+from math import dist, hypot, inf, sqrt
+
+import pytest
+import torch
+from fuaudit_plugins.bucketing import Bucketing
+from fuaudit_plugins.clipping import CenteredClipping, NormClipping
+from fuaudit_plugins.krum import Krum, MultiKrum
+from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
+from fuaudit_plugins.robust import observed_constant, squares
+from tests_support import AUDIT_KEY
+
+from fuaudit import train, verify
+from fuaudit.config import resolve
+from fuaudit.errors import UsageError
+from fuaudit.testing.contexts import context_of
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.training.stages import Chain, Mean
+
+SYMMETRIC = (
+    CoordinateMedian(),
+    TrimmedMean(0.3),
+    TrimmedMean(1),
+    GeometricMedian(),
+    Krum(2),
+    MultiKrum(2),
+    MultiKrum(2, keep=5),
+    CenteredClipping(1.0, steps=3),
+)
+
+
+def drawn(count, columns=3, key=0, dtype=torch.float64):
+    return torch.randn(count, columns, generator=torch.Generator().manual_seed(key), dtype=dtype)
+
+
+def around(rows):
+    """A round of so many rows."""
+    return context_of([place % 6 for place in range(len(rows))], rows.dtype)
+
+
+def row_of(rule, rows, state=None):
+    """What a rule makes of rows in its first round, or from a state."""
+    if state is None:
+        state = {"centre": rows.new_zeros(1, rows.shape[1])} if isinstance(rule, CenteredClipping) else {}
+    return rule.apply(rows, around(rows), state)[0]
+
+
+# plain arithmetic on lists
+
+
+def mean(points):
+    return [sum(column) / len(points) for column in zip(*points, strict=True)]
+
+
+def trimmed(points, trim):
+    return [mean([[x] for x in sorted(column)[trim : len(points) - trim]])[0] for column in zip(*points, strict=True)]
+
+
+def krum_order(points, byzantine):
+    """By scores; Python's sort keeps the order of equal ones."""
+
+    def score(place):
+        others = sorted(dist(points[place], point) ** 2 for other, point in enumerate(points) if other != place)
+        return sum(others[: len(points) - byzantine - 2])
+
+    return sorted(range(len(points)), key=lambda place: round(score(place), 9))
+
+
+def clipped(points, centre, radius, steps):
+    for _ in range(steps):
+        apart = [[x - v for x, v in zip(point, centre, strict=True)] for point in points]
+        short = [[x * min(1, radius / (hypot(*one) or 1e-300)) for x in one] for one in apart]
+        centre = [v + m for v, m in zip(centre, mean(short), strict=True)]
+    return centre
+
+
+def weiszfeld(points, start, steps):
+    for _ in range(steps):
+        weights = [1 / dist(point, start) for point in points]
+        total = sum(weights)
+        parts = [[w / total * x for x in point] for w, point in zip(weights, points, strict=True)]
+        start = [sum(column) for column in zip(*parts, strict=True)]
+    return start
+
+
+ATTACKED = (
+    lambda honest: drawn(4, key=9),
+    lambda honest: honest[:1].expand(4, 3),  # mimics one
+    lambda honest: (honest.mean(0) - 1.5 * honest.std(0)).expand(4, 3),  # a little is enough
+    lambda honest: -10 * honest.mean(0).expand(4, 3),
+    lambda honest: torch.tensor([1e9, -1e9, 0.0], dtype=torch.float64) * torch.ones(4, 1),
+)
+
+
+@pytest.mark.parametrize("count", [8, 9])
+@pytest.mark.parametrize("attack", ATTACKED)
+def test_rules_are_what_plain_arithmetic_says(count, attack):
+    honest = drawn(count)
+    rows = torch.cat([attack(honest), honest])[torch.randperm(count + 4, generator=torch.Generator().manual_seed(1))]
+    points, middle = rows.tolist(), (count + 3) // 2
+    best = krum_order(points, 4)
+    expected = {
+        CoordinateMedian(): trimmed(points, middle),
+        TrimmedMean(4): trimmed(points, 4),
+        TrimmedMean(0.34): trimmed(points, 4),
+        GeometricMedian(steps=3): weiszfeld(points, trimmed(points, middle), 3),
+        Krum(4): points[best[0]],
+        MultiKrum(4): mean([points[place] for place in best[: count - 2]]),
+        MultiKrum(4, keep=count): mean([points[place] for place in best[:count]]),
+        CenteredClipping(0.7, steps=3): clipped(points, [0.0] * 3, 0.7, 3),
+    }
+    for rule, row in expected.items():
+        assert row_of(rule, rows)[0].tolist() == pytest.approx(row, rel=1e-9, abs=1e-9), rule
+    lengths = [min(1, 2 / hypot(*point)) for point in points]
+    scaled = [[x * factor for x in point] for point, factor in zip(points, lengths, strict=True)]
+    assert row_of(NormClipping(2.0), rows).flatten().tolist() == pytest.approx([x for point in scaled for x in point])
+
+
+def test_many_steps_lead_to_the_geometric_median():
+    """Where the gradient of the sum of distances is zero; from the mean, far rows hold the first steps back."""
+    rows = torch.cat([drawn(9), torch.full((4, 3), 1e9, dtype=torch.float64)])
+    point = row_of(GeometricMedian(steps=300), rows)
+    apart = rows - point
+    assert float((apart / apart.norm(dim=1, keepdim=True)).sum(dim=0).norm()) < 1e-9
+    assert dist(weiszfeld(rows.tolist(), mean(rows.tolist()), 8), point[0].tolist()) > 1e5
+    assert dist(row_of(GeometricMedian(steps=8), rows)[0].tolist(), point[0].tolist()) < 0.1
+
+
+def test_smoothing_follows_the_scale_of_updates():
+    """With an absolute least distance, rows shorter than it give the mean."""
+    rows = torch.cat([drawn(9), 10 + drawn(4, key=1)])
+    for scale in (2.0**-60, 2.0**60):
+        assert torch.equal(row_of(GeometricMedian(), rows * scale), row_of(GeometricMedian(), rows) * scale)
+    small = (rows * 2.0**-100).to(torch.float32)
+    assert torch.allclose(row_of(GeometricMedian(), small) * 2.0**100, row_of(GeometricMedian(), rows.float()))
+
+
+def test_a_majority_of_equal_rows_is_the_geometric_median():
+    rows = torch.cat([torch.ones(5, 3), drawn(4, dtype=torch.float32)])
+    assert torch.equal(row_of(GeometricMedian(), rows), torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("rule", SYMMETRIC, ids=str)
+def test_order_and_origin_do_not_matter(rule):
+    rows = drawn(9)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
+    before = row_of(rule, rows)
+    after = row_of(rule, rows[order])
+    shift = torch.tensor([[5.0, -3.0, 0.25]], dtype=torch.float64)
+    state = {"centre": shift} if isinstance(rule, CenteredClipping) else {}
+    assert torch.allclose(row_of(rule, rows + shift, state), before + shift, rtol=0, atol=1e-12)
+    assert torch.allclose(after, before, rtol=0, atol=1e-12)
+    if not isinstance(rule, GeometricMedian | CenteredClipping):
+        assert torch.equal(after, before)
+
+
+def test_ties_of_krum_go_to_the_lowest_place():
+    rows = torch.tensor([[2.0, 1.0], [1.0, 2.0], [0.0, 1.0], [1.0, 0.0]])  # corners of a square: equal scores
+    assert torch.equal(row_of(Krum(1), rows), rows[:1])
+    assert torch.equal(row_of(MultiKrum(1, keep=2), rows), rows[:2].mean(dim=0, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        TrimmedMean(0),
+        TrimmedMean(0.05),
+        MultiKrum(0, keep=9),
+        CenteredClipping(inf),
+        Chain((NormClipping(inf), Mean())),
+    ],
+)
+def test_limits_are_the_mean(rule):
+    rows = drawn(9)
+    assert torch.allclose(row_of(rule, rows), row_of(Mean(), rows), rtol=0, atol=1e-12)
+
+
+def test_a_fraction_is_the_decimal_that_is_written():
+    """0.29 of 100 rows are 29, though the float times 100 is below."""
+    rows = torch.arange(100.0).unsqueeze(1) ** 2
+    for hundredths in range(0, 50, 7):
+        assert torch.equal(TrimmedMean(hundredths / 100).aggregate(rows), TrimmedMean(hundredths).aggregate(rows))
+    assert torch.equal(TrimmedMean(0.29).aggregate(rows), TrimmedMean(29).aggregate(rows))
+
+
+# guarantees
+
+
+def kappa_of_median(n, f):
+    return (n - 1) / (n + 1 - 2 * f) if n % 2 else (n - 2) / (n + 2 - 2 * f)
+
+
+def kappa_of_krum(n, f):
+    return (sqrt(2 * (n - f)) + sqrt(f + 1)) ** 2 / (n - 2 * f - 1)
+
+
+def kappa_of_steps(n, f):
+    return ((2 * (n - f) + n * sqrt(kappa_of_median(n, f))) / (n - 2 * f) * (1 + 1e-4)) ** 2
+
+
+KAPPA = {
+    CoordinateMedian: kappa_of_median,
+    TrimmedMean: lambda n, f: f / (n - 2 * f),
+    GeometricMedian: kappa_of_steps,
+    Krum: kappa_of_krum,
+    MultiKrum: kappa_of_krum,
+}
+
+
+def bad_rows(honest, f, generator):
+    """Drawn far and near ones, copies, and what pulls to a side."""
+    far = torch.randn(f, honest.shape[1], generator=generator, dtype=honest.dtype)
+    pull = (honest.mean(0) + 1.2 * honest.std(0)).expand(f, -1)
+    return [far * scale for scale in (0.3, 3.0, 1e8)] + [
+        honest[:1].expand(f, -1),
+        honest.max(0).values.expand(f, -1),
+        pull,
+    ]
+
+
+def test_errors_are_within_what_is_proved_and_bounds_from_below_meet_those_from_above():
+    generator = torch.Generator().manual_seed(5)
+    largest = dict.fromkeys(KAPPA, 0.0)
+    for n, f in [(3, 1), (4, 1), (7, 2), (7, 3), (8, 3), (12, 5)]:
+        for _ in range(2):
+            honest = torch.randn(n - f, 2, generator=generator, dtype=torch.float64) ** 3
+            for bad in bad_rows(honest, f, generator):
+                rows = torch.cat([bad, honest])
+                for rule in (
+                    CoordinateMedian(),
+                    TrimmedMean(f),
+                    GeometricMedian(steps=4),
+                    Krum(f),
+                    MultiKrum(f, n - f),
+                ):
+                    kind = type(rule)
+                    if kind in (Krum, MultiKrum) and n < max(2 * f + 2, f + 3):
+                        continue
+                    delta, kappa = f / n, KAPPA[kind](n, f)
+                    c = observed_constant(rule.aggregate(rows), honest, n)
+                    assert c <= kappa / (2 * delta) * (1 - 1 / (n - f)) * (1 + 1e-9), (rule, n, f)
+                    largest[kind] = max(largest[kind], c / kappa * 2 * delta)
+    assert min(largest.values()) > 0.01, largest
+
+
+@pytest.mark.parametrize(("n", "f"), [(5, 1), (9, 4), (16, 7)])
+def test_the_trimmed_mean_has_the_least_constant_of_all_rules(n, f):
+    """f honest rows at 1 look like the bad ones of another input, in which all honest rows are at 0."""
+    honest = torch.cat([torch.ones(f, 1), torch.zeros(n - 2 * f, 1)]).double()
+    rows = torch.cat([torch.zeros(f, 1, dtype=torch.float64), honest])
+    best = f / (n - 2 * f) * n / (2 * f) * (1 - 1 / (n - f))
+    for rule in (TrimmedMean(f), CoordinateMedian(), GeometricMedian()):
+        assert float(rule.aggregate(rows)) == 0  # as it must be, or c would be infinite for the other input
+        assert observed_constant(rule.aggregate(rows), honest, n) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("n", "f"), [(5, 0), (7, 2), (8, 1), (12, 4)])
+def test_the_bound_of_the_median_is_met(n, f):
+    """Just fewer honest rows than half are at 0; the bad ones stand with the others."""
+    low = (n - 1) // 2
+    honest = torch.cat([torch.zeros(low, 1), torch.ones(n - f - low, 1)]).double()
+    row = CoordinateMedian().aggregate(torch.cat([honest, torch.ones(f, 1).double()]))
+    spread = float(squares(honest, honest.mean(0, keepdim=True)).mean())
+    assert float(squares(row, honest.mean(0, keepdim=True))) == pytest.approx(kappa_of_median(n, f) * spread)
+
+
+def test_one_step_of_centered_clipping_is_within_its_bound_and_the_mean_is_not():
+    honest, radius = drawn(9), 1.5
+    rows = torch.cat([honest, torch.full((2, 3), 1e6, dtype=torch.float64)])
+    centre, delta, radius = honest.mean(0, keepdim=True), 2 / 11, 1.5
+    spread = float(squares(honest, centre).mean())
+    for away in (0.0, 0.5, 2.0):
+        start = centre + away / sqrt(3)
+        error = float(squares(row_of(CenteredClipping(radius), rows, {"centre": start}), centre)) ** 0.5
+        assert error <= delta * away + (1 - delta) * (spread + away**2) / (4 * radius) + delta * radius
+    assert observed_constant(rows.mean(0, keepdim=True), honest, 11) > 1e9
+
+
+def test_nothing_is_observed_without_bad_rows():
+    rows = drawn(4)
+    for honest, count in ((rows, 4), (rows[:1].expand(3, 3), 4)):
+        with pytest.raises(UsageError, match="c is observed where"):
+            observed_constant(rows[:1], honest, count)
+
+
+# what they must not do
+
+
+@pytest.mark.parametrize("bad", [float("nan"), inf, -inf])
+@pytest.mark.parametrize("rule", SYMMETRIC, ids=str)
+def test_no_rule_hides_what_is_no_number(rule, bad):
+    rows = drawn(9)
+    rows[4, 1] = bad
+    assert bool(row_of(rule, rows).isnan().all())
+
+
+def test_stages_keep_what_is_no_number():
+    rows = drawn(4)
+    rows[2, 1] = float("nan")
+    assert row_of(NormClipping(1.0), rows)[2].isnan().any()
+    assert int(row_of(Bucketing(), rows).isnan().any(dim=1).sum()) == 1
+
+
+def test_distances_have_bits_that_depend_on_two_rows_alone():
+    rows, centre = drawn(5, 1001), drawn(1, 1001, key=1)
+    together = squares(rows, centre)
+    assert torch.equal(together, torch.cat([squares(one[None], centre) for one in rows]))
+    assert torch.equal(together, squares(torch.stack([rows, -rows]), centre.expand(2, 1, -1))[0])
+    assert together.tolist() == pytest.approx(((rows - centre) ** 2).sum(1).tolist())
+    assert squares(rows[:, :0], centre[:, :0]).tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("rule", SYMMETRIC, ids=str)
+def test_a_round_that_agreed_on_nothing_leaves_nothing(rule):
+    assert row_of(rule, drawn(9)[:, :0]).shape == (1, 0)
+
+
+def test_far_rows_of_a_byzantine_minority_leave_finite_rows():
+    rows = torch.cat([drawn(9, dtype=torch.float32), torch.full((3, 3), 3e38)])
+    for rule in SYMMETRIC:
+        if rule != TrimmedMean(1):
+            assert float(row_of(rule, rows).abs().max()) < 10, rule
+
+
+def test_the_centre_is_the_row_that_was_applied():
+    rows, rule = drawn(4, 2), CenteredClipping(0.1)
+    state = {"centre": torch.tensor([[9.0, 1.0, 9.0, 2.0, 9.0]], dtype=torch.float64)}
+    context = replace(around(rows), coordinates=torch.tensor([1, 3]))
+    row, after = rule.apply(rows, context, state)
+    assert torch.equal(row, row_of(rule, rows, {"centre": torch.tensor([[1.0, 2.0]], dtype=torch.float64)}))
+    assert torch.equal(after["centre"], context.on_all(row))
+    assert torch.equal(context.on_all(row)[0, [0, 2, 4]], torch.zeros(3))
+
+
+def test_a_radius_bounds_how_far_a_round_leads():
+    rows = torch.full((5, 3), 1e6, dtype=torch.float64)
+    assert float(row_of(CenteredClipping(0.5, steps=4), rows).norm()) == pytest.approx(2.0)
+
+
+def test_buckets_are_means_in_an_order_by_lot():
+    rows = drawn(7)
+    made = row_of(Bucketing(3), rows)
+    order = torch.from_numpy(around(rows).shared.permutation("order", 7))
+    assert sorted(order.tolist()) == list(range(7))
+    assert torch.allclose(made, torch.stack([part.mean(dim=0) for part in rows[order].split(3)]))
+    others = {tuple(around(rows).at(part, Bucketing()).shared.permutation("order", 7).tolist()) for part in range(4)}
+    assert len(others) > 1
+
+
+def test_honest_buckets_are_as_near_as_promised():
+    """By every pair of disjoint buckets of two among five rows."""
+    rows = drawn(5)
+    pairs = [float(squares(a[None], b[None])) for a, b in combinations(rows, 2)]
+    buckets = [
+        float(squares((rows[a] + rows[b])[None] / 2, (rows[c] + rows[d])[None] / 2))
+        for a, b in combinations(range(5), 2)
+        for c, d in combinations(set(range(5)) - {a, b}, 2)
+    ]
+    assert sum(buckets) / len(buckets) == pytest.approx(sum(pairs) / len(pairs) / 2)
+
+
+# in runs
+
+ALL_FOUR = {"use": "fedavg", "rounds": 3, "cohort": 4, "steps": 2, "batch": 2, "step_size": 0.2}
+BUCKETS = [{"use": "norm-clipping", "norm": 0.05}, {"use": "bucketing"}]
+
+
+def test_rules_behind_buckets_see_the_rows_that_there_are():
+    rows = drawn(6)
+    made = row_of(Bucketing(4), rows)
+    assert torch.equal(row_of(Chain((Bucketing(4), Mean())), rows), made.mean(dim=0, keepdim=True))
+    assert not torch.allclose(row_of(Mean(), rows), made.mean(dim=0, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("mifa", "but 'mifa' keeps one a client"),
+        ("size-weighted", "'size-weighted' asks how many samples are behind it"),
+    ],
+)
+def test_what_asks_who_is_in_a_bucket_is_refused(last, words):
+    assert resolve(tiny_config(learner=ALL_FOUR, server=[{"use": last}, {"use": "momentum"}]))
+    with pytest.raises(UsageError, match=words):
+        resolve(tiny_config(learner=ALL_FOUR, server=[*BUCKETS, {"use": last}]))
+
+
+def test_a_run_with_buckets_and_a_remembered_centre_is_replayed(tmp_path, quick):
+    server = [*BUCKETS, {"use": "centered-clipping", "radius": 0.02, "steps": 2}, {"use": "momentum"}]
+    run = train(tiny_config(learner=ALL_FOUR, server=server), tmp_path / "run", data=tiny_dataset())
+    found = verify(run, quick, key=AUDIT_KEY, save=False, data=tiny_dataset()).findings
+    verdicts = {one.audit: str(one.verdict) for one in found}
+    assert (verdicts["integrity"], verdicts["replay"]) == ("PASS", "PASS")
+
+
+def test_too_few_rows_stop_a_run_with_a_sentence(tmp_path):
+    tables = tiny_config(learner=ALL_FOUR, server=[{"use": "krum", "byzantine": 2}])
+    with pytest.raises(UsageError, match="krum needs at least 5 rows, and the round has 4"):
+        train(tables, tmp_path / "run", data=tiny_dataset())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TrimmedMean(0.5), "from 0 to below 0.5, not 0.5"),
+        (lambda: TrimmedMean(-1), "not -1"),
+        (lambda: TrimmedMean(float("nan")), "not nan"),
+        (lambda: GeometricMedian(steps=0), "at least 1 step"),
+        (lambda: GeometricMedian(smoothing=0), "smoothing above 0"),
+        (lambda: Krum(-1), "krum needs a number of Byzantine rows"),
+        (lambda: MultiKrum(-1), "multi-krum needs a number"),
+        (lambda: MultiKrum(1, keep=0), "keeps at least 1 row, not 0"),
+        (lambda: CenteredClipping(0), "a radius above 0"),
+        (lambda: CenteredClipping(float("nan")), "a radius above 0"),
+        (lambda: CenteredClipping(1, steps=0), "at least 1 step"),
+        (lambda: NormClipping(0), "a norm above 0, not 0"),
+        (lambda: Bucketing(0), "at least 1, not 0"),
+        (lambda: row_of(Krum(3), drawn(5)), "krum needs at least 6 rows, and the round has 5"),
+        (lambda: row_of(MultiKrum(1), drawn(3)), "multi-krum needs at least 4 rows, and the round has 3"),
+        (lambda: row_of(MultiKrum(1, keep=5), drawn(5)), "needs at least 6 rows, and the round has 5"),
+        (lambda: row_of(TrimmedMean(2), drawn(4)), "trimmed-mean needs at least 5 rows, and the round has 4"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, words):
+    with pytest.raises(UsageError, match=words):
+        make()
