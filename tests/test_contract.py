@@ -13,7 +13,7 @@ import torch
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit_plugins.finetune import Finetune
 from fuaudit_plugins.scaffold import ControlVariates
-from tests_support import broken
+from tests_support import NEEDED, broken
 
 import fuaudit
 from fuaudit import registry
@@ -52,21 +52,13 @@ def test_registered_unlearners(name):
     check_unlearner(registry.build("unlearners", name))
 
 
-TRIED = {
-    "centered-clipping": {"radius": 0.5, "steps": 2},
-    "krum": {"byzantine": 1},
-    "multi-krum": {"byzantine": 0},
-    "norm-clipping": {"norm": 0.5},
-    "trimmed-mean": {"trim": 0.3},
-}
-"""Options that have no default."""
 ROWS = {"krum": (4, 5), "multi-krum": (3, 4)}
 """Where a rule needs more than one row."""
 
 
 @pytest.mark.parametrize("name", registered("aggregators"))
 def test_registered_aggregators(name):
-    check_aggregator(registry.build("aggregators", {"use": name} | TRIED.get(name, {})), ROWS.get(name))
+    check_aggregator(registry.build("aggregators", {"use": name} | NEEDED.get(name, {})), ROWS.get(name))
 
 
 def test_size_weighted_by_total():
@@ -92,7 +84,7 @@ def test_what_is_not_named_in_tells_of_must_have_no_effect():
 
 @pytest.mark.parametrize("name", registered("stages"))
 def test_registered_stages(name):
-    check_aggregator(registry.build("stages", {"use": name} | TRIED.get(name, {})))
+    check_aggregator(registry.build("stages", {"use": name} | NEEDED.get(name, {})))
 
 
 class AnyRows(Momentum):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from tests_support import NEEDED
 
 from fuaudit.plans import Request
 from fuaudit.registry import build, entries
@@ -133,7 +134,7 @@ MEMORIES = [(kind, name) for kind in ("aggregators", "solvers", "stages") for na
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_outlines_are_those_of_the_tensors(kind, name, dtype):
     """What solver and server keep is checked without torch, and it is the same."""
-    plugin = build(kind, name)
+    plugin = build(kind, {"use": name} | NEEDED.get(name, {}))
     owner = plugin if kind == "solvers" else Chain((plugin,))
     outlines = owner.init(OutlineShape(7, 3, dtype))
     tensors = owner.init(StateShape(7, 3, getattr(torch, dtype), torch.device("meta")))

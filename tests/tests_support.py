@@ -31,6 +31,15 @@ from fuaudit.verification.verify import default_spec
 
 AUDIT_KEY = bytes(range(32))
 
+NEEDED = {
+    "centered-clipping": {"radius": 0.5, "steps": 2},
+    "krum": {"byzantine": 1},
+    "multi-krum": {"byzantine": 0},
+    "norm-clipping": {"norm": 0.5},
+    "trimmed-mean": {"trim": 0.3},
+}
+"""Options of aggregators and stages that have no default."""
+
 
 def config(**changes):
     table = {
