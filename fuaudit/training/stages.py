@@ -59,7 +59,7 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
     """
     total = updates[..., 0, :] * weights[..., 0, None]
     for place in range(1, updates.shape[-2]):
-        total = total + updates[..., place, :] * weights[..., place, None]
+        total += updates[..., place, :] * weights[..., place, None]
     return total.unsqueeze(-2)
 
 
