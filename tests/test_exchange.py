@@ -244,17 +244,19 @@ def test_of_kept_rounds_the_ancestors_must_tell_what_is_true(whole, tmp_path, qu
 def test_how_secrets_were_made_is_committed_to(whole, tmp_path):
     path = tmp_path / "run"
     shutil.copytree(whole.path, path)
-    table = replace(whole.secrets, made="apart").table(whole.opening.salts.as_rows())
+    table = replace(whole.secrets, made="apart").table(whole.opening)
     RunWriter(path).write(SECRETS, table)
     with pytest.raises(EvidenceError, match="is not the one that was committed to"):
         reseal(path)
 
 
-def test_salts_lie_with_the_secrets(whole, tmp_path):
+@pytest.mark.parametrize("kept", [{"salts": True}, {"names": True}])
+def test_names_and_salts_lie_with_the_secrets(whole, tmp_path, kept):
     shutil.copytree(whole.path, tmp_path / "run")
-    edit(tmp_path / "run", "clients.json", salts=json.loads((whole.path / SECRETS).read_text())["salts"])
-    with pytest.raises(EvidenceError, match="holds salts that belong to clients/secrets"):
-        _ = reseal(tmp_path / "run").opening
+    table = json.loads((whole.path / SECRETS).read_text()) | {"names": {"2": "cay"}}
+    edit(tmp_path / "run", "clients.json", **{word: table[word] for word in kept})
+    with pytest.raises(EvidenceError, match=r"has names or salts in clients\.json that belong to clients/secrets"):
+        reseal(tmp_path / "run")
 
 
 def test_a_receipt_covers_the_secret(whole, tmp_path):
@@ -284,7 +286,7 @@ def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
 
     def exchanged_for(name, **changes):
         shutil.copytree(child.path, tmp_path / name)
-        table = replace(child.secrets, **changes).table(child.opening.salts.as_rows())
+        table = replace(child.secrets, **changes).table(child.opening)
         RunWriter(tmp_path / name).write(SECRETS, table)
         return reseal(tmp_path / name)
 

@@ -225,6 +225,10 @@ def test_names_are_offered_to_a_shell(made):
 def test_clients_are_offered_where_they_have_names(tmp_path):
     (tmp_path / "clients.json").write_text('{"names": {"0": "ann", "1": "bob"}, "salts": []}')
     assert offered("unlearn", tmp_path, "--client", "a") == ["ann"]
+    (tmp_path / "clients").mkdir()
+    (tmp_path / "clients" / "secrets.json").write_text((tmp_path / "clients.json").read_text())
+    (tmp_path / "clients.json").write_text('{"names": null, "salts": null}')
+    assert offered("unlearn", tmp_path, "--client", "b") == ["bob"]
     (tmp_path / "clients.json").write_text('{"names": {"0": "a\\n$(id)", "1": "a\\u001b[2J"}}')
     assert offered("unlearn", tmp_path, "--client", "a") == []
     (tmp_path / "clients.json").write_text("[")

@@ -245,6 +245,17 @@ def test_that_clients_have_no_names_is_committed_to(tmp_path, reseal):
         load_run(named.path)
 
 
+@pytest.mark.parametrize("client", [[], [{"use": "quantise"}]])
+def test_a_file_with_names_has_salts_so_its_digest_confirms_no_guess(tmp_path, client):
+    run = trained(tmp_path / "run", NAMED, client=client)
+    (holding,) = (run.path / name for name in run.files if b'"eve"' in (run.path / name).read_bytes())
+    assert json.loads(holding.read_bytes())["salts"] == run.opening.salts.as_rows()
+    request = request_of(run, ["eve"])
+    child, _ = prune(unlearn(run, "fats", request, tmp_path / "child", data=data(NAMED)))
+    assert [child.name(client) for client in OWNERS] == ["ann", "ben:1", "cay", None, "4"]
+    assert not [p for p in tmp_path.rglob("*.json") if b'"eve"' in p.read_bytes()]
+
+
 def test_after_a_prune_the_names_of_the_erased_are_missing_and_no_others(tmp_path, reseal):
     run = trained(tmp_path / "run", NAMED)
     child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED)))

@@ -79,10 +79,11 @@ def client_names(context: click.Context, parameter: click.Parameter, begun: str)
     """Names of the clients of the run that was given before, where they have any."""
     from fuaudit.errors import FuauditError
     from fuaudit.formats.files import read_json
-    from fuaudit.runs.layout import CLIENTS
+    from fuaudit.runs.layout import CLIENTS, SECRETS
 
     # an option without its value ends the reading of a line: what stood before it is left over
     run = context.params["run"] or next(iter(context.args), "")
     with suppress(FuauditError, KeyError, TypeError, AttributeError):
-        return _offered(map(str, read_json(Path(run) / CLIENTS)["names"].values()), begun)
+        names = read_json(Path(run) / CLIENTS)["names"] or read_json(Path(run) / SECRETS)["names"]
+        return _offered(map(str, names.values()), begun)
     return []

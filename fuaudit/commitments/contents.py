@@ -254,6 +254,10 @@ class Contents:
         return cls(tuple(clients), sizes, names, rows, tests, *secrets)
 
 
+APART = {"names": None, "salts": None}
+"""``clients.json`` where names and salts lie with the clients' secrets."""
+
+
 @dataclass(frozen=True)
 class Opening:
     """What opens the leaves: names of clients, and salts. ``names`` is None where ids are the names."""
@@ -265,10 +269,10 @@ class Opening:
         """The name of a client; None where a prune dropped it."""
         return str(client) if self.names is None else self.names.get(client)
 
-    def table(self, apart: bool = False) -> dict[str, Any]:
-        """``clients.json``; without the salts where they are kept ``apart``."""
+    def table(self) -> dict[str, Any]:
+        """For JSON."""
         names = None if self.names is None else {str(client): name for client, name in sorted(self.names.items())}
-        return {"names": names, "salts": None if apart else self.salts.as_rows()}
+        return {"names": names, "salts": self.salts.as_rows()}
 
     @classmethod
     def of_table(cls, table: Any, where: object) -> Opening:

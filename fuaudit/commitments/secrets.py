@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fuaudit.commitments.contents import Opening
 from fuaudit.commitments.keys import KEY_BYTES, derive
 from fuaudit.draws import Seeds
 from fuaudit.errors import EvidenceError
@@ -33,7 +34,7 @@ Secrets = Mapping[int, bytes]
 
 @dataclass(frozen=True)
 class ClientSecrets:
-    """What ``clients/secrets.json`` holds beside the salts.
+    """What ``clients/secrets.json`` holds beside names and salts.
 
     Attributes:
         made: whether the secrets of training were made "apart", or all "from one secret".
@@ -45,11 +46,11 @@ class ClientSecrets:
     generations: tuple[Secrets, ...] = field(repr=False)
     shared: tuple[bytes, ...] = field(repr=False)
 
-    def table(self, salts: list[list[Any]]) -> dict[str, Any]:
-        """For JSON."""
+    def table(self, opening: Opening) -> dict[str, Any]:
+        """``clients/secrets.json``."""
         rows = [{str(client): secret.hex() for client, secret in sorted(own.items())} for own in self.generations]
         shared = [secret.hex() for secret in self.shared]
-        return {"made": self.made, "generations": rows, "shared": shared, "salts": salts}
+        return {"made": self.made, "generations": rows, "shared": shared, **opening.table()}
 
     @classmethod
     def of_table(cls, table: Mapping[str, Any]) -> ClientSecrets:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fuaudit.commitments.contents import (
+    APART,
     Contents,
     Differences,
     Opening,
@@ -45,12 +46,9 @@ class WithContents(WithPlan):
         Raises:
             EvidenceError: names or salts do not belong to the leaves, or some are missing or surplus.
         """
-        path, table = self.path / CLIENTS, self.document(CLIENTS)
-        if (table["salts"] is None) != self.exchange.has_secrets:
-            raise EvidenceError(f"{path} holds salts that belong to {SECRETS}, or lacks its own")
-        if self.exchange.has_secrets:
-            path, table = self.path / SECRETS, table | {"salts": self.document(SECRETS)["salts"]}
-        opening, contents = Opening.of_table(table, path), self.contents
+        name = SECRETS if self.exchange.has_secrets else CLIENTS
+        path, table = self.path / name, self.document(name)
+        opening, contents = Opening.of_table({word: table[word] for word in APART}, path), self.contents
         require_opening(contents, opening, path)
         if not self.opens_just(opening):
             raise EvidenceError(f"{path} lacks names or salts of what is retained, or has some of what was erased")

@@ -169,6 +169,7 @@ _SECRETS = Fields(
         "made": among("apart", "from one secret"),
         "shared": listed(is_digest),
         "generations": listed(lambda value: isinstance(value, dict) and _are_digests_by_id(value)),
+        "names": either(is_nothing, _are_names),
         "salts": listed(_is_part),
     }
 )
@@ -506,13 +507,13 @@ FILES: tuple[File, ...] = (
     File(MEMORIES, "what clients keep after a round", Memories(), _AUDITOR, When.REMEMBERED, own="her row"),
     File(
         SECRETS,
-        "the clients' secrets, a generation after the other, and the salts of leaves",
+        "the clients' secrets, a generation after the other, their names, and the salts of leaves",
         Json(_SECRETS.wrong),
         _AUDITOR,
         When.SECRET,
         exempt="the commitment covers their digests",
         first=True,
-        own="her secret and salts",
+        own="her secret, name and salts",
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
     File(METRICS, "test loss and accuracy of the stored rounds", _rows(_FIGURES), _ALL),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.commitments.contents import APART
 from fuaudit.config import Config, resolve
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, UsageError, nearest_beside
@@ -25,6 +26,7 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.layout import (
     CHECKPOINT,
+    CLIENTS,
     CLIENTS_FOLDER,
     CONFIG,
     CONTENTS,
@@ -37,6 +39,7 @@ from fuaudit.runs.layout import (
     PARTICIPATION,
     PLAN,
     RUN,
+    SECRETS,
     TOMBSTONE,
     When,
     checkpoint_name,
@@ -202,6 +205,8 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
     if (run.contents.secrets is None) == run.exchange.has_secrets:
         yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
+    if run.exchange.has_secrets and run.document(CLIENTS) != APART:
+        yield f"has names or salts in {CLIENTS} that belong to {SECRETS}"
     salted = run.checkpoints if run.exchange.remembers and not run.redacted else ()
     if any(run.arrays(memories_name(number))["salt"].tobytes() != run.salt for number in salted):
         yield f"has files in {CLIENTS_FOLDER} with another salt than its secrets make"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
-from fuaudit.commitments.contents import Contents, Opening
+from fuaudit.commitments.contents import APART, Contents, Opening
 from fuaudit.commitments.keys import Keys
 from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.config import Config
@@ -192,10 +192,10 @@ class RunWriter:
             raise
 
     def open(self, opening: Opening, secrets: ClientSecrets | None) -> None:
-        """Who is who; salts stand with the clients' secrets where they have some."""
-        self.write(CLIENTS, opening.table(secrets is not None))
+        """Who is who: with the clients' secrets where they have some, so that no digest is of names alone."""
+        self.write(CLIENTS, opening.table() if secrets is None else APART)
         if secrets is not None:
-            self.write(SECRETS, secrets.table(opening.salts.as_rows()))
+            self.write(SECRETS, secrets.table(opening))
 
     def checkpoint(self, round_number: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and what is kept after a round."""
