@@ -193,6 +193,21 @@ def test_a_memory_with_a_row_a_client_on_another_platform(name, kind, with_memor
         assert [control.held for control in finding.controls] == [True]
 
 
+def test_a_loud_row_frees_no_other(with_memory, tmp_path):
+    """A row that moved by less than the tolerance of the whole table, and by more than its own."""
+    run = load_run(shutil.copytree(with_memory("mifa").path, tmp_path / "run"))
+    child = elsewhere(unlearn(run, "fats", Request.of(samples=[drawn_sample(run)]), tmp_path / "child"))
+    vector, state = child.checkpoint(8)
+    (name,) = case_of(child).rerun.ready.procedure.per_client_state
+    loudness = state[name].abs().amax(dim=1)
+    assert 0 < loudness.min() < loudness.max() / 2
+    state[name][loudness.argmin()] += 0.7 * 256 * torch.finfo(torch.float64).eps * loudness.max()
+    write_bytes(child.path / checkpoint_name(8), checkpoint_bytes(vector, state))
+    for finding in examined(reseal(child.path)):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "more than the tolerance" in finding.shows
+
+
 def test_equal_bits_need_no_tolerance(lineage):
     for finding in examined(claimed(lineage["client"].path, numpy="another")):
         assert finding.verdict == "PASS"
@@ -435,6 +450,16 @@ def test_gaps_are_largest_differences_over_the_scale():
     }
     assert gaps(ours, theirs, unit) == {(2, "vector"): 0.5 / 8, (2, "state n"): 2.0}
     assert gaps(theirs, ours, unit) == gaps(ours, theirs, unit)
+
+
+def test_gaps_of_a_row_a_client_are_over_its_own_scale():
+    table = torch.tensor([[1e6, 0.0], [1.0, 2.0], [0.0, 0.0]])
+    other = table + torch.tensor([[10.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    ours, theirs = ({0: (torch.ones(1), {"m": one})} for one in (table, other))
+    assert gaps(ours, theirs, ours) == {(0, "state m"): 1e-5}
+    assert gaps(ours, theirs, ours, {"m"}) == {(0, "state m", 0): 1e-5, (0, "state m", 1): 0.5}
+    narrow = {0: (torch.ones(1), {"m": other[:2]})}
+    assert gaps(ours, narrow, ours, {"m"}) == {(0, "state m"): inf}
 
 
 def test_a_zero_of_the_other_sign_is_no_equal_bit():

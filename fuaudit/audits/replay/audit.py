@@ -44,7 +44,8 @@ class Replay:
         detection: the probability with which a spot check must have seen one forged stretch in order to pass,
             in (0, 1]; at 1 only a check of all stretches passes.
         tolerance: on another platform, in units of the machine epsilon of the run's dtype (256 are 3.1e-5 in
-            float32 and 5.7e-14 in float64), relative to the largest entry of a tensor; 0 allows none.
+            float32 and 5.7e-14 in float64), relative to the largest entry of a tensor, or
+            of a client's row in it; 0 allows none.
 
     Raises:
         UsageError: an option is out of range.

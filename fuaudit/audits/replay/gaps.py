@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf, isfinite
 
 import torch
@@ -9,12 +10,14 @@ from torch import Tensor
 
 from fuaudit.runs.derived_files import Checkpoints
 
-Gaps = dict[tuple[int, str], float]
-"""(round, tensor) -> gap, where two sets of models differ. The model is called ``vector``."""
+Gaps = dict[tuple[int, str] | tuple[int, str, int], float]
+"""(round, tensor) or (round, tensor, row) -> gap, where two sets of models differ. The model is called ``vector``."""
 
 
-def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
+def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints, by_row: Collection[str] = ()) -> Gaps:
     """How far two sets of models are apart, tensor by tensor, where they differ at all.
+
+    Names of a state in ``by_row`` are compared row by row, ``(M, d)``: one loud row would hide what others hold.
 
     A gap is the largest difference of two entries over the largest entry of ``scale``, in absolute values: a
     largest, not a mean, because what a sample leaves may sit in a few entries. It is infinite for numbers that
@@ -26,8 +29,11 @@ def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints) -> Gaps:
         for name in sorted(ours.keys() | theirs.keys()):
             if name not in ours or name not in theirs:
                 result[round_number, name] = inf
-            elif not torch.equal(ours[name], theirs[name]):
-                result[round_number, name] = _gap(ours[name], theirs[name], unit.get(name))
+            else:
+                by_rows = name.removeprefix("state ") in by_row
+                result |= (_by_row if by_rows else _whole)(
+                    (round_number, name), ours[name], theirs[name], unit.get(name)
+                )
     return result
 
 
@@ -56,6 +62,20 @@ def _bits(tensor: Tensor) -> Tensor:
 def _tensors(models: Checkpoints, round_number: int) -> dict[str, Tensor]:
     vector, state = models[round_number]
     return {"vector": vector, **{f"state {name}": tensor for name, tensor in state.items()}}
+
+
+def _whole(at: tuple[int, str], a: Tensor, b: Tensor, scale: Tensor | None) -> Gaps:
+    return {} if torch.equal(a, b) else {at: _gap(a, b, scale)}
+
+
+def _by_row(at: tuple[int, str], a: Tensor, b: Tensor, scale: Tensor | None) -> Gaps:
+    """Row by row of tables ``(M, d)``, each over the same row of the scale; what is no such table as a whole."""
+    if scale is None or not a.shape == b.shape == scale.shape or a.dtype != b.dtype or a.dim() != 2:
+        return _whole(at, a, b, scale)
+    if torch.equal(a, b):
+        return {}
+    rows = (row for row in range(len(a)) if not torch.equal(a[row], b[row]))
+    return {(*at, row): _gap(a[row], b[row], scale[row]) for row in rows}
 
 
 def _gap(a: Tensor, b: Tensor, scale: Tensor | None) -> float:

@@ -42,15 +42,15 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
 
     Args:
         stored: the models of the run, at the rounds of ``case.rerun.replayed``.
-        tolerance: in units of the machine epsilon of the run's dtype, relative to the largest entry of a tensor;
-            0 allows none, so that other bits are INCONCLUSIVE.
+        tolerance: in units of the machine epsilon of the run's dtype, relative to the largest entry of a tensor, or of
+            a client's row in it; 0 allows none, so that other bits are INCONCLUSIVE.
 
     Raises:
         UsageError: no data is at hand.
     """
     limit = tolerance * torch.finfo(case.rerun.ready.procedure.dtype).eps
     replayed = case.rerun.replayed
-    gap = max(gaps(stored, replayed, replayed).values(), default=0.0)
+    gap = max(_apart(case, stored, replayed).values(), default=0.0)
     alike = bit_equal(stored, replayed)
     figures = _figures(len(replayed), gap, limit, alike)
     if RestrictedSchedule(case.rerun.schedule, case.run.plan.retained).takes_something:
@@ -60,7 +60,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
         return Judgement(Verdict.INCONCLUSIVE, shows, figures)
     left = case.rerun.counterfactuals
-    if copied := [line for link in left.links for line in _copied(link, stored, replayed, limit)]:
+    if copied := [line for link in left.links for line in _copied(case, link, stored, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
     faults = [_faults(case, link, stored, gap > limit, limit) for link in left.links]
@@ -74,7 +74,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         (*figures, *([_effect(min(effects))] if effects else [])),
         controls=controls,
         details=(
-            f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor",
+            f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor, "
+            "or of a client's row",
             f"{_percent(alike)} of the numbers agree in every bit; what the others hold below the tolerance, nothing "
             "here judges",
             *(line for fault in faults for line in fault.lines),
@@ -123,11 +124,11 @@ class _Faults:
 def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
     """The faults of one request; ``apart`` says that the stored models are not within the limit of the replay."""
     replayed, request = case.rerun.replayed, f"request to {link.parent.path.name}"
-    effect = gaps(link.untouched, link.taken_out, replayed)
+    effect = _moved(_apart(case, link.untouched, link.taken_out), limit)
     faults = {
         "the erased data left in": effect,
-        "the untouched models": _untouched(link, replayed),
-        "sizes and constants of before": gaps(link.remembered, replayed, replayed),
+        "the untouched models": _moved(_untouched(case, link), limit),
+        "sizes and constants of before": _moved(_apart(case, link.remembered, replayed), limit),
     }
     lines, blind = list[str](), list[str]()
     for name, found in faults.items():
@@ -137,7 +138,7 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
             blind.append(f"{request}: {name}")
     if not effect:  # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
         blind.append(f"{request}: its data was never drawn")
-    if apart and max(gaps(stored, link.untouched, replayed).values(), default=0.0) <= limit:
+    if apart and max(_apart(case, stored, link.untouched).values(), default=0.0) <= limit:
         lines.append(f"{request}: the stored models are within the tolerance of the untouched ones")
     return _Faults(tuple(effect.values()), tuple(blind), _controls(case, link, limit), tuple(lines))
 
@@ -154,7 +155,8 @@ def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figur
             "gap",
             "Largest gap",
             _number(gap),
-            "between stored and recomputed models: largest difference over the largest entry of a tensor",
+            "between stored and recomputed models: largest difference over the largest entry of a tensor, or of the "
+            "client's row where one is kept a client",
         ),
         Figure(
             "tolerance",
@@ -219,16 +221,26 @@ def _outcome(apart: bool, missing: tuple[str, ...], blind: list[str], controlled
     )
 
 
-def _untouched(link: Counterfactual, replayed: Checkpoints) -> Gaps:
+def _apart(case: Case, models: Checkpoints, others: Checkpoints) -> Gaps:
+    """Gaps in units of the replay's numbers; what keeps a row a client is compared row by row."""
+    return gaps(models, others, case.rerun.replayed, case.rerun.ready.procedure.per_client_state)
+
+
+def _moved(found: Gaps, limit: float) -> Gaps:
+    """Without clients' rows that a fault moves by a tolerance or less: all that it does there is in low bits."""
+    return {at: gap for at, gap in found.items() if len(at) == 2 or gap > limit}
+
+
+def _untouched(case: Case, link: Counterfactual) -> Gaps:
     """How far the untouched models are from the replay, once draws differ: rounds before that are the same ones."""
-    return {at: gap for at, gap in gaps(link.untouched, replayed, replayed).items() if at[0] >= link.changed}
+    return {at: gap for at, gap in _apart(case, link.untouched, case.rerun.replayed).items() if at[0] >= link.changed}
 
 
-def _copied(link: Counterfactual, stored: Checkpoints, replayed: Checkpoints, limit: float) -> list[str]:
+def _copied(case: Case, link: Counterfactual, stored: Checkpoints, limit: float) -> list[str]:
     """Rounds whose stored model is the parent's in every bit, where the two plans make different ones."""
     return [
         f"after round {round_number} the stored model is that of {link.parent.path.name}"
-        for (round_number, name), gap in _untouched(link, replayed).items()
+        for (round_number, name, *_), gap in _untouched(case, link).items()
         if name == "vector"
         and gap >= TIMES * limit
         and round_number in link.parent.checkpoints
@@ -247,7 +259,9 @@ def _controls(case: Case, link: Counterfactual, limit: float) -> tuple[Control, 
         vector, state = parent.checkpoint(round_number)
         # as in what is executed here
         held[round_number] = vector, state_without(case.rerun.ready.procedure, state, before, after)
-    far = max(gaps(held, link.untouched, case.rerun.replayed).values(), default=0.0)
+    # over its own numbers: a row that it has may be zero in the replay, which draws other clients
+    rows = case.rerun.ready.procedure.per_client_state
+    far = max(gaps(held, link.untouched, link.untouched, rows).values(), default=0.0)
     expected = "within the tolerance"
     observed = expected if far <= limit else "beyond the tolerance"
     return (Control(f"models of {parent.path.name} replayed here", expected, observed),)
