@@ -17,12 +17,12 @@ from tests_support import AUDIT_KEY, audits, drawn_client, drawn_sample, edit, o
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets, secret_digest
 from fuaudit.config import resolve
-from fuaudit.draws import Address, Keyed, Position, Purpose, Stream
+from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Plan, Request, UniformLaw
-from fuaudit.plans.plan import Segment
-from fuaudit.plans.stage_draws import Generation, PlannedDraws
+from fuaudit.plans.plan import WHOLE, Segment
+from fuaudit.plans.stage_draws import Generation, PlannedDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import SECRETS
@@ -444,6 +444,28 @@ def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, ste
         same = numbers(before, number, part) == numbers(after, number, part)
         assert same == (number < round_number)
         assert (together(before, number, part) == together(after, number, part)) == (number < round_number)
+
+
+@given(st.sampled_from(list(Stream)), st.integers(0, 4), st.integers(0, 2))
+def test_whatever_is_drawn_anew_stages_draw_anew_from_there_on(stream, start, part):
+    """One stream alone, also where it goes back to its old draws later: models differ from there on."""
+    old, fresh = Keyed(bytes(32)), Keyed(bytes(range(32)))
+    plan, start = Plan.fresh(LAW, MEMBERS, old), 0 if stream is Stream.INITIAL else start
+    kept = plan.erase(Request.of([2]), fresh, END)
+    new = (Segment(Position(start, 0), 1, 1), Segment(Position(start + 1, 0), 0, 0))
+    changed = replace(kept, streams={**kept.streams, stream: (*WHOLE[stream], *new)[start == 0 :]})
+    before, after = PlannedDraws.flat(plan, [old]), PlannedDraws.flat(changed, [old, fresh])
+    for number in range(1, 5):
+        assert (numbers(before, number, part) == numbers(after, number, part)) == (number < start)
+        assert (together(before, number, part) == together(after, number, part)) == (number < start)
+    assert keeps_draws(kept)
+    assert keeps_draws(changed) == (start > 1)
+
+
+def test_old_keys_over_another_population_are_no_new_draws():
+    plan = Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))).erase(Request.of([2]), Keyed(bytes(range(32))), END)
+    whole = (Segment(START, 0, 1),)
+    assert keeps_draws(replace(plan, streams={stream: whole for stream in Stream}))
 
 
 @given(

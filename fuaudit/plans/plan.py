@@ -97,6 +97,10 @@ class Plan:
         """The segment from which a stream is drawn at a position."""
         return segment_at(self.streams[stream], at)
 
+    def latest(self, at: Position) -> tuple[int, int]:
+        """The latest source, and its population, from which anything up to a position is drawn, in any stream."""
+        return max(s.origin for segments in self.streams.values() for s in segments if s.start <= at)
+
     @property
     def draws(self) -> Routed:
         """Every draw by its address, whatever source it comes from."""

@@ -1,6 +1,7 @@
 """Draws of the stages of an exchange: each stands in the plan behind the steps of its round, and is cut with them.
 
-So an unlearner decides nothing about them. Where it draws a batch anew, the stages of that round draw everything anew.
+So an unlearner decides nothing about them. Where it draws anything anew (the initial model, a cohort, a batch), stages
+draw everything anew from there on: what was drawn once is never used over rows that changed.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fuaudit.draws import Address, Draws, Keyed, Labelled, Position, Purpose, Stream
+from fuaudit.draws import Address, Draws, Keyed, Labelled, Position, Purpose
 from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import derive
 from fuaudit.plans.plan import Plan
@@ -56,6 +57,11 @@ class PlannedDraws:
 
     def _at(self, number: int, part: int) -> tuple[Generation, Address]:
         position = Position(number, self.plan.law.steps + 1 + part)
-        segment = self.plan.segment(Stream.BATCHES, position)
-        at = Address(Purpose.STAGE, *position, NOBODY, version=segment.version)
-        return self.generations[segment.source], at
+        source, version = self.plan.latest(position)
+        return self.generations[source], Address(Purpose.STAGE, *position, NOBODY, version=version)
+
+
+def keeps_draws(plan: Plan) -> bool:
+    """Whether a stage still draws what it drew before the last request: then the first of round 1 does."""
+    source, _ = plan.latest(Position(1, plan.law.steps + 1))
+    return source < len(plan.sources) - 1

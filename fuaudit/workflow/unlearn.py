@@ -17,7 +17,7 @@ from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.population import require_request
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.plans.stage_draws import PlannedDraws
+from fuaudit.plans.stage_draws import PlannedDraws, keeps_draws
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, checkpoint_name
@@ -161,7 +161,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
     known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
-    if known and run.exchange.draws and first.round > 1:
+    if known and run.exchange.draws and keeps_draws(plan):
         # a kept round is executed again over other rows with the same noise: parent minus child has none left
         raise UsageError(
             f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",

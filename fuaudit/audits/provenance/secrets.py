@@ -8,6 +8,7 @@ from fuaudit.audits.provenance.answers import CheckResult, name_of
 from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Step
 from fuaudit.errors import RedactedError
+from fuaudit.plans.stage_draws import keeps_draws
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
@@ -35,7 +36,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
         maker, parent = chain[last - number], chain[last - number + 1]
         step = Step(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
         known = run.exchange.draws and depended_on(run.config, run.requests[number - 1])
-        if known and maker.info["first_change"][0] > 1:
+        if known and _keeps_draws(maker):
             text = (
                 f"Rounds that {name_of(maker)} keeps depend on {known}, and were made again with the noise of before."
             )
@@ -47,3 +48,8 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
             return CheckResult(Verdict.FAIL, text)
     text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
     return CheckResult(Verdict.PASS, text, OWN)
+
+
+def _keeps_draws(maker: Run | Tombstone) -> bool:
+    """Whether stages of a child drew again what they had drawn; of a pruned one its first change is known alone."""
+    return bool(maker.info["first_change"][0] > 1) if isinstance(maker, Tombstone) else keeps_draws(maker.plan)
