@@ -260,7 +260,17 @@ def _misfits(client: list[Named], transport: Any, server: list[Named], solver: A
             f"{wrong!r} takes one row, but before {aggregator!r} there is one for every participant. "
             f'Write [[server]] use = "{aggregator}" first, then [[server]] use = "{wrong}".'
         ]
-    return [*_after_agreement(client, server), *_behind(transport, server, solver)]
+    return [*_before(client, solver), *_after_agreement(client, server), *_behind(transport, server, solver)]
+
+
+def _before(client: list[Named], solver: Any) -> list[str]:
+    """What stands behind a solver that keeps rows of clients: the server has them as they were before it."""
+    return [
+        f"the solver {type(solver).__name__} keeps rows of clients as they are before {table['use']!r}, and the server "
+        "sees them. Write a solver that keeps none a client."
+        for table, _ in client
+        if solver.per_client_state and stage_kind(table, "client") == "client_stages"
+    ]
 
 
 def _after_agreement(client: list[Named], server: list[Named]) -> list[str]:

@@ -101,6 +101,10 @@ def test_nothing_is_written_of_what_is_left_out():
     assert resolve(tables(transport={"use": "clear"})) == config
 
 
+def test_byzantine_clients_hide_nothing_from_a_solver_with_rows_of_clients():
+    assert resolve(tables([{"use": "test-flip"}], solver={"use": "scaffold"})).solver["use"] == "scaffold"
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
@@ -110,6 +114,8 @@ def test_nothing_is_written_of_what_is_left_out():
         (tables(transport={"use": "test-sums"}, server=[{"use": "mifa"}]), "'mifa' keeps one a client"),
         (tables(transport={"use": "test-sums"}, solver={"use": "scaffold"}), "the solver ControlVariates keeps one"),
         (tables([{"use": "test-agreement"}], server=[{"use": "mifa"}]), "'mifa' keeps whole ones"),
+        (tables([{"use": "quantise"}], solver={"use": "scaffold"}), "ControlVariates .* as they are before 'quantise'"),
+        (tables([{"use": "test-agreement"}], solver={"use": "scaffold"}), "as they are before 'test-agreement'"),
         (tables([{"use": "test-agreement"}, {"use": "test-memory"}]), "'test-memory' keeps whole ones"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "size-weighted"}]), "asks how many samples"),
         (tables(transport={"use": "test-mumbling"}), "must say in shows"),
@@ -322,6 +328,23 @@ def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp
     assert looked_at(run, quick)["replay"].verdict == "PASS"
 
 
+def test_a_sum_of_two_participations_is_not_of_one_client(tmp_path):
+    with pytest.raises(UsageError, match="a client twice in one round, so a sum that Sums shows could be hers alone"):
+        train(tables(transport={"use": "test-sums"}, learner={"use": "fats"}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("transport", "words"),
+    [
+        ({"use": "test-sums", "size": 1}, "4 rows as sums of 4"),
+        ({"use": "test-naming-sums"}, "NamingSums names who is in its sums"),
+    ],
+)
+def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, words):
+    with pytest.raises(PluginError, match=words):
+        train(tables(transport=transport, learner={"rounds": 1}), tmp_path / "run")
+
+
 def test_byzantine_clients_must_be_there(tmp_path):
     with pytest.raises(UsageError, match="'test-flip' names client 9, and there is none"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
@@ -503,7 +526,7 @@ def test_without_a_secret_clients_make_their_own(tmp_path):
     assert len(set(own.values())) == 8
     seeds = run.keys.seeds
     assert first_secrets([1, 2], None, seeds).generations != first_secrets([1, 2], None, seeds).generations
-    assert ClientSecrets.of_table(run.secrets.table([])) == run.secrets
+    assert ClientSecrets.of_table(run.secrets.table(run.opening)) == run.secrets
 
 
 def test_a_rewriter_gets_no_draw_of_a_stage():

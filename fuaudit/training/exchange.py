@@ -359,7 +359,18 @@ def _brought(transport: Any, rows: Tensor, context: RoundContext) -> Delivery:
     fits = delivery.rows.shape[-1] == rows.shape[-1] and delivery.sent.shape == rows.shape
     if not fits or delivery.cohort.present.shape != delivery.rows.shape[:-1]:
         raise PluginError(f"the transport {name} delivered {tuple(delivery.rows.shape)} of {tuple(rows.shape)}")
+    if transport.shows == "sums":
+        _require_sums(name, delivery, rows.shape[-2])
     return delivery
+
+
+def _require_sums(name: str, delivery: Delivery, participations: int) -> None:
+    """PluginError where a transport shows as sums what cannot be of two participations each, or says whose they are."""
+    count, cohort = delivery.rows.shape[-2], delivery.cohort
+    if 2 * count > participations:
+        raise PluginError(f"the transport {name} shows {count} rows as sums of {participations} participations")
+    if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
+        raise PluginError(f"the transport {name} names who is in its sums", "Deliver: context.cohort.counted(b).")
 
 
 def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State) -> tuple[Tensor, Tensor, State]:

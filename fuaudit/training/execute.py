@@ -252,13 +252,22 @@ def require_finite(round_state: RoundState, round_number: int) -> None:
 
 
 def require_one_row_each(procedure: Procedure, law: Law) -> None:
-    """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client."""
-    if procedure.per_client_state and says(law, "replacement"):
+    """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client.
+
+    So it does where a transport shows sums: one of two participations would be of one client.
+    """
+    if not says(law, "replacement"):
+        return
+    transport, hint = procedure.exchange.transport, "Use a law that draws clients without replacement."
+    if transport.shows == "sums":
+        shown = f"so a sum that {type(transport).__name__} shows could be hers alone"
+        raise UsageError(f"the law {law.name!r} can draw a client twice in one round, {shown}", hint)
+    if procedure.per_client_state:
         owners = (name.split(".", 1) for name in sorted(procedure.per_client_state))
         memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
         raise UsageError(
             f"the law {law.name!r} can draw a client twice in one round, but {memories} has one row for each client",
-            "Use a law that draws clients without replacement.",
+            hint,
         )
 
 
