@@ -225,7 +225,10 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 """Kind of plugin -> the methods that each of it has; of an unlearner's one."""
 
 AGREEMENT = "propose", "agree"
-"""Those of a client stage that is an agreement."""
+"""Those of a client stage that is an agreement; it has no others."""
+
+OPTIONAL: Mapping[str, tuple[str, ...]] = {"client_stages": ("settle",), "byzantine": ("settle", "proposals")}
+"""Kind of plugin -> the methods that it may have."""
 
 
 FREE = frozenset({"datasets", "models"})
@@ -280,9 +283,13 @@ def _judged(plugin: Any, kind: str) -> tuple[str, ...]:
 def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     words = {word.name: word for word in WORDS[kind]}
     lacking = _lacking(plugin, kind)
-    open_names = [name for name, word in words.items() if word.default is not REQUIRED] + lacking
+    methods = [*lacking, *(name for name in OPTIONAL.get(kind, ()) if not hasattr(plugin, name))]
+    open_names = [name for name, word in words.items() if word.default is not REQUIRED] + methods
     if lacking:
         yield f"it has no method {' or '.join(lacking)}"
+    if kind == "client_stages" and is_agreement(plugin):
+        for name in sorted(_public(plugin) & {*METHODS[kind], *OPTIONAL[kind], "per_client_state"}):
+            yield f"{name!r} is never asked for: an agreement has {' and '.join(AGREEMENT)}, and keeps nothing"
     for name in sorted(_public(plugin)):
         value, is_option = getattr_static(plugin, name, None), name in _fields(plugin)
         is_plain = not (is_option or hasattr(value, "__get__") or isinstance(value, type))
@@ -294,7 +301,7 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
         elif is_plain and kind not in FREE:
             yield f"{name!r} is no word of {kind}. {nearest(name, words)}"
         elif close := get_close_matches(name, open_names, 1, ALIKE):
-            yield f"{name!r} is too like the {'method' if close[0] in lacking else 'word'} {close[0]!r} of {kind}"
+            yield f"{name!r} is too like the {'method' if close[0] in methods else 'word'} {close[0]!r} of {kind}"
 
 
 def _lacking(plugin: type[Any], kind: str) -> list[str]:

@@ -178,6 +178,22 @@ def test_a_misspelt_method_is_refused_with_the_right_name(kind, right, slip):
     assert f"{slip!r} is too like the method {right!r} of {kind}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "right", "slip"), [("client_stages", "settle", "setle"), ("byzantine", "proposals", "proposal")]
+)
+def test_a_method_that_may_be_left_out_is_not_misspelt(kind, right, slip):
+    others = {name: lambda self: None for name in METHODS[kind]}
+    one = type("Made", (), {"__doc__": "One.", "__module__": __name__, slip: lambda self: None, **others})
+    assert wrong(dataclass(frozen=True)(one), kind) == (f"{slip!r} is too like the method {right!r} of {kind}",)
+
+
+def test_an_agreement_has_no_methods_that_nobody_asks_for():
+    others = {name: lambda self: None for name in ("propose", "agree", "settle")}
+    one = type("Made", (), {"__doc__": "One.", "__module__": __name__, **others})
+    [told] = wrong(dataclass(frozen=True)(one), "client_stages")
+    assert told.startswith("'settle' is never asked for: an agreement has propose and agree")
+
+
 @pytest.mark.parametrize("word", ["needs", "participants"])
 def test_a_misspelt_value_is_refused_with_the_nearest(word):
     slip, meant = {"needs": ("plann", "plan"), "participants": ("servre", "server")}[word]

@@ -354,6 +354,7 @@ def test_byzantine_clients_must_be_there(tmp_path):
     ("stage", "words"),
     [
         ("test-forgetful", "changed its form"),
+        ("test-unnamed", "keeps 'memory', or names it in per_client_state, and not both"),
         ("test-undeclared", "did not declare it"),
         ("test-stranger-s-noise", "whose stage it is not"),
         ("test-stranger-s-noise-later", "whose stage it is not"),

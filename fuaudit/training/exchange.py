@@ -178,9 +178,18 @@ def exchange_of(config: Config) -> Exchange:
     )
 
 
+WHAT_IT_KEEPS = (
+    "All that a client stage keeps is what its clients keep: name it in per_client_state, and make it in init."
+)
+
+
 def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
     """What solver, clients and server keep before the first round, each under its prefix."""
     clients, server = exchange.client_stages.init(shape), exchange.server.init(shape)
+    if strange := clients.keys() ^ exchange.client_stages.per_client_state:
+        number, name = min(strange).split(".", 1)
+        who = type(exchange.client_stages.stages[int(number)]).__name__
+        raise PluginError(f"{who} keeps {name!r}, or names it in per_client_state, and not both", WHAT_IT_KEEPS)
     return under(SOLVER, solver.init(shape)) | under(CLIENT, clients) | under(SERVER, server)
 
 

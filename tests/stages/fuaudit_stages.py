@@ -230,6 +230,13 @@ class StrangersNoiseLater(Flip):
 
 
 @dataclass(frozen=True)
+class Unnamed(Memory):
+    """Keeps something, and does not name it."""
+
+    per_client_state: ClassVar[frozenset] = frozenset()
+
+
+@dataclass(frozen=True)
 class Raises(Stateless):
     """Raises."""
 
