@@ -1,1 +1,1 @@
-"""The flow: config -> train -> run -> unlearn -> child run -> prune. Everything here writes run folders."""
+"""The flow: data of one's own -> config -> train -> run -> unlearn -> child run. What is done here judges no run."""
