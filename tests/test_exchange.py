@@ -209,8 +209,11 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
         load_run(tmp_path / "torn")
     plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
     assert "exchange" not in fuaudit("show", plain.path)[1]
-    with pytest.raises(UsageError, match="nothing that a server does not see"):
+    with pytest.raises(UsageError, match=r"draw nothing, so there is nothing to leave out\n  It holds .*keys\.json"):
         redact(plain, tmp_path / "no")
+    for inside in ("new", "clients/new"):
+        with pytest.raises(UsageError, match="lies inside the run"):
+            redact(whole, whole.path / inside)
 
 
 # planted faults
@@ -528,6 +531,14 @@ def test_without_a_secret_clients_make_their_own(tmp_path):
     seeds = run.keys.seeds
     assert first_secrets([1, 2], None, seeds).generations != first_secrets([1, 2], None, seeds).generations
     assert ClientSecrets.of_table(run.secrets.table(run.opening)) == run.secrets
+
+
+def test_clients_with_one_secret_are_named(tmp_path, quick, monkeypatch):
+    monkeypatch.setattr("secrets.token_bytes", bytes)
+    run = train(tables([{"use": "quantise"}], learner={"rounds": 1}), tmp_path / "run")
+    monkeypatch.undo()
+    (told,) = (text for text in looked_at(run, quick)["provenance"].assumptions if "one secret" in text)
+    assert told.endswith("Client 0 has one secret with 7 others, client 1 among them.")
 
 
 def test_a_rewriter_gets_no_draw_of_a_stage():

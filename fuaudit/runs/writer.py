@@ -33,6 +33,7 @@ from fuaudit.runs.layout import (
     CONTENTS,
     FORMAT,
     KEYS,
+    LEDGER,
     MANIFEST,
     PARTITION,
     PLAN,
@@ -74,9 +75,11 @@ def plugins_of(config: Config) -> list[dict[str, str]]:
 
 
 def require_new(path: Path) -> None:
-    """Raises UsageError when something is already there: runs are never overwritten."""
+    """Raises UsageError when something is already there, or it lies in a run: that would not open with more in it."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
+    if inside := next((above for above in path.resolve().parents if (above / LEDGER).exists()), None):
+        raise UsageError(f"{path} lies inside the run {inside}", "Choose another folder with --out.")
 
 
 def require_space(path: Path, size: int) -> None:

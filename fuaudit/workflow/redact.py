@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import claimed, read_bytes, write_bytes
-from fuaudit.runs.layout import LEDGER, MANIFEST, is_clients_own, mode_of
+from fuaudit.runs.layout import CLIENTS, KEYS, LEDGER, MANIFEST, is_clients_own, mode_of
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.writer import require_new
@@ -16,12 +16,15 @@ def redact(run: Run | Path | str, out: Path | str) -> Run:
     """Write a run to another folder without what is the clients' own. It has the same manifest and the same digest.
 
     Raises:
-        UsageError: there is nothing to leave out, or the folder exists.
+        UsageError: there is nothing to leave out, or the folder exists or lies in a run.
         EvidenceError: the run does not check out.
     """
     whole, out = run if isinstance(run, Run) else load_run(run), Path(out)
     if not any(map(is_clients_own, whole.files)):
-        raise UsageError(f"{whole.path} holds nothing that a server does not see", "It can be given as it is.")
+        raise UsageError(
+            f"in the rounds of {whole.path} clients keep and draw nothing, so there is nothing to leave out",
+            f"It holds the seeds of draws ({KEYS}) and who is who ({CLIENTS}): these are for an auditor, not a server.",
+        )
     require_new(out)
     with claimed(out):
         for name in whole.files:

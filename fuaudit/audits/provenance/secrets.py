@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, name_of
 from fuaudit.commitments.keys import contexts
@@ -11,6 +11,7 @@ from fuaudit.errors import RedactedError
 from fuaudit.plans.stage_draws import keeps_draws
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.finding import Verdict
 
@@ -47,7 +48,17 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
             text = f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
             return CheckResult(Verdict.FAIL, text)
     text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
-    return CheckResult(Verdict.PASS, text, OWN)
+    return CheckResult(Verdict.PASS, text, " ".join([OWN, *_in_common(run)]))
+
+
+def _in_common(run: Run) -> Iterator[str]:
+    """Who was committed to with one secret, by equal digests: a sentence for each such secret."""
+    owners: dict[bytes, list[int]] = {}
+    for client in run.contents.clients:
+        owners.setdefault(run.contents.secret_of(client), []).append(client)
+    for first, *others in owners.values():
+        if others:
+            yield f"Client {first} has one secret with {counted(len(others), 'other')}, client {others[0]} among them."
 
 
 def _keeps_draws(maker: Run | Tombstone) -> bool:
