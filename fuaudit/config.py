@@ -267,7 +267,7 @@ def _before(client: list[Named], solver: Any) -> list[str]:
     """What stands behind a solver that keeps rows of clients: the server has them as they were before it."""
     return [
         f"the solver {type(solver).__name__} keeps rows of clients as they are before {table['use']!r}, and the server "
-        "sees them. Write a solver that keeps none a client."
+        "sees them. Use a solver that keeps none, such as sgd."
         for table, _ in client
         if solver.per_client_state and stage_kind(table, "client") == "client_stages"
     ]
