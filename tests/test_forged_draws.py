@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests_support import audits, config, drawn_client, edit, remade, secret
+from tests_support import AUDIT_KEY, audits, config, drawn_client, edit, remade, secret
 
-from fuaudit import load_run, train, unlearn
-from fuaudit.draws import Address, Purpose
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.draws import START, Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import tensor_bytes
-from fuaudit.plans import Population, Request
+from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.prune import prune
 from fuaudit.training.setup import load_dataset
@@ -141,3 +141,23 @@ def test_a_partition_that_was_not_committed_to_is_seen_without_the_erased_rows(
     for run, expected in ((forged, None), (child, request)):
         result, found = audits(run, commitment=commitment, data=data, request=expected)
         assert result.verdict == found["provenance"].verdict == "FAIL"
+
+
+def test_a_tombstone_is_not_believed_where_it_says_what_it_kept(tmp_path, quick, monkeypatch):
+    """Rounds under MIFA depend on all clients: whoever kept some says, by another first change, that he kept none."""
+    learner = {"use": "fedavg", "rounds": 8, "cohort": 2, "steps": 2, "batch": 8, "step_size": 0.1}
+    parent = train(config(learner=learner, server=[{"use": "mifa"}]), tmp_path / "parent", secret=secret(7))
+    target = drawn_client(parent)
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "first_change", lambda plan, above: START)
+        first = unlearn(parent, "fats", Request.of([target]), tmp_path / "first")
+    cut = first.plan.first_change(parent.plan)
+    assert (first.info["first_change"], first.info["doubts"], cut.round > 2) == ([0, 0], [], True)
+    sample = max(first.plan.index.samples, key=first.plan.index.samples.get)
+    child = unlearn(first, "fats", Request.of(samples=[sample]), tmp_path / "child")
+    assert child.plan.first_change(first.plan) > cut
+    for run in (child, prune(child)[0]):
+        found = {f.audit: f for f in verify(run, quick, key=AUDIT_KEY, save=False).findings}
+        assert found["replay"].verdict == "PASS"
+        assert found["provenance"].verdict == "FAIL"
+    assert "first names another first change than the plan leaves it" in found["provenance"].shows

@@ -16,7 +16,7 @@ from fuaudit.formats.forms import parse_json, pretty_json, tensor_bytes, toml_by
 from fuaudit.plans import Request
 from fuaudit.runs.encoding import population_tensors
 from fuaudit.runs.layout import LEDGER, checkpoint_name
-from fuaudit.runs.ledger import append, read_ledger
+from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.prune import prune
 from fuaudit.verification.store import findings_name
@@ -50,7 +50,7 @@ def going_on_from(round_number, event):
     return event if name is None else {**event, name: min(event[name], round_number)}
 
 
-def test_fewer_rounds_than_the_law(lineage):
+def test_fewer_rounds_than_the_law(lineage, tmp_path, quick):
     _, child, commitment = lineage
     change(child.path, "run.json", lambda t: t.update(rounds_executed=2))
     change(child.path, "participation.json", lambda t: t.update(cohorts=t["cohorts"][:2], uploads=t["uploads"][:2]))
@@ -64,6 +64,11 @@ def test_fewer_rounds_than_the_law(lineage):
     result, found = audits(told(child.path, shorter), commitment=commitment)
     assert result.verdict == "FAIL"
     assert "stopped after round 2" in " ".join(found["provenance"].details)
+    # that no request was waiting for the rounds left out is seen after a prune too
+    later = unlearn(child.path, "fats", Request.of([drawn_client(load_run(child.path))]), tmp_path / "later")
+    _, found = audits(prune(later)[0], spec=quick)
+    assert (found["replay"].verdict, found["provenance"].verdict) == ("PASS", "FAIL")
+    assert "child was stopped after round 2 of 8" in found["provenance"].shows
 
 
 def test_more_rounds_than_the_law_are_no_run(lineage):
@@ -483,6 +488,41 @@ def test_tombstones_of_what_was_no_run(fuaudit, forged, info):
     change(forged / "child", "run.json", lambda t: t["parent"].update(digest=stone["digest"]))
     sealed(forged / "child")
     rejected(fuaudit, forged / "child", "verify")
+
+
+def test_ledgers_of_tombstones_that_tell_another_story(forged, quick):
+    """No digest of a run covers its ledger, so whoever holds the folder may write that of a tombstone anew."""
+    child = load_run(forged / "child")
+    last = prune(unlearn(child, "fats", Request.of([drawn_client(child)]), forged / "last"))[0]
+    honest = (child.path / LEDGER).read_bytes()
+
+    def kept(event):
+        """All rounds but one, as if they had been executed here."""
+        return going_on_from(1, event)
+
+    cases = {
+        "names another parent": {"request": lambda e: {**e, "parent": "0" * 64}},
+        "names another request": {"request": lambda e: {**e, "clients": [child.request.clients[0] ^ 1]}},
+        "names other platforms": {"platform": lambda e: e if e["since"] else {**e, "canary": "0" * 64}},
+        "keeps 1 round, its plan": {"unlearning": kept, "platform": kept},
+    }
+    for words, edits in cases.items():
+        (child.path / LEDGER).write_bytes(honest)
+        events, ledger = list(read_ledger(child.path).events), Ledger()
+        if "unlearning" in edits:
+            at = next(place for place, e in enumerate(events) if e["event"] == "round")
+            events[at:at] = [
+                {"event": "round", "round": n} | ({"model": "0" * 64} if n in child.checkpoints else {})
+                for n in range(2, events[at]["round"])
+            ]
+        (child.path / LEDGER).unlink()
+        for event in events:
+            facts = edits.get(event["event"], dict)(event).items()
+            told_of = {name: value for name, value in facts if name not in ("event", "previous", "time")}
+            ledger = append(child.path, ledger, event["event"], **told_of)
+        _, found = audits(load_run(last.path), spec=quick)
+        assert found["integrity"].verdict == "FAIL", words
+        assert f"child {words}" in " ".join(found["integrity"].details)
 
 
 def test_ids_are_missing_of_erased_clients_only(forged):

@@ -7,6 +7,7 @@ a salt of an erased row is in any file that is left.
 import shutil
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 import torch
@@ -121,6 +122,9 @@ def test_kept_draws_follow_from_the_commitment_and_nothing_lost_is_left(
 ):
     methods = ("fats", "retrain" if retrained else "fats", "fats")
     *_, run = runs = lineage(tmp_path, trained(law), STREAMS[stream], methods)
+    for number, (above, one) in enumerate(pairwise(runs), 1):
+        earliest, latest = run.plan.changes_of(number)
+        assert earliest <= one.plan.first_change(above.plan) <= latest
     seeds, salts = runs[0].keys.seeds, runs[0].opening.salts
     rows = list(erased_rows(run, runs[0].contents))
     everything = b"".join(bytes_of(tmp_path).values())

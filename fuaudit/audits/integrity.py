@@ -98,30 +98,32 @@ def _as_told(run: Run) -> Iterator[str]:
 
 
 def contradictions(case: Case) -> Iterator[str]:
-    """Where a run of the lineage names another parent, an editor that was not there, or rounds that it cannot keep."""
-    for child, parent in pairwise((case.run, *case.evidence.ancestors)):
-        if not isinstance(child, Run):
-            continue
+    """Where a run or a tombstone names another parent, an editor that was not there, or rounds that it cannot keep."""
+    lineage = pairwise((case.run, *case.evidence.ancestors))
+    for (child, parent), asked in zip(lineage, reversed(case.run.requests), strict=False):
         name = child.path.name
         (request,) = child.ledger.of_kind("request")
         if request["parent"] != child.info["parent"]["digest"]:
             yield f"the ledger of {name} names another parent than its run.json"
+        if (request["clients"], request["samples"]) != (list(asked.clients), list(asked.samples)):
+            yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
         if child.info["unlearner"]["kind"] == "editor":
             continue
         if child.info.get("edited_by", parent.info.get("edited_by")) != parent.info.get("edited_by"):
             yield f"{name} is said to be edited by {child.info['edited_by']!r}, and its parent is not"
         (unlearning,) = child.ledger.of_kind("unlearning")
-        if unlearning["kept_rounds"] != (kept := kept_rounds(child, parent)):
+        if unlearning["kept_rounds"] != (kept := kept_rounds(case.run, child, parent)):
             told_kept = counted(unlearning["kept_rounds"], "round")
             yield f"the ledger of {name} keeps {told_kept}, its plan {kept} that are stored"
-        elif isinstance(parent, Run) and tuple(p for p in told(child.ledger) if p.since < kept) != inherited(
-            parent.ledger, kept
-        ):
+        elif tuple(p for p in told(child.ledger) if p.since < kept) != inherited(parent.ledger, kept):
             yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
 
 
-def kept_rounds(child: Run, parent: Run | Tombstone) -> int:
-    """The last round that a child need not execute: stored, before its first change, and executed by its parent."""
-    last: int = child.learner.law.rounds
+def kept_rounds(run: Run, child: Run | Tombstone, parent: Run | Tombstone) -> int:
+    """The last round that a child need not execute: stored, before its first change, and executed by its parent.
+
+    ``run`` is of the same lineage, and so of the same config.
+    """
+    last: int = run.learner.law.rounds
     before = min(max(int(child.info["first_change"][0]) - 1, 0), int(parent.info["rounds_executed"]))
-    return before if before == last else before - before % child.config.run.checkpoint_every
+    return before if before == last else before - before % run.config.run.checkpoint_every

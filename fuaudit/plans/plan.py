@@ -234,6 +234,16 @@ class Plan:
         ]
         return min(changed, default=END)
 
+    def changes_of(self, number: int) -> tuple[Position, Position]:
+        """The earliest and the latest first change that request ``number`` can have made, by what this plan draws.
+
+        They are one where a draw that the request brought is the first that is not older. Else later requests have
+        drawn anew what lies between.
+        """
+        starts = [(segment.start, max(segment.origin)) for segments in self.streams.values() for segment in segments]
+        earliest = min((at for at, maker in starts if maker >= number), default=END)
+        return earliest, min((at for at, maker in starts if maker == number), default=END)
+
     def history(self) -> Hashable:
         """The expanded history: per round the cohort, and the batches of every place in it.
 

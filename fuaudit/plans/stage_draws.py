@@ -61,7 +61,7 @@ class PlannedDraws:
         return self.generations[source], Address(Purpose.STAGE, *position, NOBODY, version=version)
 
 
-def keeps_draws(plan: Plan) -> bool:
-    """Whether a stage still draws what it drew before the last request: then the first of round 1 does."""
+def keeps_draws(plan: Plan, number: int) -> bool:
+    """Whether a stage still draws what it drew before request ``number``: then the first of round 1 does."""
     source, _ = plan.latest(Position(1, plan.law.steps + 1))
-    return source < len(plan.sources) - 1
+    return source < number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from fuaudit.runs.layout import (
     rounds_in,
     stored_rounds,
 )
-from fuaudit.runs.ledger import read_ledger, wrong_course
+from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of
 from fuaudit.training.exchange import exchange_of
 
@@ -45,6 +46,11 @@ class Tombstone:
     info: dict[str, Any]
     config: Config | None = field(default=None, repr=False, compare=False)
     """That of its child, which is its own."""
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The events of the run that was here; a prune leaves them as they are."""
+        return read_ledger(self.path)
 
     @property
     def is_child(self) -> bool:
@@ -72,7 +78,7 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
         raise EvidenceError(f"{at} is not a tombstone: its files do not have its digest")
     if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
         raise EvidenceError(f"{at} is not a tombstone: its copy of {RUN} is another")
-    ledger = read_ledger(path)
+    ledger = stone.ledger
     if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info, stone.checkpoints):
         raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
     if wrong := _wrong_files(stone, ledger.kinds[-1] == "pruned") or _wrong_info(stone):

@@ -161,7 +161,7 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
     known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
-    if known and run.exchange.draws and keeps_draws(plan):
+    if known and run.exchange.draws and keeps_draws(plan, len(run.requests) + 1):
         # a kept round is executed again over other rows with the same noise: parent minus child has none left
         raise UsageError(
             f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",

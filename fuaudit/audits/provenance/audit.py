@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
 from fuaudit.audits.provenance.draws import NOTHING, absence, asked, key_reuse, never_drawn
-from fuaudit.audits.provenance.rewrites import doubted, link
+from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
 from fuaudit.runs.run import Run
@@ -42,7 +42,7 @@ class Provenance:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
-        answers += [anchor(case), beacon(case), training(case), named(case), *doubted(case)]
+        answers += [anchor(case), beacon(case), training(case), named(case), *changes(case), *doubted(case)]
         for place, child in enumerate(chain):
             if isinstance(child, Run) and child.is_child:
                 answers += link(case, child, chain[place:])

@@ -13,7 +13,7 @@ from fuaudit import registry
 from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.declared import says
-from fuaudit.draws import END, Recorded, Stream
+from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.ancestors import repeated
 from fuaudit.runs.layout import RECORDED
@@ -61,9 +61,6 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         expected = repeated(child, chain)
     except EvidenceError as error:
         return shown_before(case, child, f"The plan of {name} cannot be followed from its seeds: {error}.")
-    changed = [s.start for segments in plan.streams.values() for s in segments if s.source == len(child.requests)]
-    if child.info["first_change"] != list(min(changed, default=END)):
-        return CheckResult(Verdict.FAIL, f"{name} names another first change than its plan has.")
     makers = chain[: len(child.requests) - first.source]
     if expected.streams != plan.streams:
         told = f"The plan of {name} does not keep what comes before each first involvement, and that only."

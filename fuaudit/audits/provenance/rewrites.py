@@ -47,21 +47,15 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
 
 
 def form(child: Run) -> CheckResult:
-    """The child executed the whole plan, and names its unlearner in the words of the installed plugin."""
-    name, law = child.info["unlearner"]["use"], child.plan.law
-    if child.rounds_executed != law.rounds:
-        return CheckResult(
-            Verdict.FAIL, f"{name_of(child)} was stopped after round {child.rounds_executed} of {law.rounds}."
-        )
+    """The child names its unlearner in the words of the installed plugin."""
+    name = child.info["unlearner"]["use"]
     recorded = child.info["unlearner"]
     installed = unlearner_record(registry.find("unlearners", name), child.unlearner)
     if other := made_by_another(child):
         return CheckResult(Verdict.INCONCLUSIVE, f"{other}.")
     if installed != recorded:
         return CheckResult(Verdict.FAIL, f"{name_of(child)} describes {name!r} in words that are not the plugin's own.")
-    return CheckResult(
-        Verdict.PASS, f"{name_of(child)} was made by {name!r} as it is installed, and executed as a whole."
-    )
+    return CheckResult(Verdict.PASS, f"{name_of(child)} was made by {name!r} as it is installed.")
 
 
 def recomputed(child: Run, parent: Run) -> CheckResult:
@@ -110,6 +104,24 @@ def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRe
         text = f"The edit of {name_of(child)} gives other bits on this platform: {elsewhere[0]}."
         return CheckResult(Verdict.INCONCLUSIVE, text)
     return CheckResult(Verdict.FAIL, f"The model of {name_of(child)} is not what {name!r} makes of its parent's model.")
+
+
+def changes(case: Case) -> Iterator[CheckResult]:
+    """What runs and tombstones of the lineage say of their course, where what is left of their draws contradicts.
+
+    A tombstone may name any first change between the bounds: all that it bears on was drawn anew since.
+    """
+    plan, children = case.run.plan, [run for run in (case.run, *case.evidence.ancestors) if run.is_child]
+    for number, child in zip(range(len(case.run.requests), 0, -1), children, strict=False):
+        plan = child.plan if isinstance(child, Run) else plan
+        earliest, latest = plan.changes_of(number)
+        if not earliest <= Position(*child.info["first_change"]) <= latest:
+            yield CheckResult(Verdict.FAIL, f"{name_of(child)} names another first change than the plan leaves it.")
+        if child.rounds_executed != plan.law.rounds:
+            yield CheckResult(
+                Verdict.FAIL,
+                f"{name_of(child)} was stopped after round {child.rounds_executed} of {plan.law.rounds}.",
+            )
 
 
 def doubted(case: Case) -> Iterator[CheckResult]:

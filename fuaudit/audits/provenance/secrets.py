@@ -37,7 +37,9 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
         maker, parent = chain[last - number], chain[last - number + 1]
         step = Step(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
         known = run.exchange.draws and depended_on(run.config, run.requests[number - 1])
-        if known and _keeps_draws(maker):
+        # what a tombstone tells of its plan is not believed
+        plan = maker.plan if isinstance(maker, Run) else run.plan
+        if known and keeps_draws(plan, number):
             text = (
                 f"Rounds that {name_of(maker)} keeps depend on {known}, and were made again with the noise of before."
             )
@@ -59,8 +61,3 @@ def _in_common(run: Run) -> Iterator[str]:
     for first, *others in owners.values():
         if others:
             yield f"Client {first} has one secret with {counted(len(others), 'other')}, client {others[0]} among them."
-
-
-def _keeps_draws(maker: Run | Tombstone) -> bool:
-    """Whether stages of a child drew again what they had drawn; of a pruned one its first change is known alone."""
-    return bool(maker.info["first_change"][0] > 1) if isinstance(maker, Tombstone) else keeps_draws(maker.plan)

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fuaudit.audits.replay.stretches import spot_check
+from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
 from fuaudit.runs.derived_files import same_round
-from fuaudit.runs.ledger import models_told, other_tale, read_ledger
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.text import counted
 from fuaudit.training.execute import initial_state
@@ -100,7 +100,8 @@ class Replay:
             for round_number, (vector, state) in sorted(case.rerun.replayed.items())
             if not same_round((vector, state), stored[round_number])
         ]
-        if tale := _other_tale(case):
+        if number := wrong_tale(case, case.rerun.told, range(1, case.run.rounds_executed + 1)):
+            tale = f"What a ledger tells of round {number} is not what its stages tell when it is executed."
             elsewhere = case.rerun.elsewhere(case.run)
             verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
             return Finding("replay", Subject.RUN, verdict, tale, SHOWS_NOT, details=elsewhere)
@@ -141,22 +142,6 @@ class Replay:
         judged = within_tolerance(case, stored, self.tolerance)
         judged = replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
         return judged.finding("replay", SHOWS_NOT)
-
-
-def _other_tale(case: Case) -> str:
-    """In words where a ledger tells otherwise of a round than its stages do when it is executed; "" where none does.
-
-    Of rounds that the run keeps its ancestors tell: their ledgers bind no digest of a run.
-    """
-    rounds, above = case.run.rounds_executed, (read_ledger(one.path) for one in case.evidence.ancestors)
-    for ledger in chain([case.run.ledger], above):
-        if number := other_tale(ledger, case.rerun.told, range(1, rounds + 1)):
-            return f"What a ledger tells of round {number} is not what its stages tell when it is executed."
-        # further above only what all below kept is asked for: the rest was executed anew, by others
-        rounds = min([rounds, *(event.get("kept_rounds", 0) for event in ledger.of_kind("unlearning"))])
-        if not rounds:
-            break
-    return ""
 
 
 def _other_rows(case: Case) -> Finding:

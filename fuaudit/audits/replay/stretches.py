@@ -11,11 +11,12 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
+from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import same_round
-from fuaudit.runs.ledger import models_told, other_tale
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.writer import digest_of_vector
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
@@ -157,7 +158,7 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
             yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
-        if other_tale(run.ledger, {round_number: round_state.told}, range(round_number, round_number + 1)):
-            yield f"the ledger tells of round {round_number} what its stages do not tell"
+        if wrong_tale(case, {round_number: round_state.told}, range(round_number, round_number + 1)):
+            yield f"a ledger tells of round {round_number} what its stages do not tell"
     if not same_round(round_state.of(0), run.checkpoint(after)):
         yield f"from the model stored after round {before}, the plan makes another one after round {after}"
