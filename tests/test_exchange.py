@@ -31,7 +31,8 @@ from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.forms import pretty_json
-from fuaudit.plans import Plan, Request, UniformLaw
+from fuaudit.plans import Plan, Population, Request, UniformLaw
+from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
 from fuaudit.plans.stage_draws import Generation, PlannedDraws, keeps_draws
 from fuaudit.plans.veil import veiled
@@ -41,8 +42,12 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
-from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged
-from fuaudit.training.rounds import PublicDraws
+from fuaudit.training.events import Sent
+from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged, first_state
+from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.rounds import PublicDraws, StateShape
+from fuaudit.training.setup import setup
+from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Stateless
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
@@ -363,6 +368,8 @@ def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, wo
 def test_byzantine_clients_must_be_there(tmp_path):
     with pytest.raises(UsageError, match="'test-flip' names client 9, and there is none"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
+    with pytest.raises(PluginError, match="'test-nameless' must name the clients"):
+        train(tables([{"use": "test-nameless"}]), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -373,8 +380,8 @@ def test_byzantine_clients_must_be_there(tmp_path):
         ("test-undeclared", "did not declare it"),
         ("test-stranger-s-noise", "whose stage it is not"),
         ("test-stranger-s-noise-later", "whose stage it is not"),
-        ("test-raises", "raised in apply"),
-        ("test-wider", "made"),
+        ("test-raises", r"Raises.apply, round 1, raised ValueError\('no'\)"),
+        ("test-wider", r"Wider.apply, round 1, returned .*float64.* and not \(4, 650\) of torch.float32"),
         ("test-babbles", "whole and finite numbers"),
         ("test-agrees-on-nothing-real", "no ascending columns"),
     ],
@@ -388,7 +395,7 @@ def test_stages_that_break_their_word_stop_training(stage, words, tmp_path):
 def test_transports_that_deliver_nothing(use, tmp_path, quick):
     config = tables(transport={"use": use}, server=[{"use": "mean"}, {"use": "momentum"}], learner={"rounds": 2})
     if use == "test-delivers-none":
-        with pytest.raises(PluginError, match="delivered NoneType"):
+        with pytest.raises(PluginError, match=r"DeliversNone\.deliver, round 1, returned NoneType"):
             train(config, tmp_path / "run", secret=secret(4))
         return
     run = train(config, tmp_path / "run", secret=secret(4))
@@ -446,6 +453,93 @@ def test_what_honest_stages_and_transports_must_not_make():
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):
         context_of([0], torch.float32).tell("a tale")
+    with pytest.raises(PluginError, match="more than 64 bits"):
+        context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
+
+
+def answering(**answers):
+    """A part whose methods answer so, or raise what they are given."""
+
+    def method(answer):
+        def says(self, *arguments):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer(*arguments) if callable(answer) else answer
+
+        return says
+
+    named = {"clients": answers.pop("clients", ())}
+    return type("Odd", (Stateless,), named | {name: method(answer) for name, answer in answers.items()})()
+
+
+COLUMNS = [torch.arange(2)] * 3
+APPLIES = (
+    ValueError("no"),
+    None,
+    torch.ones(3, 5),
+    ([1], {}),
+    (torch.ones(3, 5).double(), {}),
+    (torch.ones(1, 5), None),
+)
+SETTLES = {"apply": lambda rows, context, state: (rows, state)}
+AGREES = {"propose": COLUMNS, "agree": torch.arange(2)}
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "part"),
+    [
+        *(("apply", "client", {"apply": answer}) for answer in (*APPLIES, (torch.ones(2, 5), {}))),
+        *(("apply", "server", {"apply": answer}) for answer in (*APPLIES, (torch.ones(1, 4), {}))),
+        *(("settle", "client", SETTLES | {"settle": answer}) for answer in (ValueError("no"), None, {"m": 1})),
+        *(("propose", "client", AGREES | {"propose": one}) for one in (COLUMNS[:1], None, [torch.ones(2)] * 3)),
+        *(("agree", "client", AGREES | {"agree": one}) for one in (None, torch.tensor([False, True]), torch.ones(2))),
+        *(("proposals", "byzantine", SETTLES | {"proposals": one}) for one in ([], None, ValueError("no"))),
+        ("deliver", "transport", {"deliver": ValueError("no")}),
+        ("deliver", "transport", {"deliver": lambda rows, context: Delivery([1], context.cohort, rows)}),
+        ("deliver", "transport", {"deliver": lambda rows, context: Delivery(rows.double(), context.cohort, rows)}),
+        ("deliver", "transport", {"deliver": lambda rows, context: Delivery(rows, None, rows)}),
+    ],
+)
+def test_what_a_part_answers_comes_through_one_door(method, place, part):
+    odd = answering(clients=(0,), **part)
+    parts = {
+        "client": (Mean(), [odd]),
+        "byzantine": (Mean(), [answering(**AGREES), odd], None, [1]),
+        "transport": (Mean(), (), odd),
+        "server": (odd,),
+    }
+    with pytest.raises(PluginError, match=rf"^Odd\.{method}, round 1, (raised|returned)"):
+        one_round(*parts[place])
+
+
+@pytest.mark.parametrize("answer", [ValueError("no"), None, {"m": 1}, {1: torch.ones(1)}])
+@pytest.mark.parametrize("part", ["solver", "client", "server"])
+def test_what_a_part_begins_with_comes_through_the_door(part, answer):
+    parts = {"solver": Sgd(), "client": Mean(), "server": Mean()} | {part: answering(init=answer)}
+    exchange = Exchange(Chain((parts["server"],)), Chain((parts["client"],)))
+    with pytest.raises(PluginError, match=r"^Odd\.init (raised|returned)"):
+        first_state(parts["solver"], exchange, StateShape(5, 3, torch.float32, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("before", None),
+        ("before", ValueError("no")),
+        ("after", lambda outcome, context, state: outcome.updates),
+        ("after", lambda outcome, context, state: (outcome.updates.double(), state)),
+        ("after", ValueError("no")),
+    ],
+)
+def test_what_a_solver_answers_comes_through_the_door(method, answer):
+    ready = setup(resolve(tables()))
+    sgd = {"before": lambda *given: Sgd().before(*given), "after": lambda *given: Sgd().after(*given)}
+    procedure = replace(ready.procedure, solver=answering(**sgd | {method: answer}))
+    plan = Plan.fresh(ready.learner.law, Population({c: range(9 * c, 9 * c + 9) for c in range(8)}), Keyed(bytes(32)))
+    start = initial_state(procedure, [plan], plan.retained, ready.device)
+    problem = ready.client_problem(plan.retained)
+    with pytest.raises(PluginError, match=rf"^Odd\.{method}, round 1, (raised|returned)"):
+        next(execute(procedure, problem, plan.retained, expand(plan), start, ready.engine))
 
 
 def test_noise_is_never_used_twice_over_other_rows(tmp_path):

@@ -39,6 +39,9 @@ class Rejected:
     why: str
 
 
+LIMIT = 2**63
+"""What whole numbers of events stay below."""
+
 Event = Sent | Released | Rejected
 
 
@@ -47,6 +50,8 @@ def require_event(event: object) -> None:
     if not isinstance(event, Event):
         raise PluginError(f"a stage told {event!r}, which is no event", "There are Sent, Released and Rejected.")
     values = [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
+    if any(type(value) is int and abs(value) >= LIMIT for value in values):
+        raise PluginError("a stage told a whole number of more than 64 bits")
     strange = [value for value in values if type(value) not in (int, str) and not _is_finite(value)]
     if strange:
         raise PluginError(f"a stage told {strange[0]!r}: events hold whole and finite numbers, and words")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, says
-from fuaudit.errors import FuauditError, PluginError
+from fuaudit.errors import PluginError
+from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Rejected
 from fuaudit.training.rounds import CLIENT, SERVER, SOLVER, Cohort, RoundContext, State, stripped, under
 from fuaudit.training.stages import NO_STAGES, Chain, Stage, require_form, require_one_row
@@ -190,7 +191,7 @@ def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
         number, name = min(strange).split(".", 1)
         who = type(exchange.client_stages.stages[int(number)]).__name__
         raise PluginError(f"{who} keeps {name!r}, or names it in per_client_state, and not both", WHAT_IT_KEEPS)
-    return under(SOLVER, solver.init(shape)) | under(CLIENT, clients) | under(SERVER, server)
+    return under(SOLVER, asked(solver, "init", STATE, shape)) | under(CLIENT, clients) | under(SERVER, server)
 
 
 @dataclass(frozen=True)
@@ -297,24 +298,12 @@ def _applied(exchange: Exchange, part: int, rows: Tensor, context: RoundContext,
     import torch
 
     stage = exchange.client_stages.stages[part]
-    changed, after = _asked(stage, "apply", rows, exchange.seen_by(part, context), before)
+    here = exchange.seen_by(part, context)
+    changed, after = asked(stage, "apply", rows_and_state(rows), rows, here, before)
     require_form(stage, before, after)
-    if (changed.shape, changed.dtype) != (rows.shape, rows.dtype):
-        made = f"{tuple(changed.shape)} of {changed.dtype}"
-        raise PluginError(f"{type(stage).__name__} made {made} of rows {tuple(rows.shape)} of {rows.dtype}")
     if part in exchange.byzantine:
         changed = torch.where(_named(stage, context.cohort).unsqueeze(-1), changed, rows)
     return changed, after
-
-
-def _asked(stage: Any, method: str, *arguments: Any) -> Any:
-    """What a stage answers. PluginError where it raises."""
-    try:
-        return getattr(stage, method)(*arguments)
-    except FuauditError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{type(stage).__name__} raised in {method}: {error!r}") from error
 
 
 def _named(stage: Any, cohort: Cohort) -> Tensor:
@@ -327,15 +316,15 @@ def _named(stage: Any, cohort: Cohort) -> Tensor:
 def _agreed(exchange: Exchange, part: int, rows: Tensor, context: RoundContext) -> tuple[Tensor, Tensor]:
     """The columns of the rows that all agree on, and which coordinates these are."""
     stages, here, columns = exchange.client_stages.stages, exchange.seen_by(part, context), rows.shape[-1]
-    found = _asked(stages[part], "propose", rows, here)
+    each = proposals(len(rows))
+    found = asked(stages[part], "propose", each, rows, here)
     for other in sorted(exchange.byzantine):
         if hasattr(stages[other], "proposals"):
-            said = _asked(stages[other], "proposals", found, rows, exchange.seen_by(other, context))
+            said = asked(stages[other], "proposals", each, found, rows, exchange.seen_by(other, context))
             named = _named(stages[other], context.cohort).tolist()
             found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
-    agreed = _asked(stages[part], "agree", found, here)
-    fits = getattr(agreed, "ndim", 0) == 1 and not agreed.is_floating_point()
-    ascending = fits and bool((agreed[1:] > agreed[:-1]).all())
+    agreed = asked(stages[part], "agree", COLUMNS, found, here)
+    ascending = bool((agreed[1:] > agreed[:-1]).all())
     if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
         raise PluginError(f"{type(stages[part]).__name__} agreed on what are no ascending columns of {columns}")
     agreed = agreed.to(rows.device)
@@ -361,10 +350,9 @@ def _delivered(exchange: Exchange, rows: Tensor, context: RoundContext) -> Deliv
 
 
 def _brought(transport: Any, rows: Tensor, context: RoundContext) -> Delivery:
-    """What a transport delivers; PluginError for what is no delivery, or does not fit the rows."""
-    delivery, name = _asked(transport, "deliver", rows, context), type(transport).__name__
-    if not isinstance(delivery, Delivery):
-        raise PluginError(f"the transport {name} delivered {type(delivery).__name__}")
+    """What a transport delivers; PluginError where it does not fit the rows."""
+    delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, context)
+    name = type(transport).__name__
     fits = delivery.rows.shape[-1] == rows.shape[-1] and delivery.sent.shape == rows.shape
     if not fits or delivery.cohort.present.shape != delivery.rows.shape[:-1]:
         raise PluginError(f"the transport {name} delivered {tuple(delivery.rows.shape)} of {tuple(rows.shape)}")
@@ -380,6 +368,17 @@ def _require_sums(name: str, delivery: Delivery, participations: int) -> None:
         raise PluginError(f"the transport {name} shows {count} rows as sums of {participations} participations")
     if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
         raise PluginError(f"the transport {name} names who is in its sums", "Deliver: context.cohort.counted(b).")
+
+
+def _delivery_of(rows: Tensor) -> Kind:
+    """What a transport must deliver of such rows."""
+
+    def fits(answer: Any) -> bool:
+        if not (isinstance(answer, Delivery) and isinstance(answer.cohort, Cohort)):
+            return False
+        return is_tensor(answer.rows, rows) and is_tensor(answer.sent, rows)
+
+    return Kind(f"a Delivery of a Cohort, with rows and sent of {rows.dtype}", fits)
 
 
 def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State) -> tuple[Tensor, Tensor, State]:
@@ -400,7 +399,7 @@ def _settled(exchange: Exchange, sent: Tensor, answer: Tensor, context: RoundCon
     for part, stage in enumerate(exchange.client_stages.stages):
         if hasattr(stage, "settle"):
             before = stripped(f"{part}.", kept)
-            after = _asked(stage, "settle", sent, answer, exchange.seen_by(part, context), before)
+            after = asked(stage, "settle", STATE, sent, answer, exchange.seen_by(part, context), before)
             require_form(stage, before, after)
             kept = kept | under(f"{part}.", after)
     return kept

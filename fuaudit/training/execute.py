@@ -20,6 +20,7 @@ from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
+from fuaudit.training.asking import a, asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Event, as_table
 from fuaudit.training.exchange import Exchange, exchanged, first_state
@@ -36,7 +37,8 @@ from fuaudit.training.rounds import (
     stripped,
     under,
 )
-from fuaudit.training.solvers import Sgd, Solver
+from fuaudit.training.solvers import Sgd, Solver, Steps
+from fuaudit.training.stages import require_form
 
 
 @dataclass(frozen=True)
@@ -230,10 +232,11 @@ def _advanced(
     """The state after a round in which every run has somebody taking part."""
     # solver and server each get their own part of the state before the round: neither can read what the other
     # remembers, and all of it is recorded
-    memory = stripped(SOLVER, round_state.state)
-    steps = procedure.solver.before(context, memory)
+    before = stripped(SOLVER, round_state.state)
+    steps = asked(procedure.solver, "before", a(Steps), context, before)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
-    uploads, memory = procedure.solver.after(outcome, context, memory)
+    uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, context, before)
+    require_form(procedure.solver, before, memory)
     memories, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
     made = exchanged(procedure.exchange, uploads, context, memories, server)
     state = under(SOLVER, memory) | under(CLIENT, made.memories) | under(SERVER, made.server)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.training.asking import STATE, asked, rows_and_state
 from fuaudit.training.rounds import RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Chain:
         """See :class:`Stage`; an agreement keeps nothing."""
         state: State = {}
         for number, stage in enumerate(self.stages):
-            state |= {} if is_agreement(stage) else under(f"{number}.", stage.init(shape))
+            state |= {} if is_agreement(stage) else under(f"{number}.", asked(stage, "init", STATE, shape))
         return state
 
     @property
@@ -178,7 +179,7 @@ class Chain:
             prefix = f"{number}."
             old = stripped(prefix, state)
             here = context.at(context.part + number, stage) if context.draws else context
-            updates, own = stage.apply(updates, here, old)
+            updates, own = asked(stage, "apply", rows_and_state(updates, columns_alone=True), updates, here, old)
             require_form(stage, old, own)
             new |= under(prefix, own)
             if says(stage, "merges"):
@@ -189,7 +190,7 @@ class Chain:
 NO_STAGES = Chain(())
 
 
-def require_form(stage: Stage, old: State, new: State) -> None:
+def require_form(stage: Any, old: State, new: State) -> None:
     """Raises PluginError where a state has other names, shapes or dtypes than the one before it."""
     before, after = (
         {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()} for state in (old, new)

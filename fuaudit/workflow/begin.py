@@ -13,7 +13,7 @@ from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed, Leaves, Seeded
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
@@ -89,6 +89,8 @@ def _require_named_clients(ready: Setup, population: Population) -> None:
     exchange = ready.procedure.exchange
     for part in sorted(exchange.byzantine):
         stage: Any = exchange.client_stages.stages[part]
-        if strangers := sorted({*stage.clients}.difference(population.clients)):
-            name = ready.config.client[part]["use"]
+        name, named = ready.config.client[part]["use"], getattr(stage, "clients", None)
+        if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
+            raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
+        if strangers := sorted({*named}.difference(population.clients)):
             raise UsageError(f"{name!r} names client {strangers[0]}, and there is none")

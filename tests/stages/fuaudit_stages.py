@@ -268,6 +268,14 @@ class Babbles(Stateless):
 
 
 @dataclass(frozen=True)
+class Nameless(Stateless):
+    """Byzantine clients that nobody names."""
+
+    def apply(self, updates, context, state):
+        return updates, state
+
+
+@dataclass(frozen=True)
 class NothingReal:
     """Agrees on columns that there are not."""
 
