@@ -48,7 +48,7 @@ from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.rounds import PublicDraws, StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
-from fuaudit.training.stages import Chain, Mean, Stateless
+from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
 
@@ -431,6 +431,16 @@ def test_a_server_stage_draws_behind_the_transport():
         assert torch.equal(row, torch.full((1, 5), drawn, dtype=torch.float32))
 
 
+def test_where_nothing_is_agreed_on_nothing_moves():
+    nothing = answering(propose=[torch.arange(0)] * 3, agree=torch.arange(0))
+    exchange = Exchange(Chain((Mean(), Momentum())), Chain((nothing,)))
+    memory = {"1.velocity": torch.ones(1, 1, 5)}
+    context = stacked([context_of([0, 2, 4], torch.float32)])
+    made = exchanged(exchange, updates_of(0, 3, torch.float32)[None], context, {}, memory)
+    assert torch.equal(made.row, torch.zeros(1, 1, 5))
+    assert torch.equal(made.server["1.velocity"], memory["1.velocity"])
+
+
 def test_rows_of_honest_clients_stay_as_they_were():
     import fuaudit_stages
 
@@ -447,8 +457,15 @@ def test_what_honest_stages_and_transports_must_not_make():
         def deliver(self, rows, context):
             return Delivery(rows[:, :1], context.cohort, rows)
 
-    with pytest.raises(PluginError, match="made a row that is not finite of one that is"):
-        one_round(Mean(), [fuaudit_stages.Infinite(), fuaudit_stages.Flip()], byzantine=[1])
+    finite = r"Infinite\.apply, round 1, turned a finite row"
+    for stages, byzantine in (
+        ([fuaudit_stages.Infinite()], []),
+        ([fuaudit_stages.Infinite(), fuaudit_stages.Flip()], [1]),
+    ):
+        with pytest.raises(PluginError, match=finite):
+            one_round(fuaudit_stages.Median(), stages, byzantine=byzantine)
+    with pytest.raises(PluginError, match=r"Odd\.in_the_clear returned NoneType, and not a transport"):
+        Exchange(Chain((Mean(),)), transport=answering(in_the_clear=None)).in_the_clear()
     with pytest.raises(PluginError, match=r"delivered \(3, 1\) of \(3, 5\)"):
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):

@@ -491,6 +491,11 @@ def test_a_stage_that_refuses_small_federations(images):
     whole = ready(images, model={"use": "linear"})
     alone = replace(whole, procedure=replace(whole.procedure, exchange=Exchange(Chain((Refusing(),)))))
     assert canary(alone) == canary(whole), "its place is taken by the mean"
+    quantised = {"model": {"use": "linear"}, "client": [{"use": "quantise"}]}
+    kept = ready(images, **quantised)
+    server = replace(kept.procedure.exchange, server=Chain((Refusing(),)))
+    alone = replace(kept, procedure=replace(kept.procedure, exchange=server))
+    assert canary(alone) == canary(kept) != canary(whole), "and no other's"
 
 
 def test_another_rounding_anywhere_is_seen(images, monkeypatch):

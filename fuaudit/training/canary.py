@@ -14,6 +14,7 @@ are the number of rounds and the size of a step, which no library looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, chain, pairwise
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fuaudit.data.dataset import Dataset, erased_input, scaling_constants
+from fuaudit.errors import FuauditError
 from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
@@ -86,19 +88,17 @@ def canary(ready: Setup) -> str:
     """SHA-256, in hexadecimal, over local models, memories, server steps, answers and losses of a miniature.
 
     Depends on the config but not on its secrets or data (only on their shape, type and number of classes, and on how
-    many test rows the last chunk has), and on how this machine computes. Draws nothing, reads no file. A stage that
-    refuses a federation so small is replaced by the mean.
+    many test rows the last chunk has), and on how this machine computes. Draws nothing, reads no file. The exchange
+    is that without cryptography.
 
     Raises:
         UsageError: the engine cannot compute here.
+        PluginError: the transport has no form without cryptography.
     """
     single_threaded()
     little = _Miniature.of(ready)
     procedure = replace(ready.procedure, step_sizes=StepSizes(0.3))  # no power of two: products are rounded
-    try:
-        round_states = list(_moments(little, procedure))
-    except Exception:
-        round_states = list(_moments(little, replace(procedure, exchange=Exchange(Chain((Mean(),))))))
+    round_states = _tried(little, procedure)
     digest = sha256(b"fuaudit canary 1")
     constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())
@@ -109,6 +109,15 @@ def canary(ready: Setup) -> str:
     for piece in _measured(little, _initial(procedure)[0]):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
+    """What the rounds end with; the mean stands in for server stages that refuse a federation so small, then for all."""
+    exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
+    for tried in (exchange, replace(exchange, server=mean)):
+        with suppress(FuauditError):
+            return list(_moments(little, replace(procedure, exchange=tried)))
+    return list(_moments(little, replace(procedure, exchange=Exchange(mean))))
 
 
 def _moments(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:

@@ -11,8 +11,6 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
@@ -110,6 +108,9 @@ class Clear:
         return self
 
 
+A_TRANSPORT = Kind("a transport", lambda answer: callable(getattr(answer, "deliver", None)))
+
+
 @dataclass(frozen=True)
 class Exchange:
     """The parts of a round behind the local steps.
@@ -161,6 +162,10 @@ class Exchange:
     def has_secrets(self) -> bool:
         """Whether clients keep or draw something: then each of them has a secret."""
         return self.remembers or self.draws
+
+    def in_the_clear(self) -> Exchange:
+        """The same without cryptography."""
+        return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
     def seen_by(self, part: int, context: RoundContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one can make only what its own clients draw."""
@@ -303,7 +308,21 @@ def _applied(exchange: Exchange, part: int, rows: Tensor, context: RoundContext,
     require_form(stage, before, after)
     if part in exchange.byzantine:
         changed = torch.where(_named(stage, context.cohort).unsqueeze(-1), changed, rows)
+    if not bool(changed.isfinite().all()):
+        _require_finite(exchange, stage, rows, changed, context)
     return changed, after
+
+
+def _require_finite(exchange: Exchange, stage: Any, rows: Tensor, changed: Tensor, context: RoundContext) -> None:
+    """PluginError where a client stage turned a finite row of honest clients into one that is not finite."""
+    lost = context.cohort.present & rows.isfinite().all(dim=-1) & ~changed.isfinite().all(dim=-1)
+    for part in exchange.byzantine:
+        lost &= ~_named(exchange.client_stages.stages[part], context.cohort)
+    if bool(lost.any()):
+        raise PluginError(
+            f"{type(stage).__name__}.apply, round {context.number}, turned a finite row into one that is not finite",
+            "Where updates grew from round to round, lower the step size.",
+        )
 
 
 def _named(stage: Any, cohort: Cohort) -> Tensor:
@@ -338,9 +357,6 @@ def _delivered(exchange: Exchange, rows: Tensor, context: RoundContext) -> Deliv
     if not exchange.byzantine:
         return _brought(exchange.transport, rows, here)
     finite = rows.isfinite().all(dim=-1)
-    named = [_named(stages[part], context.cohort) for part in exchange.byzantine]
-    if not bool(reduce(or_, named, finite).all()):
-        raise PluginError("a client stage made a row that is not finite of one that is")
     for client in context.cohort.clients[~finite].tolist():
         context.tell(Rejected(client, "not finite"))
     delivery = _brought(exchange.transport, rows[finite], replace(here, cohort=context.cohort.among(finite)))
@@ -383,7 +399,7 @@ def _delivery_of(rows: Tensor) -> Kind:
 
 def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State) -> tuple[Tensor, Tensor, State]:
     """The aggregator's row on the columns that were sent, the row that is left on all of them, and the new state."""
-    if not rows.shape[-2]:  # nothing came, so nothing is applied, and the server remembers what it did
+    if 0 in rows.shape[-2:]:  # nothing came, so nothing is applied, and the server remembers what it did
         answer = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
         return answer, context.on_all(answer), state
     answer, new = chain.apply(rows, context, state, slice(chain.aggregating))

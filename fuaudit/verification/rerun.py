@@ -40,8 +40,7 @@ class Rerun:
     def ready(self) -> Setup:
         """The run's config on this machine, with the engine that the run used. UsageError without data."""
         ready = setup(self._run.config, self.evidence.rows)
-        exchange = ready.procedure.exchange
-        plainly = replace(exchange, transport=exchange.transport.in_the_clear())
+        plainly = ready.procedure.exchange.in_the_clear()
         return replace(ready, procedure=replace(ready.procedure, exchange=plainly))
 
     @cached_property
