@@ -112,7 +112,7 @@ def canary(ready: Setup) -> str:
 
 
 def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
-    """What the rounds end with; the mean stands in for server stages that refuse a federation so small, then for all."""
+    """The rounds; where a federation so small is refused, the mean stands in for the server stages, or for all."""
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     for tried in (exchange, replace(exchange, server=mean)):
         with suppress(FuauditError):
