@@ -177,7 +177,10 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     with pytest.raises(EvidenceError, match=f"the secret of client {client}, .* was destroyed by a prune"):
         pruned.stage_draws(pruned.plan)[0].own(1, 0, client, 0)
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and any(text in p.read_bytes() for text in gone)]
-    assert verdicts(looked_at(pruned, quick)) == FINE
+    found = looked_at(pruned, quick)
+    assert verdicts(found) == FINE
+    left = [str(copy) for copy in found["lineage"].copies if copy.holds]
+    assert left == ["parent/ledger.jsonl: holds what stages told of 8 rounds, also of erased clients"]
     other = next(c for c in pruned.plan.retained.clients if c != 3)
     request = Request.of(samples=[pruned.plan.retained.samples[other][0]])
     again = unlearn(pruned, "fats", request, tmp_path / "again")

@@ -675,7 +675,7 @@ def test_copies_are_listed_in_every_ancestor_and_beside_the_run(family, tmp_path
     write_bytes(tmp_path / "strange" / "keys.json", b'{"seeds": [1, "xyz", null]}')
     pruned, _ = prune(grandchild)
     lines, text = listed(pruned)
-    buried = [f"{name}: was pruned; its tombstone holds no file of it but run.json" for name in ("child", "parent")]
+    buried = [f"{name}: was pruned; only run.json and its ledger are left" for name in ("child", "parent")]
     holding = "gives draws over an earlier population back; its models may hold the contribution"
     assert lines == [*buried, *(f"{name}/keys.json: {holding}" for name in ("kept", "old"))]
     assert "knows of 2 other places" in text

@@ -426,7 +426,7 @@ FILES: tuple[File, ...] = (
         "the events of the run, each with the digest of the one before",
         Lines(),
         _SERVER,
-        exempt="it holds times and digests",
+        exempt="it holds times and digests; what stages told in it is made again by replay",
         first=True,
     ),
     File(

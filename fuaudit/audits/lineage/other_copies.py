@@ -12,6 +12,7 @@ from fuaudit.runs.layout import KEYS, LEDGER, MODEL, SECRETS, TOMBSTONE, checkpo
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import ResidualCopy
@@ -26,11 +27,12 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
     if not run.is_child:
         return ()
     found = []
-    for ancestor in case.evidence.ancestors:
+    for back, ancestor in enumerate(case.evidence.ancestors, 1):
+        later = run.requests[-back:]
+        found += _telling(ancestor, later)
         if isinstance(ancestor, Tombstone):
             found.append(_buried(ancestor))
         else:
-            later = run.requests[len(ancestor.requests) :]
             found += [ResidualCopy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
     oldest = case.evidence.ancestors[-1] if case.evidence.ancestors else run
     if oldest.is_child:
@@ -40,13 +42,24 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
     return *found, *_beside(case)
 
 
+def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[ResidualCopy]:
+    """The ledger of an ancestor where stages told of rounds before later requests; a prune leaves it."""
+    told = [event["told"] for event in ancestor.ledger.of_kind("round") if "told" in event]
+    if not told:
+        return []
+    erased = {client for request in later for client in request.clients}
+    also = ", also of erased clients" if any(one.get("client") in erased for events in told for one in events) else ""
+    why = f"holds what stages told of {counted(len(told), 'round')}{also}"
+    return [ResidualCopy(f"{ancestor.path.name}/{LEDGER}", why)]
+
+
 def _buried(stone: Tombstone) -> ResidualCopy:
     """What is left of a pruned ancestor; a prune that was killed may have left more than a tombstone."""
     rest = sorted(item.name for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
     if rest:
         why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
         return ResidualCopy(stone.path.name, why)
-    return ResidualCopy(stone.path.name, "was pruned; its tombstone holds no file of it but run.json", holds=False)
+    return ResidualCopy(stone.path.name, "was pruned; only run.json and its ledger are left", holds=False)
 
 
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
