@@ -30,14 +30,15 @@ from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets, secr
 from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
-from fuaudit.formats.forms import pretty_json
+from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
 from fuaudit.plans.stage_draws import Generation, PlannedDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
-from fuaudit.runs.layout import SECRETS
+from fuaudit.runs.layout import LEDGER, SECRETS
+from fuaudit.runs.ledger import SPARE, Ledger, append
 from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
@@ -195,6 +196,9 @@ class Stop(Exception):
     pass
 
 
+EVERY = {"run": {"checkpoint_every": 1, "engine": "reference", "device": "cpu"}}
+
+
 @pytest.mark.parametrize("at", [1, 5])
 def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
     def progress(doing, number, of):
@@ -209,7 +213,41 @@ def test_a_run_that_was_stopped_goes_on_as_it_would_have(whole, tmp_path, at):
     child = unlearn(tmp_path / "parent", "fats", request, tmp_path / "child")
     with pytest.raises(Stop):
         unlearn(tmp_path / "parent", "fats", request, tmp_path / "stopped", progress=progress)
+    shutil.copytree(tmp_path / "stopped", tmp_path / "changed")
+    table = RunWriter(tmp_path / "changed").run.secrets
+    first, last = table.generations
+    other = replace(table, generations=(first, last | {min(last): bytes(32)}))
+    RunWriter(tmp_path / "changed").write(SECRETS, other.table(child.opening))
+    with pytest.raises(EvidenceError, match=r"do not follow from those of|another salt"):
+        resume(tmp_path / "changed")
     assert resume(tmp_path / "stopped").digest == child.digest
+
+
+def test_what_is_stored_must_fit_before_a_run_goes_on(tmp_path):
+    def progress(doing, number, of):
+        if doing == "rounds" and number >= 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(tables([{"use": "test-memory"}]) | EVERY, tmp_path / "run", secret=secret(1), progress=progress)
+    models, memories = (tmp_path / "run" / folder for folder in ("checkpoints", "clients"))
+    for folder, words in ((memories, "missing"), (models, "not the model that the ledger names")):
+        run = shutil.copytree(tmp_path / "run", tmp_path / folder.name)
+        at = run / folder.name / "000002.safetensors"
+        at.unlink() if folder == memories else shutil.copy(at.with_stem("000001"), at)
+        with pytest.raises(EvidenceError, match=words):
+            resume(run)
+
+
+def test_a_ledger_that_nobody_could_read_is_not_written(whole, tmp_path):
+    assert whole.ledger.size == (whole.path / LEDGER).stat().st_size
+    ledger = append(tmp_path, Ledger(), "round", round=1)
+    assert ledger.size == (tmp_path / LEDGER).stat().st_size
+    full = replace(ledger, size=MAX_JSON_BYTES - SPARE - 50)
+    with pytest.raises(PluginError, match="what stages tell of round 2"):
+        append(tmp_path, full, "round", round=2)
+    assert ledger.size == (tmp_path / LEDGER).stat().st_size
+    assert append(tmp_path, full, "sealed", digest="0" * 64).kinds == ["round", "sealed"]
 
 
 def test_redacted(whole, tmp_path, quick, fuaudit):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.runs.layout import EVENTS, LEDGER
@@ -21,13 +21,17 @@ from fuaudit.text import WITH_DATA, command
 GENESIS = "0" * 64
 PLATFORM = "platform"
 
+SPARE = 2**20
+"""Bytes of a ledger that rounds leave to what ends it: a seal, a prune."""
+
 
 @dataclass(frozen=True)
 class Ledger:
-    """The events of a run in order, and the digest of the last line (``head``)."""
+    """The events of a run in order, the digest of the last line (``head``), and the bytes of all lines."""
 
     events: tuple[dict[str, Any], ...] = ()
     head: str = GENESIS
+    size: int = 0
 
     @property
     def kinds(self) -> list[str]:
@@ -49,7 +53,7 @@ def _verified(lines: list[bytes], path: Path) -> Ledger:
             raise EvidenceError(f"{path}: line {number} is no event that a run can have")
         events.append(event)
         head = sha256(line)
-    return Ledger(tuple(events), head)
+    return Ledger(tuple(events), head, sum(map(len, lines)) + len(lines))
 
 
 def read_ledger(run: Path) -> Ledger:
@@ -176,9 +180,19 @@ def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
 
 
 def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
-    """Add an event, with the time; returns the grown ledger."""
+    """Add an event, with the time; returns the grown ledger.
+
+    Raises:
+        PluginError: stages tell so much of a round that the ledger would be too large to be read.
+    """
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
     line = canonical_json(entry)
+    size = ledger.size + len(line) + 1
+    if event == "round" and size > MAX_JSON_BYTES - SPARE:
+        raise PluginError(
+            f"with what stages tell of round {facts['round']}, {run / LEDGER} would be larger than can be read",
+            "All rounds before are kept. Let the stages tell less.",
+        )
     append_line(run / LEDGER, line)
-    return Ledger((*ledger.events, entry), sha256(line))
+    return Ledger((*ledger.events, entry), sha256(line), size)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fuaudit.commitments.keys import contexts
+from fuaudit.commitments.secrets import Step
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import TEMPORARY, claimed, storage
+from fuaudit.formats.files import TEMPORARY, claimed, read_bytes, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.layout import checkpoint_name
-from fuaudit.runs.ledger import mend_ledger
+from fuaudit.runs.encoding import read_checkpoint
+from fuaudit.runs.layout import MEMORIES, checkpoint_name, form_of, memories_name
+from fuaudit.runs.ledger import mend_ledger, models_told
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, stand
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.writer import RunWriter
+from fuaudit.runs.writer import RunWriter, digest_of_vector
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
 from fuaudit.workflow.train import finish, state_after
@@ -35,7 +38,8 @@ def resume(
 
     Raises:
         UsageError: the run is complete already.
-        EvidenceError: nothing was begun there, or the parent of an unlearning is not at hand.
+        EvidenceError: nothing was begun there, the parent of an unlearning is not at hand, or what is stored does not
+            fit ledger and secrets.
     """
     folder = Path(path)
     require_begun(folder)
@@ -51,12 +55,14 @@ def resume(
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
+        _require_fitting(unfinished, stored)
         ready = setup(config, data, unfinished.rows)
         require_committed(unfinished, ready.dataset)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
+            _require_next_secrets(unfinished, above)
             if not ledger.of_kind("request"):
                 request = unfinished.requests[-1]
                 writer.record(
@@ -67,3 +73,25 @@ def resume(
         stand(writer, Platform.here(ready, done))
         start = state_after(writer, ready, plan, stored)
         return finish(writer, ready, plan, start, done, rounds_executed, progress, unfinished.stage_draws(plan))
+
+
+def _require_fitting(run: Run, stored: list[int]) -> None:
+    """Raises EvidenceError where a stored round is not the one that the ledger tells of, or lacks what clients keep."""
+    told, salt = models_told(run.ledger), run.salt
+    for number in stored:
+        vector, _ = read_checkpoint(run.path, number)
+        if number in told and digest_of_vector(vector) != told[number]:
+            raise EvidenceError(f"{run.path / checkpoint_name(number)} is not the model that the ledger names")
+        path = run.path / memories_name(number)
+        if salt is not None and form_of(MEMORIES).parse(read_bytes(path), path)["salt"].tobytes() != salt:
+            raise EvidenceError(f"{path} has another salt than follows from the secrets of clients")
+
+
+def _require_next_secrets(run: Run, parent: Run) -> None:
+    """Raises EvidenceError where the secrets of a child do not follow from those of its parent."""
+    if run.secrets is None or parent.redacted:
+        return
+    context = contexts(run.beacon, run.requests, run.original)[-1]
+    step = Step(run.commitment, context, run.info["unlearner"], parent.rounds_executed)
+    if not parent.secrets or parent.secrets.after(run.plan.retained.samples, step) != run.secrets:
+        raise EvidenceError(f"the secrets of clients in {run.path} do not follow from those of {parent.path}")
