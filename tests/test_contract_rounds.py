@@ -12,7 +12,7 @@ from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
 from fuaudit.testing import check_aggregator, check_agreement, check_byzantine, check_client_stage, check_transport
-from fuaudit.training.events import Sent
+from fuaudit.training.events import Released, Sent
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.stages import Mean, Stateless
 
@@ -51,8 +51,47 @@ def test_the_contract_of_client_stages(stages):
         (Touches(), "'memory' changes in the rows of clients that do not take part"),
         (part(stages.Memory, vectorised=True, apply=by_id), "unused places"),
         (Narrows(), "apply made (4, 4) of (4, 5)"),
+        (Remembers(), "with other rounds before"),
+        (part(Stateless, apply=tells(lambda rows, c: float(rows.sum()))), "what it tells, of a client or of nobody"),
+        (part(Stateless, apply=tells(lambda rows, c: c.own(1).integers("x", 9**9, 1).item()), draws=True), "it tells"),
+        (part(stages.Memory, init=lambda s, shape: {"memory": shape.zeros(shape.clients, 5) + shape.clients}), "first"),
+        (part(stages.Memory, apply=spoils(lambda c: c.vectors.fill_(0.25))), "the round that it is shown, in place"),
+        (part(stages.Memory, apply=spoils(lambda c: c.cohort.sizes.add_(9))), "the round that it is shown, in place"),
+        (part(stages.Memory, settle=lambda s, sent, answer, c, state: (answer.zero_(), state)[1]), "row, in place"),
     ):
         broken(check_client_stage, wrong, words)
+
+
+def tells(number):
+    """Wrong: tells in one event what depends on all rows or on another's draws."""
+
+    def apply(self, updates, context, state):
+        context.tell(Released("clip", {"of": number(updates, context)}))
+        return updates, state
+
+    return apply
+
+
+def spoils(write):
+    """Wrong: writes into what is shown."""
+
+    def apply(self, updates, context, state):
+        write(context)
+        return updates, state
+
+    return apply
+
+
+@dataclass(frozen=True)
+class Remembers(Stateless):
+    """Wrong: adds what all others sent a round ago, which it keeps by itself."""
+
+    _seen: dict = field(default_factory=dict)
+
+    def apply(self, updates, context, state):
+        self._seen[context.number] = updates.clone()
+        before = self._seen.get(context.number - 1, updates)
+        return updates + before.sum(dim=-2, keepdim=True) * (context.number > 1), state
 
 
 def by_id(self, updates, context, state):
@@ -120,6 +159,17 @@ def test_an_agreement_of_drawn_columns():
     check_agreement(part(Agreed, agree=lambda s, proposals, c: torch.zeros(0, dtype=torch.int64)))
 
 
+def seen():
+    """Wrong: agrees by the values of all rows, which nobody has sent."""
+    rows = []
+
+    def propose(self, updates, context):
+        rows[:] = [updates]
+        return [row.abs().argsort()[-2:] for row in updates]
+
+    return {"propose": propose, "agree": lambda s, proposals, c: rows[0].sum(dim=0).argsort()[-2:].sort().values}
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -132,6 +182,8 @@ def test_an_agreement_of_drawn_columns():
         ({"propose": lambda s, u, c: [torch.tensor([0])]}, "one for each row"),
         ({"propose": lambda s, u, c: [torch.tensor([random.randrange(3)]) for _ in u]}, "a global generator"),
         ({"propose": lambda s, u, c: [torch.tensor([c.cohort.members % 4])] * len(u)}, "declare it in depends_on"),
+        ({"agree": lambda s, proposals, c: c.own(0) and torch.tensor([0])}, "whose stage it is not"),
+        (seen(), "what is agreed depends on more than the proposals"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals)}, "not ascending and distinct"),
         ({"agree": lambda s, proposals, c: torch.tensor([0, 4])}, "columns that there are not"),
         ({"agree": lambda s, proposals, c: torch.cat(proposals).unique().float()}, "int64 columns"),

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,6 +34,7 @@ from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
+from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import Generation, PlannedDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
@@ -46,7 +47,7 @@ from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.events import Sent
 from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged, first_state
 from fuaudit.training.execute import execute, initial_state
-from fuaudit.training.rounds import PublicDraws, StateShape
+from fuaudit.training.rounds import PublicDraws, StateShape, telling
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
@@ -488,6 +489,115 @@ def test_rows_of_honest_clients_stay_as_they_were():
     row, updates = one_round(Mean(), [fuaudit_stages.Flip((2,))], byzantine=[0])
     updates[1] = -updates.mean(dim=0)
     assert torch.equal(row, Mean().apply(updates, context_of([0, 2, 4], torch.float32), {})[0])
+
+
+@dataclass(frozen=True)
+class Spoils(Stateless):
+    """Writes into all that it is given, and says what it should."""
+
+    clients: tuple[int, ...] = (2,)
+
+    def apply(self, updates, context, state):
+        made = updates.clone()
+        for tensor in (updates, *context.tensors.values()):
+            tensor.zero_()
+        return made, state
+
+    def proposals(self, found, updates, context):
+        said = [one.clone() for one in found]
+        for tensor in (updates, *found):
+            tensor.zero_()
+        return said
+
+    def settle(self, sent, answer, context, state):
+        for tensor in (sent, answer):
+            tensor.zero_()
+        return state
+
+
+@dataclass(frozen=True)
+class SpoilsAtTheServer(Spoils):
+    """The same, at the server: clients still have to settle the round."""
+
+    def apply(self, updates, context, state):
+        made = super().apply(updates, replace(context, coordinates=None), state)[0]
+        return made.mean(dim=0, keepdim=True), state
+
+
+@dataclass(frozen=True)
+class Keeps(Stateless):
+    """Looks at what comes of the round."""
+
+    _came: list = field(default_factory=list)
+
+    def apply(self, updates, context, state):
+        return updates, state
+
+    def settle(self, sent, answer, context, state):
+        self._came[:] = [sent, answer, *context.tensors.values()]
+        return state
+
+
+def test_nobody_spoils_what_others_are_given():
+    import fuaudit_stages
+
+    right, wrong = Keeps(), Keeps()
+    agreement = fuaudit_stages.TopTogether(2)
+    expected, _ = one_round(Mean(), [agreement, right])
+    for server in (Mean(), SpoilsAtTheServer()):
+        row, _ = one_round(server, [Spoils(), agreement, Spoils(), wrong, Spoils()], byzantine=[0, 4])
+        assert torch.allclose(row, expected)
+        assert all(map(torch.allclose, wrong._came, right._came))
+
+
+def reached(thing, seen):
+    """All that is reached from an object by plain attributes of its own."""
+    if id(thing) in seen or isinstance(thing, type):
+        return
+    seen[id(thing)] = thing
+    names = {*getattr(thing, "__dict__", ()), *(n for c in type(thing).__mro__ for n in getattr(c, "__slots__", ()))}
+    for name in names:
+        reached(getattr(thing, name, None), seen)
+    for one in thing if isinstance(thing, list | tuple | dict | set) else ():
+        reached(one, seen)
+
+
+def test_a_part_is_given_no_key_no_plan_and_no_tale():
+    draws = PlannedDraws.flat(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))), [Keyed(bytes(32))])
+    told = []
+    whole = replace(context_of([0, 2, 4], torch.float32), draws=(draws,), tell=telling(told))
+    for part, (stage, clients) in enumerate([(Quantise(), None), (Noisy(), ()), (Clear(), None)]):
+        seen = {}
+        context = whole.at(part, stage, clients)
+        reached(context, seen)
+        if part == 0:
+            reached(context.own(1), seen)
+        if part < 2:
+            reached(context.shared, seen)
+        kinds = {type(one) for one in seen.values()}
+        assert not kinds & {bytes, Plan, PlannedDraws, Generation, list}, kinds
+    assert numbers(draws, 1, 0, 2) == whole.at(0, Quantise(), None).own(1).integers("x", 2**31, 4).tolist()
+
+
+@dataclass(frozen=True)
+class Curious(Sgd):
+    """A solver that would draw what the first client stage draws."""
+
+    draws: ClassVar[bool] = True
+
+    def before(self, context, state):
+        context.own(0)
+
+
+def test_a_solver_draws_nothing():
+    ready = setup(resolve(tables([{"use": "quantise"}])), None)
+    population = federation((3, 3, 3, 3, 3, 3, 3, 3))
+    plan = Plan.fresh(ready.learner.law, population, Keyed(bytes(32)))
+    start = initial_state(ready.procedure, [plan], population, ready.device)
+    procedure, problem = replace(ready.procedure, solver=Curious()), ready.client_problem(population)
+    rounds = execute(procedure, problem, population, LazySchedule([plan]), start, ready.engine, draws=[PublicDraws()])
+    with pytest.raises(PluginError, match="did not declare it"):
+        next(rounds)
 
 
 def test_what_honest_stages_and_transports_must_not_make():

@@ -45,7 +45,8 @@ def row_of(rule, rows, state=None):
     """What a rule makes of rows in its first round, or from a state."""
     if state is None:
         state = {"centre": rows.new_zeros(1, rows.shape[1])} if isinstance(rule, CenteredClipping) else {}
-    return rule.apply(rows, around(rows), state)[0]
+    context = around(rows)  # a chain gives each of its stages what it may draw
+    return rule.apply(rows, context if isinstance(rule, Chain) else context.at(0, rule), state)[0]
 
 
 # plain arithmetic on lists
@@ -343,7 +344,7 @@ def test_a_radius_bounds_how_far_a_round_leads():
 def test_buckets_are_means_in_an_order_by_lot():
     rows = drawn(7)
     made = row_of(Bucketing(3), rows)
-    order = torch.from_numpy(around(rows).shared.permutation("order", 7))
+    order = torch.from_numpy(around(rows).at(0, Bucketing()).shared.permutation("order", 7))
     assert sorted(order.tolist()) == list(range(7))
     assert torch.allclose(made, torch.stack([part.mean(dim=0) for part in rows[order].split(3)]))
     others = {tuple(around(rows).at(part, Bucketing()).shared.permutation("order", 7).tolist()) for part in range(4)}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -32,21 +31,28 @@ LARGEST = 2**31
 """Bounds, and numerators and denominators of probabilities, are at most this: products then stay exact."""
 
 
-@dataclass(frozen=True)
 class Labelled:
-    """Draws at one address under a key of 32 bytes, each by its ``label``. The key is not shown in ``repr``."""
+    """Draws at one address under a key of 32 bytes, each by its ``label``. The key is not kept under a name."""
 
-    key: bytes = field(repr=False)
-    at: Address
+    __slots__ = ("_stream",)
+
+    def __init__(self, key: bytes, at: Address) -> None:
+        def stream(kind: str, label: str, count: int, attempt: int) -> Words:
+            texts = [text.encode() for text in (at.purpose.value, kind, label)]
+            numbers = [*(number + 1 for number in at[1:]), attempt]
+            said = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+            said += b"".join(number.to_bytes(8, "little") for number in numbers)
+            drawn = hashlib.shake_256(b"fuaudit stage draws" + key + said).digest(8 * count)
+            return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
+
+        self._stream: Callable[[str, str, int, int], Words] = stream
+
+    def __repr__(self) -> str:
+        return "<draws>"
 
     def _words(self, kind: str, label: str, count: int, attempt: int = 0) -> Words:
         """``count`` words of 64 bits; the first of many are those of few."""
-        texts = [text.encode() for text in (self.at.purpose.value, kind, label)]
-        numbers = [*(number + 1 for number in self.at[1:]), attempt]
-        said = b"".join(len(text).to_bytes(8, "little") + text for text in texts)
-        said += b"".join(number.to_bytes(8, "little") for number in numbers)
-        stream = hashlib.shake_256(b"fuaudit stage draws" + self.key + said).digest(8 * count)
-        return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+        return self._stream(kind, label, count, attempt)
 
     def uniform(self, label: str, count: int) -> NDArray[np.float64]:
         """Multiples of 2**-53 in [0, 1), ``(count,)``."""

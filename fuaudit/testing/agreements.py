@@ -22,10 +22,11 @@ def check_agreement(agreement: Any) -> None:
     """Check that an agreement keeps its contract.
 
     Over rounds of one row and of four, on all columns of the model and on those that another agreement left: each
-    proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**; agreed
-    columns are ascending, distinct, int64, columns that there are, also where nobody proposes one, or everybody one
-    twice. The same when repeated, inputs left alone; what it does not declare has no effect: draws, how many clients
-    and samples there are. No global generator is touched.
+    proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**; what is
+    agreed on follows from proposals and shared draws, whatever rows were seen. Agreed columns are ascending, distinct,
+    int64, columns that there are, also where nobody proposes one, or everybody one twice. The same when repeated,
+    inputs left alone; what it does not declare has no effect: draws, how many clients and samples there are. No global
+    generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -46,15 +47,21 @@ def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
     """Proposals and what is agreed, by names."""
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
-        context = replace(context, coordinates=None if columns is ALL_COLUMNS else columns)
-        found = agreement.propose(updates[:, columns], context)
+        context = replace(context, coordinates=None if columns is ALL_COLUMNS else columns.clone())
+        found, together = agreement.propose(updates[:, columns], context), context.without_own()
         require_proposals(found, len(updates), len(columns), problems)
         given = [one.clone() for one in found]
-        agreed = agreement.agree(found, context)
+        agreed = agreement.agree(found, together)
         left = all(map(torch.equal, given, found))
         problems.require(left, "it changes the proposals that it was given, in place")
         for proposals in (found, [one[:0] for one in found], [one.repeat(2).flip(0) for one in found]):
-            _require_agreed(agreement.agree(proposals, context), len(columns), problems)
+            _require_agreed(agreement.agree(proposals, together), len(columns), problems)
+        for number in (context.number - 1, context.number):
+            agreement.propose(-updates[:, columns].flip(1), replace(context, number=number))
+        again = torch.equal(agreement.agree(found, together), agreed)
+        problems.require(again, "what is agreed depends on more than the proposals: no other number was sent")
+        kept = context.coordinates is None or torch.equal(context.coordinates, columns)
+        problems.require(kept, "it changes the coordinates that it is shown, in place")
         return {"agreed": agreed, **{str(row): one for row, one in enumerate(found)}}, state
 
     return step
@@ -79,8 +86,8 @@ def _require_agreed(agreed: Tensor, columns: int, problems: Problems) -> None:
 def _check_alone(agreement: Any, trial: Trial, columns: Tensor, problems: Problems) -> None:
     """The proposal of each row, with rows and draws of all others changed."""
     for place in range(len(trial.updates)):
-        updates, context = others_changed(trial.updates, trial.context, place)
-        context = replace(context, coordinates=None if columns is ALL_COLUMNS else columns)
+        updates, whole = others_changed(trial.updates, trial.whole, place)
+        context = replace(whole.at(0, agreement, None), coordinates=None if columns is ALL_COLUMNS else columns)
         alone = agreement.propose(updates[:, columns], context)[place]
         told = "a proposal depends on the rows or draws of others: a client knows nothing but its own"
         problems.require(torch.equal(alone, trial.made[str(place)]), told)

@@ -59,7 +59,9 @@ def _step(stage: Any) -> Step:
 def _check_proposals(stage: Any, trial: Trial, problems: Problems) -> None:
     found = [row.argsort()[:2] for row in trial.updates]
     given = [one.clone() for one in found]
-    said = stage.proposals(found, trial.updates, trial.context)
+    updates = trial.updates.clone()
+    said = stage.proposals(found, updates, trial.context)
+    problems.require(torch.equal(updates, trial.updates), "it changes the updates that it was given, in place")
     require_proposals(said, len(found), DIMENSION, problems)
     again = stage.proposals(found, trial.updates, trial.context)
     problems.require(all(map(torch.equal, said, again)), "it proposes otherwise when repeated")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement, says
-from fuaudit.testing.contexts import SIZES, Step, others_changed, same, where_not
+from fuaudit.testing.contexts import SIZES, Step, draws_changed, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
     DTYPES,
@@ -20,8 +21,11 @@ from fuaudit.testing.trials import (
     require_untouched,
     trials,
 )
-from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.events import Event
+from fuaudit.training.rounds import RoundContext, State, telling
 from fuaudit.training.stages import Mean
+
+ALONE = "depends on the rows, memories or draws of others: a client knows nothing but its own"
 
 
 def check_client_stage(stage: Any) -> None:
@@ -30,7 +34,8 @@ def check_client_stage(stage: Any) -> None:
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept,
     finite in finite out, the same bits when repeated, inputs and old state left alone, a state of constant names,
     shapes and dtypes with one row a client, of which only those of participants change. **A row, and what its client
-    keeps, depend on this client alone**: with rows, memories and draws of all others changed they stay as they are.
+    keeps, depend on this client alone**: with rows, memories and draws of all others changed they stay as they are, in
+    this round and in all before it. So does what is told of the client, and what is told of nobody.
     What it does not declare has no effect: draws, how many clients and samples there are, the aggregator's row. Where
     ``vectorised`` is claimed, several runs in one tensor give the bits of each run by itself, and unused places of a
     cohort do not count. No global generator is touched.
@@ -48,7 +53,9 @@ def check_client_stage(stage: Any) -> None:
             require_places(stage, step, 4, dtype, problems)
         with problems.during(f"rounds of {dtype}"):
             require_rows(stage, initial(stage, dtype), problems)
-            for trial in trials(stage, step, 4, dtype, problems, own=None):
+            lived = list(trials(stage, step, 4, dtype, problems, own=None))
+            _check_history(stage, lived, problems)
+            for trial in lived:
                 require_untouched(trial, trial.new.keys(), problems)
                 _check_alone(stage, trial, problems)
                 _check_answer(stage, trial, problems)
@@ -63,7 +70,11 @@ def round_of(stage: Any) -> Step:
         if rows.shape != updates.shape:
             raise TypeError(f"apply made {tuple(rows.shape)} of {tuple(updates.shape)}")
         if hasattr(stage, "settle"):
-            new = stage.settle(rows, Mean().apply(rows, context, {})[0], context, new)
+            answer = Mean().apply(rows, context, {})[0]
+            sent, came = rows.clone(), answer.clone()
+            new = stage.settle(sent, came, context, new)
+            if not (torch.equal(sent, rows) and torch.equal(came, answer)):
+                raise ValueError("settle changes what was sent, or the aggregator's row, in place")
         return {"rows": rows}, new
 
     return step
@@ -80,16 +91,42 @@ def require_rows(stage: Any, state: State, problems: Problems) -> None:
 def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
     """The row of each place, and what its client keeps, with rows, memories and draws of all others changed."""
     rows, answer = trial.made["rows"], Mean().apply(trial.made["rows"], trial.context, {})[0]
-    for place, own in enumerate(trial.context.cohort.rows.tolist()):
-        updates, context = others_changed(trial.updates, trial.context, place)
+    told: list[Event]
+    clients = trial.context.cohort.clients.tolist()
+    for place, own in enumerate(clients):
+        updates, whole = others_changed(trial.updates, trial.whole, place)
+        context = replace(whole.at(0, stage, None), tell=telling(told := []))
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
         alone, after = stage.apply(updates, context, memories)
-        told = "depends on the rows, memories or draws of others: a client knows nothing but its own"
-        problems.require(torch.equal(alone[place], rows[place]), f"the row of a client {told}")
+        problems.require(torch.equal(alone[place], rows[place]), f"the row of a client {ALONE}")
         if hasattr(stage, "settle"):
             after = stage.settle(where_not(place, alone - 1, rows), answer, context, after)
         kept = all(torch.equal(after[name][own], trial.new[name][own]) for name in trial.new)
-        problems.require(kept, f"what a client keeps {told}")
+        problems.require(kept, f"what a client keeps {ALONE}")
+        heard = [_heard(events, own if clients.count(own) == 1 else -1) for events in (told, trial.told)]
+        problems.require(heard[0] == heard[1], f"what it tells, of a client or of nobody, {ALONE}")
+
+
+def _heard(told: list[Event], client: int) -> list[Event]:
+    """The events of a client, and those that name nobody."""
+    return [event for event in told if getattr(event, "client", client) == client]
+
+
+def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
+    """All rounds of each client again, with rows and draws of all others changed in every one of them."""
+    for client in range(len(SIZES)):
+        state = initial(stage, lived[0].updates.dtype)
+        for trial in lived:
+            others = (trial.whole.cohort.clients != client).unsqueeze(1)
+            updates = torch.where(others, trial.updates.flip(1) - 0.5, trial.updates)
+            context, sent = draws_changed(trial.whole, client).at(0, stage, None), trial.made["rows"]
+            rows, state = stage.apply(updates, context, state)
+            alone = torch.equal(rows.masked_fill(others, 0), sent.masked_fill(others, 0))
+            if hasattr(stage, "settle"):
+                answer = Mean().apply(sent, context, {})[0]
+                state = stage.settle(torch.where(others, rows - 1, sent), answer, context, state)
+            alone &= all(torch.equal(state[name][client], trial.new[name][client]) for name in state)
+            problems.require(alone, f"with other rounds before, the row of a client or what it keeps {ALONE}")
 
 
 def _check_answer(stage: Any, trial: Trial, problems: Problems) -> None:

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from fuaudit.draws import Address, Labelled, Purpose
 from fuaudit.testing.tiny import key_of
-from fuaudit.training.rounds import Cohort, PublicDraws, RoundContext, State, StateShape
+from fuaudit.training.rounds import ARRAYS, Cohort, ExchangeContext, PublicDraws, RoundContext, State, StateShape
 
 DIMENSION, ROUNDS, RUNS = 5, 3, 3
 CPU = torch.device("cpu")
-ARRAYS = ("clients", "rows", "sizes", "steps", "present")
 SIZES = (3, 0, 7, 2, 5, 1)
 """Samples of clients 0 to 5; client 1 was emptied."""
 
@@ -41,14 +40,14 @@ def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]
         yield number, updates if number < ROUNDS else updates * extremes[number - ROUNDS]
 
 
-def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> RoundContext:
+def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> ExchangeContext:
     """A round of one run; -1 is an unused place. Who has samples takes two steps. Whoever asks may draw."""
     ids = torch.tensor(clients, dtype=torch.int64)
     sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients], dtype=torch.int64)
     steps = 2 * (sizes > 0)
     cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
     model = torch.linspace(-1, 1, DIMENSION, dtype=dtype)
-    return RoundContext(number, cohort, model, step_size=0.1, draws=(PublicDraws(),))
+    return ExchangeContext(number, cohort, model, step_size=0.1, draws=(PublicDraws(),))
 
 
 class _Others(PublicDraws):
@@ -59,16 +58,20 @@ class _Others(PublicDraws):
 
     def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
         """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        drawn = super().own(number, part, client, occurrence)
-        return drawn if client == self._client else replace(drawn, key=bytes(range(32)))
+        if client == self._client:
+            return super().own(number, part, client, occurrence)
+        return Labelled(bytes(range(32)), Address(Purpose.STAGE, number, part, client, occurrence))
 
 
-def others_changed(updates: Tensor, context: RoundContext, place: int) -> tuple[Tensor, RoundContext]:
+def others_changed(updates: Tensor, context: ExchangeContext, place: int) -> tuple[Tensor, ExchangeContext]:
     """A round in which rows and draws of all but the client at a place are other ones."""
     client = int(context.cohort.clients[place])
-    return where_not(place, updates.flip(1) - 0.5, updates), replace(
-        context, draws=tuple(_Others(client) for _ in context.draws)
-    )
+    return where_not(place, updates.flip(1) - 0.5, updates), draws_changed(context, client)
+
+
+def draws_changed(context: ExchangeContext, client: int) -> ExchangeContext:
+    """A round in which all but a client draw otherwise."""
+    return replace(context, draws=(_Others(client),))
 
 
 def where_not(row: int, changed: Tensor, table: Tensor) -> Tensor:
@@ -85,14 +88,15 @@ def elsewhere(context: RoundContext, kind: str) -> RoundContext:
     return replace(context, cohort=replace(cohort, sizes=sizes, total=cohort.total + 9))
 
 
-def stacked(contexts: list[RoundContext]) -> RoundContext:
+def stacked(contexts: list[ExchangeContext]) -> ExchangeContext:
     """Contexts of one round side by side."""
     cohorts = [context.cohort for context in contexts]
     arrays = {name: torch.stack([getattr(c, name) for c in cohorts]) for name in ARRAYS}
     joint = Cohort(**arrays, members=len(SIZES), total=sum(SIZES))
     first = contexts[0]
     draws = tuple(draws for context in contexts for draws in context.draws)
-    return RoundContext(first.number, joint, torch.stack([c.vectors for c in contexts]), first.step_size, draws=draws)
+    vectors = torch.stack([c.vectors for c in contexts])
+    return ExchangeContext(first.number, joint, vectors, first.step_size, draws=draws)
 
 
 def stacks_differ(step: Step, state: State, keeps_rows: bool, count: int, dtype: torch.dtype) -> bool:
@@ -108,8 +112,8 @@ def stacks_differ(step: Step, state: State, keeps_rows: bool, count: int, dtype:
         updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
         cohorts = [clients_of(keeps_rows, number + run, count) for run in range(RUNS)]
         contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
-        made, together = step(updates, stacked(contexts), together)
-        results = [step(updates[run], contexts[run], alone[run]) for run in range(RUNS)]
+        made, together = step(updates, stacked(contexts).bare(), together)
+        results = [step(updates[run], contexts[run].bare(), alone[run]) for run in range(RUNS)]
         alone = [new for _, new in results]
         for run, (own, new) in enumerate(results):
             if not (same(_of(made, run), own) and same(_of(together, run), new)):

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.testing.contexts import ARRAYS, DIMENSION, Step, context_of, updates_of
+from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
 from fuaudit.training.exchange import Delivery
-from fuaudit.training.rounds import Cohort, RoundContext, State
+from fuaudit.training.rounds import ARRAYS, Cohort, RoundContext, State
 
 
 def check_transport(transport: Any) -> None:

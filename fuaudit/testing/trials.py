@@ -27,20 +27,25 @@ from fuaudit.testing.contexts import (
 )
 from fuaudit.testing.problems import Problems
 from fuaudit.training.events import Event
-from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
 
 DTYPES = torch.float32, torch.float64
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A round that was tried: what a part was given, the tensors that it ``made`` by name, and its ``new`` state."""
+    """A round that was tried: what a part was given, the tensors that it ``made`` by name, and its ``new`` state.
+
+    ``whole`` is the round as an exchange leads it, ``context`` what the part sees of it, ``told`` what it told.
+    """
 
     updates: Tensor
+    whole: ExchangeContext
     context: RoundContext
     state: State
     made: State
     new: State
+    told: list[Event]
 
 
 def trials(
@@ -54,19 +59,21 @@ def trials(
 ) -> Iterator[Trial]:
     """Rounds of ``count`` rows with the state carried on: drawn updates, then zeros, tiny and huge ones.
 
-    Required of every part: finite in finite out, dtype kept, the same bits and events when repeated, inputs and old
-    state left alone, a state of constant form, no effect of what it does not name in ``depends_on``.
+    Required of every part: finite in finite out, dtype kept, the same bits and events when repeated, inputs, the
+    round and old state left alone, a state of constant form, no effect of what it does not name in ``depends_on``.
 
     Args:
-        own: whose own draws it can make; see :meth:`RoundContext.at <fuaudit.training.rounds.RoundContext.at>`.
+        own: whose own draws it can make; see :meth:`~fuaudit.training.rounds.ExchangeContext.at`.
         makes: the dtype of what it makes, where that is not the one of updates.
     """
     state = initial(part, dtype)
     form = described(state)
+    _require_first(part, state, dtype, problems)
     for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
-        context = context_of(clients, dtype, number + 1).at(0, part, own)
-        trial = _tried(step, updates, context, state, problems)
+        whole = context_of(clients, dtype, number + 1)
+        context = whole.at(0, part, own)
+        trial = _tried(step, updates, whole, context, state, problems)
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
             other, after = step(updates, elsewhere(context, kind), state)
             alike = same(other, trial.made) and same(after, trial.new)
@@ -82,22 +89,38 @@ def trials(
         state = trial.new
 
 
-def _tried(step: Step, updates: Tensor, context: RoundContext, state: State, problems: Problems) -> Trial:
+def _require_first(part: Any, state: State, dtype: torch.dtype, problems: Problems) -> None:
+    """The first state among more clients is the same, but for their rows."""
+    if hasattr(part, "init") and "clients" not in says(part, "depends_on"):
+        more = part.init(replace(shape_of(dtype), clients=len(SIZES) + 3))
+        rows = says(part, "per_client_state")
+        alike = same(state, {name: table[: len(SIZES)] if name in rows else table for name, table in more.items()})
+        problems.require(alike, "its first state depends on how many clients there are: declare it in depends_on")
+
+
+def _tried(
+    step: Step, updates: Tensor, whole: ExchangeContext, context: RoundContext, state: State, problems: Problems
+) -> Trial:
     """A round that is repeated, from inputs that must be as they were."""
-    given, kept = updates.clone(), {name: tensor.clone() for name, tensor in state.items()}
+    given, kept, shown = updates.clone(), _copies(state), _copies(context.tensors)
     made, new, told = _told(step, given, context, state)
     problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
     problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
+    problems.require(same(context.tensors, shown), "it changes the round that it is shown, in place: cohort or vectors")
     again, repeated, retold = _told(step, given, context, state)
     equal = same(made, again) and same(new, repeated) and told == retold
     problems.require(equal, "it gives other bits or events when repeated with the same state")
-    return Trial(updates, context, state, made, new)
+    return Trial(updates, whole, context, state, made, new, told)
+
+
+def _copies(tensors: State) -> State:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, list[Event]]:
     """What is made in a round, the new state, and the events that are told."""
     told: list[Event] = []
-    return *step(updates, replace(context, told=told), state), told
+    return *step(updates, replace(context, tell=telling(told)), state), told
 
 
 def initial(part: Any, dtype: torch.dtype) -> State:
@@ -135,7 +158,7 @@ def require_places(part: Any, step: Step, count: int, dtype: torch.dtype, proble
             clients = clients_of(bool(says(part, "per_client_state")), number, count)
             updates = updates_of(number, count, dtype)
             noisy = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
-            made, narrow = step(updates, context_of(clients, dtype, number + 1), narrow)
-            padded, wide = step(noisy, context_of([*clients, -1, -1], dtype, number + 1), wide)
+            made, narrow = step(updates, context_of(clients, dtype, number + 1).bare(), narrow)
+            padded, wide = step(noisy, context_of([*clients, -1, -1], dtype, number + 1).bare(), wide)
             equal = same(made, {name: rows[:count] for name, rows in padded.items()}) and same(narrow, wide)
             problems.require(equal, "unused places of a cohort (present is False) change its result")

@@ -10,6 +10,7 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -18,7 +19,17 @@ from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Rejected
-from fuaudit.training.rounds import CLIENT, SERVER, SOLVER, Cohort, RoundContext, State, stripped, under
+from fuaudit.training.rounds import (
+    CLIENT,
+    SERVER,
+    SOLVER,
+    Cohort,
+    ExchangeContext,
+    RoundContext,
+    State,
+    stripped,
+    under,
+)
 from fuaudit.training.stages import NO_STAGES, Chain, Stage, require_form, require_one_row
 
 if TYPE_CHECKING:
@@ -167,10 +178,10 @@ class Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
-    def seen_by(self, part: int, context: RoundContext) -> RoundContext:
+    def seen_by(self, part: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one can make only what its own clients draw."""
         stage: Any = self.client_stages.stages[part]
-        return context.at(part, stage, stage.clients if part in self.byzantine else None)
+        return context.at(part, stage, stage.clients if part in self.byzantine else None).apart()
 
 
 def exchange_of(config: Config) -> Exchange:
@@ -208,7 +219,9 @@ class Exchanged:
     server: State
 
 
-def exchanged(exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State) -> Exchanged:
+def exchanged(
+    exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State, server: State
+) -> Exchanged:
     """The exchange of a round, of many runs at once: updates ``(r, n, d)``; states have a leading axis of runs.
 
     Raises:
@@ -254,7 +267,7 @@ def _together(states: list[State]) -> State:
 
 
 def _of_one(
-    exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State, sound: bool
+    exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State, server: State, sound: bool
 ) -> Exchanged:
     """The exchange of one run, ``(n, d)``; client stages and transports get no unused places and no NaN."""
     if not exchange.plain:
@@ -265,7 +278,9 @@ def _of_one(
     return _through(exchange, updates, context, memories, server)
 
 
-def _through(exchange: Exchange, updates: Tensor, context: RoundContext, memories: State, server: State) -> Exchanged:
+def _through(
+    exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State, server: State
+) -> Exchanged:
     """From updates ``(*s, n, d)`` to the row that is subtracted.
 
     Raises:
@@ -276,16 +291,17 @@ def _through(exchange: Exchange, updates: Tensor, context: RoundContext, memorie
     rows, context, kept = _prepared(exchange, updates, context, memories)
     # 2. the way to the server, without the rows that no honest client would send
     delivery = _delivered(exchange, rows, context)
-    # 3. the server's stages
+    # 3. the server's stages; where clients still have to settle the round, they leave nothing of theirs changed
     seen = replace(context, cohort=delivery.cohort, part=len(exchange.client_stages.stages) + 1)
+    seen, sent = (seen, delivery.sent) if exchange.plain else (seen.apart(), delivery.sent.clone())
     answer, row, after = _aggregated(exchange.server, delivery.rows, seen, server)
     # 4. back up: what was sent of each row, and what came of all
-    return Exchanged(row, _settled(exchange, delivery.sent, answer, context, kept), after)
+    return Exchanged(row, _settled(exchange, sent, answer, context, kept), after)
 
 
 def _prepared(
-    exchange: Exchange, rows: Tensor, context: RoundContext, memories: State
-) -> tuple[Tensor, RoundContext, State]:
+    exchange: Exchange, rows: Tensor, context: ExchangeContext, memories: State
+) -> tuple[Tensor, ExchangeContext, State]:
     """What clients send, the round with the columns that are left, and what clients keep until it is settled."""
     kept: State = {}
     for part, stage in enumerate(exchange.client_stages.stages):
@@ -298,13 +314,15 @@ def _prepared(
     return rows, context, kept
 
 
-def _applied(exchange: Exchange, part: int, rows: Tensor, context: RoundContext, before: State) -> tuple[Tensor, State]:
+def _applied(
+    exchange: Exchange, part: int, rows: Tensor, context: ExchangeContext, before: State
+) -> tuple[Tensor, State]:
     """What a client stage makes of the rows, and its new state; of a Byzantine one the rows of its own clients."""
     import torch
 
     stage = exchange.client_stages.stages[part]
     here = exchange.seen_by(part, context)
-    changed, after = asked(stage, "apply", rows_and_state(rows), rows, here, before)
+    changed, after = asked(stage, "apply", rows_and_state(rows), rows.clone(), here, before)
     require_form(stage, before, after)
     if part in exchange.byzantine:
         changed = torch.where(_named(stage, context.cohort).unsqueeze(-1), changed, rows)
@@ -332,17 +350,18 @@ def _named(stage: Any, cohort: Cohort) -> Tensor:
     return torch.isin(cohort.clients, torch.tensor(stage.clients, device=cohort.clients.device))
 
 
-def _agreed(exchange: Exchange, part: int, rows: Tensor, context: RoundContext) -> tuple[Tensor, Tensor]:
+def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContext) -> tuple[Tensor, Tensor]:
     """The columns of the rows that all agree on, and which coordinates these are."""
     stages, here, columns = exchange.client_stages.stages, exchange.seen_by(part, context), rows.shape[-1]
     each = proposals(len(rows))
-    found = asked(stages[part], "propose", each, rows, here)
+    found = asked(stages[part], "propose", each, rows.clone(), here)
     for other in sorted(exchange.byzantine):
         if hasattr(stages[other], "proposals"):
-            said = asked(stages[other], "proposals", each, found, rows, exchange.seen_by(other, context))
+            theirs = exchange.seen_by(other, context)
+            said = asked(stages[other], "proposals", each, deepcopy(found), rows.clone(), theirs)
             named = _named(stages[other], context.cohort).tolist()
             found = [said[row] if is_named else found[row] for row, is_named in enumerate(named)]
-    agreed = asked(stages[part], "agree", COLUMNS, found, here)
+    agreed = asked(stages[part], "agree", COLUMNS, found, here.without_own())
     ascending = bool((agreed[1:] > agreed[:-1]).all())
     if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
         raise PluginError(f"{type(stages[part]).__name__} agreed on what are no ascending columns of {columns}")
@@ -350,10 +369,11 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: RoundContext) 
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
 
-def _delivered(exchange: Exchange, rows: Tensor, context: RoundContext) -> Delivery:
+def _delivered(exchange: Exchange, rows: Tensor, context: ExchangeContext) -> Delivery:
     """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected."""
     stages = exchange.client_stages.stages
     here = context.at(len(stages), exchange.transport)
+    here = here if exchange.plain else here.apart()
     if not exchange.byzantine:
         return _brought(exchange.transport, rows, here)
     finite = rows.isfinite().all(dim=-1)
@@ -397,7 +417,7 @@ def _delivery_of(rows: Tensor) -> Kind:
     return Kind(f"a Delivery of a Cohort, with rows and sent of {rows.dtype}", fits)
 
 
-def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State) -> tuple[Tensor, Tensor, State]:
+def _aggregated(chain: Chain, rows: Tensor, context: ExchangeContext, state: State) -> tuple[Tensor, Tensor, State]:
     """The aggregator's row on the columns that were sent, the row that is left on all of them, and the new state."""
     if 0 in rows.shape[-2:]:  # nothing came, so nothing is applied, and the server remembers what it did
         answer = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
@@ -410,12 +430,12 @@ def _aggregated(chain: Chain, rows: Tensor, context: RoundContext, state: State)
     return answer, row, new | last
 
 
-def _settled(exchange: Exchange, sent: Tensor, answer: Tensor, context: RoundContext, kept: State) -> State:
+def _settled(exchange: Exchange, sent: Tensor, answer: Tensor, context: ExchangeContext, kept: State) -> State:
     """What clients keep when they know what was sent of their rows, and the aggregator's row."""
     for part, stage in enumerate(exchange.client_stages.stages):
         if hasattr(stage, "settle"):
             before = stripped(f"{part}.", kept)
-            after = asked(stage, "settle", STATE, sent, answer, exchange.seen_by(part, context), before)
+            after = asked(stage, "settle", STATE, sent.clone(), answer.clone(), exchange.seen_by(part, context), before)
             require_form(stage, before, after)
             kept = kept | under(f"{part}.", after)
     return kept

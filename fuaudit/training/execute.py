@@ -29,12 +29,13 @@ from fuaudit.training.rounds import (
     SERVER,
     SOLVER,
     Cohort,
-    RoundContext,
+    ExchangeContext,
     StageDraws,
     State,
     StateShape,
     inherited,
     stripped,
+    telling,
     under,
 )
 from fuaudit.training.solvers import Sgd, Solver, Steps
@@ -208,7 +209,7 @@ def execute(
         cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
         told: list[Event] | None = [] if len(round_state.vectors) == 1 else None
         step_size = procedure.step_sizes.at(number)
-        context = RoundContext(number, cohort, round_state.vectors, step_size, draws=own, told=told)
+        context = ExchangeContext(number, cohort, round_state.vectors, step_size, tell=telling(told), draws=own)
         batches = torch.from_numpy(drawn_round.batches)
         # runs with nobody in this round stay out of the chain: a mean over no rows is no number, and a momentum would
         # move the model in a round that nobody took part in
@@ -225,7 +226,7 @@ def _advanced(
     procedure: Procedure,
     problem: ClientProblem,
     round_state: RoundState,
-    context: RoundContext,
+    context: ExchangeContext,
     batches: Tensor,
     engine: Engine,
 ) -> RoundState:
@@ -233,9 +234,11 @@ def _advanced(
     # solver and server each get their own part of the state before the round: neither can read what the other
     # remembers, and all of it is recorded
     before = stripped(SOLVER, round_state.state)
-    steps = asked(procedure.solver, "before", a(Steps), context, before)
+    # and a solver draws nothing, so that it cannot make the noise of a stage behind it
+    bare = context.bare()
+    steps = asked(procedure.solver, "before", a(Steps), bare, before)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
-    uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, context, before)
+    uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)
     require_form(procedure.solver, before, memory)
     memories, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
     made = exchanged(procedure.exchange, uploads, context, memories, server)

@@ -7,9 +7,9 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from fuaudit.declared import says
 from fuaudit.draws import Address, Labelled, Purpose
@@ -63,6 +63,10 @@ class OutlineShape:
         if not all(type(extent) is int and extent >= 0 for extent in shape):
             raise TypeError(f"{shape} is no shape")
         return Outline(self.kind, shape)
+
+
+ARRAYS = ("clients", "rows", "sizes", "steps", "present")
+"""What a cohort says of each place."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,31 @@ class PublicDraws:
         return Labelled(bytes(32), Address(Purpose.STAGE, number, part))
 
 
+def telling(told: list[Event] | None) -> Callable[[Event], None]:
+    """What puts events of a round into a list; None where many runs are treated at once, and none are kept."""
+
+    def tell(event: Event) -> None:
+        require_event(event)
+        if told is not None:
+            told.append(event)
+
+    return tell
+
+
+_unkept = telling(None)
+
+
+def _undeclared(row: int = 0) -> Labelled:
+    raise PluginError("a stage draws, and did not declare it", "Declare: draws = True.")
+
+
+def _nobodys(row: int) -> Labelled:
+    raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
+
+
 @dataclass(frozen=True)
 class RoundContext:
-    """One round, as a solver or a stage sees it.
+    """One round, as a solver or a stage sees it. What it may draw it draws by functions: it is given no key, no plan.
 
     Attributes:
         number: of the round, from 1.
@@ -149,10 +175,10 @@ class RoundContext:
         vectors: the models sent out, ``(*s, d)``.
         step_size: of the clients' steps in this round.
         coordinates: of the columns, ``(c,)``, once the round has agreed on some; None for all.
-        draws: of the stages, one a run; empty where none draws.
-        part: which part of the exchange looks at the round.
-        told: where events of the round are gathered; None where many runs are treated at once, and none are kept.
-        clients: whose own draws can be made; None for all.
+        tell: puts an event into the round's line of the ledger, the one effect that a stage has. PluginError for what
+            is no event, or has parameters that are no plain numbers and words.
+        own: what the client draws whose row of updates ``(n, c)`` has a number; nobody else can make these numbers.
+        together: what all draw who take part in the exchange; :attr:`shared` asks it.
     """
 
     number: int
@@ -160,24 +186,14 @@ class RoundContext:
     vectors: Tensor
     step_size: float
     coordinates: Tensor | None = None
-    draws: tuple[StageDraws, ...] = ()
-    part: int = 0
-    told: list[Event] | None = None
-    clients: Collection[int] | None = None
+    tell: Callable[[Event], None] = _unkept
+    own: Callable[[int], Labelled] = _undeclared
+    together: Callable[[], Labelled] = _undeclared
 
-    def tell(self, event: Event) -> None:
-        """Put an event into the round's line of the ledger: the one effect that a stage has.
-
-        Raises:
-            PluginError: it is no event, or has parameters that are no plain numbers and words.
-        """
-        require_event(event)
-        if self.told is not None:
-            self.told.append(event)
-
-    def __getitem__(self, run: int | Tensor) -> RoundContext:
-        chosen = self.draws and tuple(self.draws[i] for i in ([run] if isinstance(run, int) else run.tolist()))
-        return replace(self, cohort=self.cohort[run], vectors=self.vectors[run], draws=chosen)
+    @property
+    def shared(self) -> Labelled:
+        """What all who take part in the exchange draw together."""
+        return self.together()
 
     def on_all(self, rows: Tensor) -> Tensor:
         """Rows ``(*s, n, c)`` on all d coordinates of the model: zero where nothing was sent."""
@@ -186,32 +202,59 @@ class RoundContext:
         whole = rows.new_zeros(*rows.shape[:-1], self.vectors.shape[-1])
         return whole.index_copy(-1, self.coordinates, rows)
 
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a part could write into."""
+        agreed = {} if self.coordinates is None else {"coordinates": self.coordinates}
+        return {"vectors": self.vectors, **agreed, **{name: getattr(self.cohort, name) for name in ARRAYS}}
+
+    def apart(self) -> Self:
+        """The round with tensors of its own: who writes into them changes nobody else's."""
+        mine: dict[str, Any] = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        places = {name: mine.pop(name) for name in ARRAYS}
+        return replace(self, cohort=replace(self.cohort, **places), **mine)
+
+    def without_own(self) -> RoundContext:
+        """The round where nobody's own draws can be made."""
+        return replace(self, own=_undeclared if self.own is _undeclared else _nobodys)
+
+
+@dataclass(frozen=True)
+class ExchangeContext(RoundContext):
+    """One round as the exchange leads it. No part gets it: each sees the round by :meth:`at`.
+
+    Attributes:
+        draws: of the stages, one a run; empty where none draws.
+        part: which part of the exchange is next.
+    """
+
+    draws: tuple[StageDraws, ...] = ()
+    part: int = 0
+
+    def __getitem__(self, run: int | Tensor) -> ExchangeContext:
+        chosen = self.draws and tuple(self.draws[i] for i in ([run] if isinstance(run, int) else run.tolist()))
+        return replace(self, cohort=self.cohort[run], vectors=self.vectors[run], draws=chosen)
+
+    def bare(self) -> RoundContext:
+        """The round without draws: as a solver sees it, and whoever declares none."""
+        return RoundContext(self.number, self.cohort, self.vectors, self.step_size, self.coordinates, self.tell)
+
     def at(self, part: int, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
-        """The round as a part of the exchange sees it: with draws if it says that it draws.
+        """The round as a part of the exchange sees it: with its own draws if it says that it draws, and no others.
 
         ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.
         """
-        return replace(self, part=part, draws=self.draws if says(stage, "draws") else (), clients=clients)
+        if not self.draws or not says(stage, "draws"):
+            return self.bare()
+        (draws,), number, places = self.draws, self.number, self.cohort.clients.tolist()
 
-    def own(self, row: int) -> Labelled:
-        """What the client draws whose row of updates ``(n, c)`` it is: nobody else can make these numbers."""
-        clients = self.cohort.clients
-        client = int(clients[row])
-        if self.clients is not None and client not in self.clients:
-            raise PluginError("a stage asked for what a client draws whose stage it is not", "Use shared draws there.")
-        return self._draws.own(self.number, self.part, client, int((clients[:row] == client).sum()))
+        def own(row: int) -> Labelled:
+            client = places[row]
+            if clients is not None and client not in clients:
+                return _nobodys(row)
+            return draws.own(number, part, client, places[:row].count(client))
 
-    @property
-    def shared(self) -> Labelled:
-        """What all who take part in the exchange draw together."""
-        return self._draws.shared(self.number, self.part)
-
-    @property
-    def _draws(self) -> StageDraws:
-        if not self.draws:
-            raise PluginError("a stage draws, and did not declare it", "Declare: draws = True.")
-        (draws,) = self.draws
-        return draws
+        return replace(self.bare(), own=own, together=lambda: draws.shared(number, part))
 
 
 def rows_of(table: Tensor, cohort: Cohort) -> Tensor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.training.asking import STATE, asked, rows_and_state
-from fuaudit.training.rounds import RoundContext, State, StateShape, stripped, under
+from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +168,9 @@ class Chain:
         after = takewhile(lambda stage: says(stage, "after_aggregation"), reversed(self.stages))
         return len(self.stages) - len(list(after))
 
-    def apply(self, updates: Tensor, context: RoundContext, state: State, numbers: slice = ALL) -> tuple[Tensor, State]:
+    def apply(
+        self, updates: Tensor, context: ExchangeContext, state: State, numbers: slice = ALL
+    ) -> tuple[Tensor, State]:
         """See :class:`Stage`; of the stages of some numbers alone, where they are given.
 
         Raises:
@@ -178,7 +180,7 @@ class Chain:
         for number, stage in list(enumerate(self.stages))[numbers]:
             prefix = f"{number}."
             old = stripped(prefix, state)
-            here = context.at(context.part + number, stage) if context.draws else context
+            here = context.at(context.part + number, stage)
             updates, own = asked(stage, "apply", rows_and_state(updates, columns_alone=True), updates, here, old)
             require_form(stage, old, own)
             new |= under(prefix, own)
