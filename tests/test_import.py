@@ -287,7 +287,8 @@ def test_training_says_when_a_constant_answer_is_as_good(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["import", "data.csv", "--client", "hospital", "--label", "label", "--out", "own"]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
-    said = CliRunner().invoke(cli, ["train", "own/config.toml", "--data", "own", "--out", "run"]).output
+    secret = ["--secret", "07" * 32]  # few rows: under other secrets training may do better by luck
+    said = CliRunner().invoke(cli, ["train", "own/config.toml", "--data", "own", "--out", "run", *secret]).output
     targets = load_file("own/data.safetensors")["test_targets"]
     share = max(np.bincount(targets)) / len(targets)
     assert load_run(tmp_path / "run").metrics[-1]["test_accuracy"] <= share

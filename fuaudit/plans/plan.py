@@ -158,10 +158,10 @@ class Plan:
         """
         populations, sources = (*self.populations, self.retained.without(request)), (*self.sources, fresh)
         if at.round > self.law.rounds:
-            return Plan(self.law, populations, sources, self.streams)
+            return type(self)(self.law, populations, sources, self.streams)
         new = Segment(at, len(self.sources), len(self.populations))
         drawn = {stream: cut(self.streams[stream], new) for stream in (Stream.COHORTS, Stream.BATCHES)}
-        return Plan(self.law, populations, sources, {**self.streams, **drawn})
+        return type(self)(self.law, populations, sources, {**self.streams, **drawn})
 
     def restart(self, request: Request, fresh: Draws) -> Plan:
         """The plan that keeps nothing, not even the initial model."""
@@ -254,7 +254,7 @@ class Plan:
         steps = range(1, law.steps + 1)
         return tuple(
             (
-                cohort := law.cohort(draws, round_number),
+                cohort := self.cohort(round_number),
                 tuple(
                     tuple(law.batch(draws, round_number, step, client, occurrence) for step in steps)
                     for client, occurrence in occurrences(cohort)
