@@ -20,6 +20,7 @@ from tests_support import spoiled_tables, stored
 
 from fuaudit.config import resolve
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.importing import fetch as fetching
 from fuaudit.plans import Request
 from fuaudit.proofs.toys import AllToys, leaves_choice
 from fuaudit.reporting import write_report
@@ -29,7 +30,6 @@ from fuaudit.terminal import lines
 from fuaudit.text import command
 from fuaudit.verification import verify as verifying
 from fuaudit.verification.verify import verify
-from fuaudit.workflow import fetch as fetching
 from fuaudit.workflow.unlearn import unlearn
 
 COMMAND = Path(sys.executable).parent / "fuaudit"

@@ -11,7 +11,7 @@ from torchvision import datasets
 
 from fuaudit.data.images import Cifar10, Cifar100, Mnist
 from fuaudit.errors import UsageError
-from fuaudit.workflow.fetch import fetch
+from fuaudit.importing.fetch import fetch
 
 EACH = 3
 TRAIN, TEST = [f"data_batch_{n}" for n in range(1, 6)], ["test_batch"]

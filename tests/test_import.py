@@ -15,9 +15,9 @@ from fuaudit.cli import cli
 from fuaudit.data.tensors import Tensors
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.formats.files import write_folder
-from fuaudit.workflow import csv_table
-from fuaudit.workflow.import_csv import Source, chosen, import_csv, step_size
-from fuaudit.workflow.own_rows import import_own
+from fuaudit.importing import csv_table
+from fuaudit.importing.import_csv import Source, chosen, import_csv, step_size
+from fuaudit.importing.own_rows import import_own
 
 NINES = Path(__file__).parents[1] / "examples/nines.toml"
 HEADER = "hospital,age,dose,label"

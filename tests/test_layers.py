@@ -26,12 +26,12 @@ LEVELS = [
     {"training", "commitments"},
     {"unlearning", "workers"},
     {"runs"},
-    {"workflow", "verification"},
+    {"workflow", "verification", "importing"},
     {"replicas"},
     {"audits"},
     {"reporting", "testing"},
     {"plugins"},
-    {"demo", "selftest", "templates"},
+    {"demo", "new", "selftest", "templates"},
     {"cli"},
 ]
 """What is below may be imported; rooms of one level do not know each other."""

@@ -20,7 +20,7 @@ from fuaudit.text import command
 @output_options
 def fetch(dataset: str, root: Path, as_json: bool, quiet: bool) -> None:
     """Download DATASET (mnist, fashion-mnist, cifar-10, cifar-100) to a folder, or complete what is there."""
-    from fuaudit.workflow.fetch import fetch as work
+    from fuaudit.importing.fetch import fetch as work
 
     # torchvision draws its bars on standard error and cannot be told otherwise; what goes wrong it raises
     with redirect_stderr(StringIO()) if quiet or as_json else nullcontext():
@@ -73,8 +73,8 @@ def import_(
     if client is None or label is None:
         raise UsageError("say which columns name client and class: --client COLUMN --label COLUMN")
 
+    from fuaudit.importing.import_csv import Source, import_csv
     from fuaudit.runs.layout import CONFIG
-    from fuaudit.workflow.import_csv import Source, import_csv
 
     if test is not None and (spare := given("share", "seed")):
         raise UsageError(f"--test gives the test rows, and {' and '.join(spare)} would choose them", "Leave one out.")
@@ -101,7 +101,7 @@ def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _import_own(file: Path, like: Path, out: Path, as_json: bool, quiet: bool) -> None:
-    from fuaudit.workflow.own_rows import import_own
+    from fuaudit.importing.own_rows import import_own
 
     if spare := given("client", "label", "test", "share", "seed", "ignored", "divided", "dtype"):
         raise UsageError(f"--like says how rows are read, and {' and '.join(spare)} would say it too", "Leave one out.")

@@ -122,7 +122,7 @@ BEGUN = (
 @output_options
 def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Write a package with a plugin to begin with, its tests and its README. An editor is an unlearner of models."""
-    from fuaudit.workflow.new import new as work
+    from fuaudit.new import new as work
 
     folder = out or Path(name)
     names = work(kind, name, folder)

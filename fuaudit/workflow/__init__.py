@@ -1,1 +1,1 @@
-"""The flow: data of one's own -> config -> train -> run -> unlearn -> child run. What is done here judges no run."""
+"""The flow: config -> train -> run -> unlearn -> child run. It writes runs, or proves a method; it judges no run."""

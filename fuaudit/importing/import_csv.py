@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.errors import UsageError, nearest
+from fuaudit.importing.csv_table import CsvTable, Wanted, Words, is_number, read_table
 from fuaudit.runs.layout import CONFIG
 from fuaudit.text import counted
-from fuaudit.workflow.csv_table import CsvTable, Wanted, Words, is_number, read_table
 
 FORMAT = "fuaudit import 1"
 """What the record names itself."""

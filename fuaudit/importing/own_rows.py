@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from fuaudit.data.documents import parse
 from fuaudit.errors import UsageError, nearest
 from fuaudit.formats.files import write_folder
-from fuaudit.reading import require_regular
-from fuaudit.text import counted
-from fuaudit.workflow.csv_table import Wanted, Words, read_table
-from fuaudit.workflow.import_csv import (
+from fuaudit.importing.csv_table import Wanted, Words, read_table
+from fuaudit.importing.import_csv import (
     CLASSES,
     FORMAT,
     RECORD,
@@ -25,6 +23,8 @@ from fuaudit.workflow.import_csv import (
     require_new,
     tensors_file,
 )
+from fuaudit.reading import require_regular
+from fuaudit.text import counted
 
 
 def import_own(path: Path, like: Path, folder: Path) -> Imported:
