@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests_support import AUDIT_KEY, audits, config, drawn_client, edit, remade, secret
@@ -161,3 +162,21 @@ def test_a_tombstone_is_not_believed_where_it_says_what_it_kept(tmp_path, quick,
         assert found["replay"].verdict == "PASS"
         assert found["provenance"].verdict == "FAIL"
     assert "first names another first change than the plan leaves it" in found["provenance"].shows
+
+
+def test_a_method_that_goes_back_to_older_draws_is_no_liar(tmp_path, quick, monkeypatch):
+    """What a request changed first shows no draw of its own then: it is repeated, or after a prune not known."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    parent = train(config(), tmp_path / "parent", secret=secret(7))
+    first = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "first")
+    never = min(set(first.plan.retained.clients) - set(first.plan.index.clients))
+    child = unlearn(first, "stranger-goes-back", Request.of([never]), tmp_path / "child")
+    assert child.info["first_change"] == [child.plan.law.rounds, 1]
+    assert provenance_of(child, quick) == "PASS"
+    assert provenance_of(prune(child)[0], quick) == "INCONCLUSIVE"
+
+
+def provenance_of(run, spec):
+    found = {f.audit: f.verdict for f in verify(run, spec, key=AUDIT_KEY, save=False).findings}
+    assert found["replay"] == "PASS"
+    return found["provenance"]

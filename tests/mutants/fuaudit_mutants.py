@@ -429,3 +429,14 @@ class KeepsTheOwners(FatsUnlearning):
                 old = plan.batch(at.round, at.step, at.client, at.occurrence)
                 answers[at] = answers[at] if erased.intersection(old) else old
         return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
+
+
+@dataclass(frozen=True)
+class GoesBack(FatsUnlearning):
+    """Forgets clients rightly, and takes the batches of the last round from the first key again."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
+        back = Segment(Position(plan.law.rounds, 1), 0, 0)
+        batches = (*(s for s in right.streams[Stream.BATCHES] if s.start < back.start), back)
+        return replace(right, streams={**right.streams, Stream.BATCHES: batches})

@@ -56,7 +56,7 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         maker = chain[len(child.requests) - number] if len(chain) > len(child.requests) - number else child
         if isinstance(plan.sources[number], Recorded):
             told = f"The plan of {name} has draws that {maker.info['unlearner']['use']!r} recorded."
-            return CheckResult(Verdict.FAIL, told) if _by_the_reference(maker) else shown_before(case, child, told)
+            return CheckResult(Verdict.FAIL, told) if by_the_reference(maker) else shown_before(case, child, told)
     try:
         expected = repeated(child, chain)
     except EvidenceError as error:
@@ -64,7 +64,7 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
     makers = chain[: len(child.requests) - first.source]
     if expected.streams != plan.streams:
         told = f"The plan of {name} does not keep what comes before each first involvement, and that only."
-        right = all(map(_by_the_reference, makers))
+        right = all(map(by_the_reference, makers))
         return CheckResult(Verdict.FAIL, told) if right else shown_before(case, child, told)
     maker = chain[len(child.requests) - first.source]
     if first.source and not _starts_over(maker):
@@ -77,7 +77,7 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
     )
 
 
-def _by_the_reference(run: Run | Tombstone) -> bool:
+def by_the_reference(run: Run | Tombstone) -> bool:
     """Whether a run was made by an unlearner of fuaudit, as installed here, that says its plans are the reference's.
 
     Others are not asked: a subclass would say it too, by inheritance.

@@ -9,7 +9,7 @@ import torch
 
 from fuaudit import registry
 from fuaudit.audits.provenance.answers import CheckResult, name_of
-from fuaudit.audits.provenance.pruned import followed, prune_of
+from fuaudit.audits.provenance.pruned import by_the_reference, followed, prune_of, shown_before
 from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Request
@@ -40,10 +40,15 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
         yield CheckResult(Verdict.FAIL, f"{name_of(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
         yield _edit_recomputed(case, child, parent)
-    elif isinstance(parent, Tombstone) or child.pruned:
-        yield followed(case, child, chain)
-    else:
+    elif _can_be_repeated(child, parent):
         yield recomputed(child, parent)
+    else:
+        yield followed(case, child, chain)
+
+
+def _can_be_repeated(child: Run | Tombstone, parent: Run | Tombstone | None = None) -> bool:
+    """Whether what a rewrite needs is at hand: neither run was pruned since."""
+    return isinstance(child, Run) and isinstance(parent, Run) and not child.pruned
 
 
 def form(child: Run) -> CheckResult:
@@ -109,19 +114,31 @@ def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRe
 def changes(case: Case) -> Iterator[CheckResult]:
     """What runs and tombstones of the lineage say of their course, where what is left of their draws contradicts.
 
-    A tombstone may name any first change between the bounds: all that it bears on was drawn anew since.
+    A tombstone may name any first change between the bounds: all that it bears on was drawn anew since. The bounds hold
+    where no method goes back to older draws. Those that follow the reference and editors do not; of others it is not
+    known.
     """
-    plan, children = case.run.plan, [run for run in (case.run, *case.evidence.ancestors) if run.is_child]
-    for number, child in zip(range(len(case.run.requests), 0, -1), children, strict=False):
+    plan, chain = case.run.plan, (case.run, *case.evidence.ancestors)
+    children = [run for run in chain if run.is_child]
+    for at, child in enumerate(children):
         plan = child.plan if isinstance(child, Run) else plan
-        earliest, latest = plan.changes_of(number)
+        earliest, latest = plan.changes_of(len(case.run.requests) - at)
         if not earliest <= Position(*child.info["first_change"]) <= latest:
-            yield CheckResult(Verdict.FAIL, f"{name_of(child)} names another first change than the plan leaves it.")
+            told = f"{name_of(child)} names another first change than the plan leaves it."
+            if all(map(_never_goes_back, children[: at + 1])):
+                yield CheckResult(Verdict.FAIL, told)
+            elif not _can_be_repeated(*chain[at : at + 2]):
+                yield shown_before(case, case.run, told)
         if child.rounds_executed != plan.law.rounds:
             yield CheckResult(
                 Verdict.FAIL,
                 f"{name_of(child)} was stopped after round {child.rounds_executed} of {plan.law.rounds}.",
             )
+
+
+def _never_goes_back(run: Run | Tombstone) -> bool:
+    """Whether a run was made by a method whose plans never use draws that were given up before."""
+    return by_the_reference(run) or is_editor(_method(run))
 
 
 def doubted(case: Case) -> Iterator[CheckResult]:
