@@ -40,15 +40,10 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
         yield CheckResult(Verdict.FAIL, f"{name_of(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
         yield _edit_recomputed(case, child, parent)
-    elif _can_be_repeated(child, parent):
+    elif isinstance(parent, Run) and not child.pruned:
         yield recomputed(child, parent)
     else:
         yield followed(case, child, chain)
-
-
-def _can_be_repeated(child: Run | Tombstone, parent: Run | Tombstone | None = None) -> bool:
-    """Whether what a rewrite needs is at hand: neither run was pruned since."""
-    return isinstance(child, Run) and isinstance(parent, Run) and not child.pruned
 
 
 def form(child: Run) -> CheckResult:
@@ -127,7 +122,7 @@ def changes(case: Case) -> Iterator[CheckResult]:
             told = f"{name_of(child)} names another first change than the plan leaves it."
             if all(map(_never_goes_back, children[: at + 1])):
                 yield CheckResult(Verdict.FAIL, told)
-            elif not _can_be_repeated(*chain[at : at + 2]):
+            elif isinstance(child, Tombstone) or child.pruned:  # else its method is repeated
                 yield shown_before(case, case.run, told)
         if child.rounds_executed != plan.law.rounds:
             yield CheckResult(
