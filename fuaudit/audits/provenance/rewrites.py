@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -40,10 +41,15 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
         yield CheckResult(Verdict.FAIL, f"{name_of(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
         yield _edit_recomputed(case, child, parent)
-    elif isinstance(parent, Run) and not child.pruned:
-        yield recomputed(child, parent)
-    else:
+    elif isinstance(parent, Tombstone) or child.pruned:
         yield followed(case, child, chain)
+    else:
+        yield recomputed(child, parent)
+
+
+def _can_be_repeated(child: Run | Tombstone, parent: Run | Tombstone) -> bool:
+    """Whether what the rewrite needs is at hand: neither run was pruned since."""
+    return isinstance(child, Run) and isinstance(parent, Run) and not child.pruned
 
 
 def form(child: Run) -> CheckResult:
@@ -122,7 +128,7 @@ def changes(case: Case) -> Iterator[CheckResult]:
             told = f"{name_of(child)} names another first change than the plan leaves it."
             if all(map(_never_goes_back, children[: at + 1])):
                 yield CheckResult(Verdict.FAIL, told)
-            elif isinstance(child, Tombstone) or child.pruned:  # else its method is repeated
+            elif not any(_can_be_repeated(*pair) for pair in pairwise(chain[at : at + 2])):
                 yield shown_before(case, case.run, told)
         if child.rounds_executed != plan.law.rounds:
             yield CheckResult(
