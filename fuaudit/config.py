@@ -266,7 +266,7 @@ def _misfits(client: list[Named], transport: Any, server: list[Named], solver: A
 def _before(client: list[Named], solver: Any) -> list[str]:
     """What stands behind a solver that keeps rows of clients: the server has them as they were before it."""
     return [
-        f"the solver {type(solver).__name__} keeps rows of clients as they are before {table['use']!r}, and the server "
+        f"the {registry.called(solver)} keeps rows of clients as they are before {table['use']!r}, and the server "
         "sees them. Use a solver that keeps none, such as sgd."
         for table, _ in client
         if solver.per_client_state and stage_kind(table, "client") == "client_stages"
@@ -287,11 +287,11 @@ def _after_agreement(client: list[Named], server: list[Named]) -> list[str]:
 def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     """What cannot stand behind a transport."""
     if getattr(transport, "shows", None) not in ("rows", "sums"):
-        return [f"the transport {type(transport).__name__} must say in shows whether the server sees 'rows' or 'sums'"]
+        return [f"the {registry.called(transport)} must say in shows whether the server sees 'rows' or 'sums'"]
     sums = transport.shows == "sums"
     merged = next((at for at, (_, stage) in enumerate(server, 1) if says(stage, "merges")), len(server))
     # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
-    looking = [f"the solver {type(solver).__name__} keeps one a client"] * bool(sums and solver.per_client_state)
+    looking = [f"the {registry.called(solver)} keeps one a client"] * bool(sums and solver.per_client_state)
     for table, stage in server if sums else server[merged:]:
         looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
         looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))

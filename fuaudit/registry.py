@@ -108,6 +108,11 @@ class Entry:
         """Whether it is fuaudit's own code."""
         return normalised(self.distribution) == OWN and _is_ours(self.point)
 
+    @property
+    def loaded(self) -> Any:
+        """What it names if its module was imported before; None else."""
+        return getattr(sys.modules.get(self.point.module), self.point.attr, None)
+
     def value(self) -> Any:
         """What it names, imported.
 
@@ -209,7 +214,7 @@ def _is_ours(point: EntryPoint) -> bool:
 
 
 def _singular(kind: str) -> str:
-    return kind.removesuffix("s").replace("_", " ")
+    return {"byzantine": "Byzantine client"}.get(kind, kind.removesuffix("s").replace("_", " "))
 
 
 def find(kind: str, name: str) -> Entry:
@@ -224,6 +229,12 @@ def find(kind: str, name: str) -> Entry:
         told = renamed.sentence(repr(name), repr(now)) if now in known else nearest(name, known)
         raise UsageError(f"there is no {_singular(kind)} called {name!r}", told)
     return known[name]
+
+
+def called(plugin: object) -> str:
+    """Kind and name of a plugin, as configs have it; of what is not registered, its class."""
+    every = (entry for kind in KINDS for entry in entries(kind).values())
+    return next((entry.words for entry in every if entry.loaded is type(plugin)), type(plugin).__name__)
 
 
 def _fits(value: object, hint: Any) -> bool:

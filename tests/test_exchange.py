@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -130,9 +131,9 @@ def test_byzantine_clients_hide_nothing_from_a_solver_with_rows_of_clients():
         (tables(transport={"use": "cleer"}), "Did you mean 'clear'"),
         (tables([{"use": "mean"}]), "there is no client stage or byzantine called 'mean'"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "mifa"}]), "'mifa' keeps one a client"),
-        (tables(transport={"use": "test-sums"}, solver={"use": "scaffold"}), "the solver ControlVariates keeps one"),
+        (tables(transport={"use": "test-sums"}, solver={"use": "scaffold"}), "the solver 'scaffold' keeps one"),
         (tables([{"use": "test-agreement"}], server=[{"use": "mifa"}]), "'mifa' keeps whole ones"),
-        (tables([{"use": "quantise"}], solver={"use": "scaffold"}), "ControlVariates .* as they are before 'quantise'"),
+        (tables([{"use": "quantise"}], solver={"use": "scaffold"}), "'scaffold' .* as they are before 'quantise'"),
         (tables([{"use": "test-agreement"}], solver={"use": "scaffold"}), "as they are before 'test-agreement'"),
         (tables([{"use": "test-agreement"}, {"use": "test-memory"}]), "'test-memory' keeps whole ones"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "size-weighted"}]), "asks how many samples"),
@@ -391,7 +392,9 @@ def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp
 
 
 def test_a_sum_of_two_participations_is_not_of_one_client(tmp_path):
-    with pytest.raises(UsageError, match="a client twice in one round, so a sum that Sums shows could be hers alone"):
+    with pytest.raises(
+        UsageError, match="a client twice in one round, so a sum of the transport 'test-sums' could be of one client"
+    ):
         train(tables(transport={"use": "test-sums"}, learner={"use": "fats"}), tmp_path / "run")
 
 
@@ -399,7 +402,7 @@ def test_a_sum_of_two_participations_is_not_of_one_client(tmp_path):
     ("transport", "words"),
     [
         ({"use": "test-sums", "size": 1}, "4 rows as sums of 4"),
-        ({"use": "test-naming-sums"}, "NamingSums names who is in its sums"),
+        ({"use": "test-naming-sums"}, "^transport .test-naming-sums., deliver in round 1, names who is in its sums"),
     ],
 )
 def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, words):
@@ -418,14 +421,20 @@ def test_byzantine_clients_must_be_there(tmp_path):
     ("stage", "words"),
     [
         ("test-forgetful", "changed its form"),
-        ("test-unnamed", "keeps 'memory', or names it in per_client_state, and not both"),
-        ("test-undeclared", "did not declare it"),
+        ("test-unnamed", "^client stage 'test-unnamed' keeps what it does not name in per_client_state: 'memory'"),
+        ("test-undeclared", "^client stage 'test-undeclared', apply in round 1, says: .*did not declare it"),
         ("test-stranger-s-noise", "whose stage it is not"),
         ("test-stranger-s-noise-later", "whose stage it is not"),
-        ("test-raises", r"Raises.apply, round 1, raised ValueError\('no'\)"),
-        ("test-wider", r"Wider.apply, round 1, returned .*float64.* and not \(4, 650\) of torch.float32"),
+        (
+            "test-raises",
+            r"^client stage 'test-raises', apply in round 1, raised ValueError.* \(fuaudit_stages.py, line \d+\)$",
+        ),
+        (
+            "test-wider",
+            r"client stage 'test-wider', apply in round 1, returned .*float64.* and not \(4, 650\) of torch.float32",
+        ),
         ("test-babbles", "whole and finite numbers"),
-        ("test-agrees-on-nothing-real", "no ascending columns"),
+        ("test-agrees-on-nothing-real", r"must return ascending columns from 0 to 649, each once, and not \[3, 1\]"),
     ],
 )
 def test_stages_that_break_their_word_stop_training(stage, words, tmp_path):
@@ -437,7 +446,7 @@ def test_stages_that_break_their_word_stop_training(stage, words, tmp_path):
 def test_transports_that_deliver_nothing(use, tmp_path, quick):
     config = tables(transport={"use": use}, server=[{"use": "mean"}, {"use": "momentum"}], learner={"rounds": 2})
     if use == "test-delivers-none":
-        with pytest.raises(PluginError, match=r"DeliversNone\.deliver, round 1, returned NoneType"):
+        with pytest.raises(PluginError, match=r"transport .test-delivers-none., deliver in round 1, returned NoneType"):
             train(config, tmp_path / "run", secret=secret(4))
         return
     run = train(config, tmp_path / "run", secret=secret(4))
@@ -589,6 +598,22 @@ class Curious(Sgd):
         context.own(0)
 
 
+def test_a_part_that_counts_its_calls_is_refused_before_the_first_round(tmp_path, monkeypatch, quick):
+    import fuaudit_stages
+
+    config = tables([{"use": "test-counts"}], learner={"rounds": 2})
+    run = train(config, tmp_path / "steady", secret=secret(4))
+    assert looked_at(run, quick)["replay"].verdict == "PASS"
+    monkeypatch.setattr(fuaudit_stages.Counts, "_calls", count())
+    words = "client stage 'test-counts', apply in round 1, gives other bits when it is asked twice on this machine"
+    with pytest.raises(PluginError, match=words):
+        train(config, tmp_path / "run", secret=secret(4))
+    assert not (tmp_path / "run").exists()
+    replay = looked_at(run, quick)["replay"]
+    assert replay.verdict == "ERROR"
+    assert words in replay.shows
+
+
 def test_a_solver_draws_nothing():
     ready = setup(resolve(tables([{"use": "quantise"}])), None)
     population = federation((3, 3, 3, 3, 3, 3, 3, 3))
@@ -608,16 +633,16 @@ def test_what_honest_stages_and_transports_must_not_make():
         def deliver(self, rows, context):
             return Delivery(rows[:, :1], context.cohort, rows)
 
-    finite = r"Infinite\.apply, round 1, turned a finite row"
+    finite = r"'test-infinite', apply in round 1, turned a finite row"
     for stages, byzantine in (
         ([fuaudit_stages.Infinite()], []),
         ([fuaudit_stages.Infinite(), fuaudit_stages.Flip()], [1]),
     ):
         with pytest.raises(PluginError, match=finite):
             one_round(fuaudit_stages.Median(), stages, byzantine=byzantine)
-    with pytest.raises(PluginError, match=r"Odd\.in_the_clear returned NoneType, and not a transport"):
+    with pytest.raises(PluginError, match=r"Odd, in_the_clear, returned NoneType, and not a transport"):
         Exchange(Chain((Mean(),)), transport=answering(in_the_clear=None)).in_the_clear()
-    with pytest.raises(PluginError, match=r"delivered \(3, 1\) of \(3, 5\)"):
+    with pytest.raises(PluginError, match=r"made rows \(3, 1\), .* of rows \(3, 5\)"):
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):
         context_of([0], torch.float32).tell("a tale")
@@ -676,7 +701,7 @@ def test_what_a_part_answers_comes_through_one_door(method, place, part):
         "transport": (Mean(), (), odd),
         "server": (odd,),
     }
-    with pytest.raises(PluginError, match=rf"^Odd\.{method}, round 1, (raised|returned)"):
+    with pytest.raises(PluginError, match=rf"^Odd, {method} in round 1, (raised|returned)"):
         one_round(*parts[place])
 
 
@@ -685,7 +710,7 @@ def test_what_a_part_answers_comes_through_one_door(method, place, part):
 def test_what_a_part_begins_with_comes_through_the_door(part, answer):
     parts = {"solver": Sgd(), "client": Mean(), "server": Mean()} | {part: answering(init=answer)}
     exchange = Exchange(Chain((parts["server"],)), Chain((parts["client"],)))
-    with pytest.raises(PluginError, match=r"^Odd\.init (raised|returned)"):
+    with pytest.raises(PluginError, match=r"^Odd, init, (raised|returned)"):
         first_state(parts["solver"], exchange, StateShape(5, 3, torch.float32, torch.device("cpu")))
 
 
@@ -706,7 +731,7 @@ def test_what_a_solver_answers_comes_through_the_door(method, answer):
     plan = Plan.fresh(ready.learner.law, Population({c: range(9 * c, 9 * c + 9) for c in range(8)}), Keyed(bytes(32)))
     start = initial_state(procedure, [plan], plan.retained, ready.device)
     problem = ready.client_problem(plan.retained)
-    with pytest.raises(PluginError, match=rf"^Odd\.{method}, round 1, (raised|returned)"):
+    with pytest.raises(PluginError, match=rf"^Odd, {method} in round 1, (raised|returned)"):
         next(execute(procedure, problem, plan.retained, expand(plan), start, ready.engine))
 
 

@@ -1,28 +1,49 @@
 """Asking: the one door to the parts of a round, solver, stages and transport, which may be code of a stranger.
 
-What a part raises, and what it answers in another kind than was asked for, is a PluginError that names part, method and
-round. Without it the arithmetic behind would fail far away, or go on with something else.
+What a part raises, and what it answers in another kind than was asked for, is an error that names part, method, round
+and line. Without it the arithmetic behind would fail far away, or go on with something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.errors import FuauditError, PluginError
+from fuaudit.registry import called
 from fuaudit.training.rounds import Outline, RoundContext
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+_unsteady: ContextVar[list[str] | None] = ContextVar("unsteady", default=None)
+
+
+@contextmanager
+def asking_twice() -> Iterator[list[str]]:
+    """Within it every part is asked twice; the list says which gave other bits the second time."""
+    found: list[str] = []
+    token = _unsteady.set(found)
+    try:
+        yield found
+    finally:
+        _unsteady.reset(token)
+
+
 @dataclass(frozen=True)
 class Kind:
-    """What is asked for: in words, and whether an answer is one."""
+    """What is asked for: in words, whether an answer is one, and what to do about one that is not."""
 
     words: str
     holds: Callable[[Any], bool]
+    hint: str = ""
 
 
 def asked(part: Any, method: str, kind: Kind, *arguments: Any) -> Any:
@@ -30,16 +51,32 @@ def asked(part: Any, method: str, kind: Kind, *arguments: Any) -> Any:
 
     Raises:
         PluginError: it raises what is no FuauditError, or answers in another kind.
+        FuauditError: it raises one; part, method, round and line are added.
     """
+    if (unsteady := _unsteady.get()) is None:
+        return _answer(part, method, kind, arguments)
+    again = deepcopy(arguments)
+    answer = _answer(part, method, kind, arguments)
+    if not _alike(answer, _answer(part, method, kind, again)):
+        unsteady.append(f"{_who(part, method, arguments)} gives other bits when it is asked twice on this machine")
+    return answer
+
+
+def _answer(part: Any, method: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
     try:
         answer = getattr(part, method)(*arguments)
-    except FuauditError:
-        raise
+    except FuauditError as error:
+        told = f"{_who(part, method, arguments)} says: {error.args[0]}{_line(part, error)}"
+        raise type(error)(told, error.hint) from error
     except Exception as error:
-        raise PluginError(f"{_who(part, method, arguments)} raised {error!r}") from error
+        raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{_line(part, error)}") from error
     if not kind.holds(answer):
-        raise PluginError(f"{_who(part, method, arguments)} returned {_told(answer)}, and not {kind.words}")
+        told = f"{_who(part, method, arguments)} returned {_told(answer)}, and not {kind.words}"
+        raise PluginError(told, kind.hint)
     return answer
+
+
+LIKE_GIVEN = "Make rows like those that were given: torch.as_tensor(made).to(updates)."
 
 
 def a(expected: type) -> Kind:
@@ -59,7 +96,7 @@ def rows_and_state(rows: Tensor, columns_alone: bool = False) -> Kind:
         return bool(made == given)
 
     shape = ", ".join(map(str, rows.shape)) if not columns_alone else f"n, {rows.shape[-1]}"
-    return Kind(f"({shape}) of {rows.dtype} and a state", fits)
+    return Kind(f"({shape}) of {rows.dtype} and a state", fits, LIKE_GIVEN)
 
 
 def proposals(count: int) -> Kind:
@@ -96,9 +133,37 @@ STATE = Kind("a state, named tensors", _is_state)
 COLUMNS = Kind("int64 columns (c,)", _is_columns)
 
 
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two answers have the same bits."""
+    if is_tensor(one) and is_tensor(other):
+        return (one.shape, one.dtype) == (other.shape, other.dtype) and bool((_bytes(one) == _bytes(other)).all())
+    if is_dataclass(one) and type(one) is type(other):
+        one, other = vars(one), vars(other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return type(one) is type(other) and (not isinstance(one, int | float | str) or repr(one) == repr(other))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    import torch
+
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def _who(part: Any, method: str, arguments: tuple[Any, ...]) -> str:
-    number = next((f", round {one.number}," for one in arguments if isinstance(one, RoundContext)), "")
-    return f"{type(part).__name__}.{method}{number}"
+    number = next((f" in round {one.number}" for one in arguments if isinstance(one, RoundContext)), "")
+    return f"{called(part)}, {method}{number},"
+
+
+def _line(part: Any, error: Exception) -> str:
+    """The innermost line of the part's own package that an error came through; empty where there is none."""
+    package, at = type(part).__module__.partition(".")[0], ""
+    for frame, line in walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package:
+            at = f" ({Path(frame.f_code.co_filename).name}, line {line})"
+    return at
 
 
 def _told(answer: Any) -> str:
@@ -106,4 +171,5 @@ def _told(answer: Any) -> str:
     if isinstance(answer, tuple | list):
         return f"{type(answer).__name__} of {len(answer)}: {', '.join(map(_told, answer[:2]))}"
     shape = getattr(answer, "shape", None)
-    return type(answer).__name__ if shape is None else f"{tuple(shape)} of {getattr(answer, 'dtype', '?')}"
+    name = type(answer).__name__
+    return name if shape is None else f"{name} {tuple(shape)} of {getattr(answer, 'dtype', '?')}"

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fuaudit.data.dataset import Dataset, erased_input, scaling_constants
-from fuaudit.errors import FuauditError
+from fuaudit.errors import FuauditError, PluginError
 from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
+from fuaudit.training.asking import asking_twice
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
@@ -45,6 +46,8 @@ ENOUGH = 2**13
 numbers by chance, and a small model makes few in a round."""
 
 MOST_ROUNDS = 8
+
+STEADY = "A part keeps nothing in its object or module, and draws from its context alone. No audit could replay it."
 
 LARGE = 2**17
 """Models of more parameters make one round of two participations: they have numbers enough."""
@@ -93,12 +96,16 @@ def canary(ready: Setup) -> str:
 
     Raises:
         UsageError: the engine cannot compute here.
-        PluginError: the transport has no form without cryptography.
+        PluginError: the transport has no form without cryptography; or a part gives other bits when it is asked twice,
+            so that no second execution makes the same models.
     """
     single_threaded()
     little = _Miniature.of(ready)
     procedure = replace(ready.procedure, step_sizes=StepSizes(0.3))  # no power of two: products are rounded
-    round_states = _tried(little, procedure)
+    with asking_twice() as unsteady:
+        round_states = _tried(little, procedure)
+    if unsteady:
+        raise PluginError(f"{unsteady[0]}: it is not a function of what it is given", STEADY)
     digest = sha256(b"fuaudit canary 1")
     constants = scaling_constants(little.ready.dataset, little.population, procedure.scaling)
     digest.update(np.array([*constants, *_powers()], dtype="<f8").tobytes())

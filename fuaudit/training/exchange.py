@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError
+from fuaudit.registry import called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Rejected
 from fuaudit.training.rounds import (
@@ -205,8 +206,9 @@ def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
     clients, server = exchange.client_stages.init(shape), exchange.server.init(shape)
     if strange := clients.keys() ^ exchange.client_stages.per_client_state:
         number, name = min(strange).split(".", 1)
-        who = type(exchange.client_stages.stages[int(number)]).__name__
-        raise PluginError(f"{who} keeps {name!r}, or names it in per_client_state, and not both", WHAT_IT_KEEPS)
+        who, kept = called(exchange.client_stages.stages[int(number)]), min(strange) in clients
+        what = "keeps what it does not name in per_client_state" if kept else "names in per_client_state what it lacks"
+        raise PluginError(f"{who} {what}: {name!r}", WHAT_IT_KEEPS)
     return under(SOLVER, asked(solver, "init", STATE, shape)) | under(CLIENT, clients) | under(SERVER, server)
 
 
@@ -338,7 +340,7 @@ def _require_finite(exchange: Exchange, stage: Any, rows: Tensor, changed: Tenso
         lost &= ~_named(exchange.client_stages.stages[part], context.cohort)
     if bool(lost.any()):
         raise PluginError(
-            f"{type(stage).__name__}.apply, round {context.number}, turned a finite row into one that is not finite",
+            f"{called(stage)}, apply in round {context.number}, turned a finite row into one that is not finite",
             "Where updates grew from round to round, lower the step size.",
         )
 
@@ -364,7 +366,11 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
     agreed = asked(stages[part], "agree", COLUMNS, found, here.without_own())
     ascending = bool((agreed[1:] > agreed[:-1]).all())
     if not ascending or (len(agreed) and not 0 <= int(agreed[0]) <= int(agreed[-1]) < columns):
-        raise PluginError(f"{type(stages[part]).__name__} agreed on what are no ascending columns of {columns}")
+        raise PluginError(
+            f"{called(stages[part])}, agree in round {context.number}, must return ascending columns from 0 to "
+            f"{columns - 1}, each once, and not {agreed.tolist()[:8]}",
+            "Columns in ascending order, each once: columns.unique().",
+        )
     agreed = agreed.to(rows.device)
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
@@ -386,24 +392,27 @@ def _delivered(exchange: Exchange, rows: Tensor, context: ExchangeContext) -> De
 
 
 def _brought(transport: Any, rows: Tensor, context: RoundContext) -> Delivery:
-    """What a transport delivers; PluginError where it does not fit the rows."""
+    """What a transport delivers; PluginError where it does not fit the rows, or what it ``shows``."""
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, context)
-    name = type(transport).__name__
-    fits = delivery.rows.shape[-1] == rows.shape[-1] and delivery.sent.shape == rows.shape
-    if not fits or delivery.cohort.present.shape != delivery.rows.shape[:-1]:
-        raise PluginError(f"the transport {name} delivered {tuple(delivery.rows.shape)} of {tuple(rows.shape)}")
-    if transport.shows == "sums":
-        _require_sums(name, delivery, rows.shape[-2])
+    if wrong := _misfit(transport, delivery, rows):
+        raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
     return delivery
 
 
-def _require_sums(name: str, delivery: Delivery, participations: int) -> None:
-    """PluginError where a transport shows as sums what cannot be of two participations each, or says whose they are."""
-    count, cohort = delivery.rows.shape[-2], delivery.cohort
-    if 2 * count > participations:
-        raise PluginError(f"the transport {name} shows {count} rows as sums of {participations} participations")
+def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str] | None:
+    """What is wrong with a delivery, and what to do."""
+    cohort, came, given = delivery.cohort, delivery.rows.shape, rows.shape
+    if came[-1] != given[-1] or delivery.sent.shape != given or cohort.present.shape != came[:-1]:
+        made = f"rows {tuple(came)}, sent {tuple(delivery.sent.shape)} and {tuple(cohort.present.shape)} places"
+        return f"made {made} of rows {tuple(given)}", "Of rows (n, c) it makes rows (b, c), sent (n, c) and b places."
+    if transport.shows == "rows":
+        named = not bool((cohort.present & (cohort.clients < 0)).any())
+        return None if named else ("shows rows of nobody", 'Name the clients, or add up rows and say shows = "sums".')
+    if 2 * came[-2] > given[-2]:
+        return f"shows {came[-2]} rows as sums of {given[-2]} participations", "Put two or more into each sum."
     if any(bool(told.any()) for told in (cohort.clients + 1, cohort.rows + 1, cohort.sizes, cohort.steps)):
-        raise PluginError(f"the transport {name} names who is in its sums", "Deliver: context.cohort.counted(b).")
+        return "names who is in its sums", "Deliver: context.cohort.counted(b)."
+    return None
 
 
 def _delivery_of(rows: Tensor) -> Kind:

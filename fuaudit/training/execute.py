@@ -20,6 +20,7 @@ from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
+from fuaudit.registry import called
 from fuaudit.training.asking import a, asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Event, as_table
@@ -266,7 +267,7 @@ def require_one_row_each(procedure: Procedure, law: Law) -> None:
         return
     transport, hint = procedure.exchange.transport, "Use a law that draws clients without replacement."
     if transport.shows == "sums":
-        shown = f"so a sum that {type(transport).__name__} shows could be hers alone"
+        shown = f"so a sum of the {called(transport)} could be of one client"
         raise UsageError(f"the law {law.name!r} can draw a client twice in one round, {shown}", hint)
     if procedure.per_client_state:
         owners = (name.split(".", 1) for name in sorted(procedure.per_client_state))

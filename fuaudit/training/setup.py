@@ -133,7 +133,7 @@ def depends_on(config: Config) -> frozenset[str]:
         declared: object = says(plugin, "depends_on")
         if not isinstance(declared, frozenset) or not declared <= COUNTS:
             raise PluginError(
-                f"{type(plugin).__name__} declares depends_on as {declared!r}",
+                f"{registry.called(plugin)} declares depends_on as {declared!r}",
                 f"It must be a frozenset of {' and '.join(map(repr, sorted(COUNTS)))}.",
             )
         found |= declared

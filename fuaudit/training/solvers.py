@@ -64,9 +64,8 @@ class Outcome:
 class Solver(Protocol):
     """A registered solver (group ``solvers``): a frozen dataclass that treats leading axes of runs elementwise.
 
-    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``. A solver that is
-    right with one aggregator only, because it knows what becomes of its uploads, says which. What else it declares is
-    in :data:`fuaudit.declared.WORDS`.
+    ``per_client_state`` names the tensors of its state that keep one row a client, ``(*s, M, d)``. What else it
+    declares is in :data:`fuaudit.declared.WORDS`.
     """
 
     per_client_state: ClassVar[frozenset[str]]
@@ -94,8 +93,6 @@ class Sgd:
 
     momentum: float = 0.0
     per_client_state: ClassVar[frozenset[str]] = frozenset()
-    uploads: ClassVar[int] = 1
-    downloads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:

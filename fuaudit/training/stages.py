@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.registry import called
 from fuaudit.training.asking import STATE, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
@@ -200,7 +201,7 @@ def require_form(stage: Any, old: State, new: State) -> None:
     if before != after:
         changed = sorted(name for name in before | after if before.get(name) != after.get(name))
         raise PluginError(
-            f"the state of {type(stage).__name__} changed its form in a round: "
+            f"the state of {called(stage)} changed its form in a round: "
             + "; ".join(f"{name} from {_form(before.get(name))} to {_form(after.get(name))}" for name in changed),
             "Names, shapes and dtypes must be those of init.",
         )
@@ -213,8 +214,8 @@ def _form(form: tuple[tuple[int, ...], torch.dtype] | None) -> str:
 def require_one_row(chain: Chain, rows: Tensor, columns: int) -> None:
     """Raises PluginError unless a chain left one row ``(*s, 1, c)`` of so many columns."""
     if rows.shape[-2:] != (1, columns):
-        names = ", ".join(type(stage).__name__ for stage in chain.stages)
+        names = ", ".join(map(called, chain.stages))
         raise PluginError(
             f"the chain {names} left {tuple(rows.shape[-2:])} instead of one row of {columns}",
-            "The last stage must be an aggregator: (n, d) -> (1, d).",
+            "An aggregator leaves one row: (n, d) -> (1, d), or (runs, n, d) -> (runs, 1, d) where it is vectorised.",
         )

@@ -92,6 +92,7 @@ def train(
     if not 1 <= rounds_executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
     require_space(out, size_of_run(ready, population))
+    platform = Platform.here(ready, 0)
     if announce:
         announce(first.commitment)
     if baseline:
@@ -115,7 +116,7 @@ def train(
             first.opening,
             secrets=first.secrets,
         )
-        stand(writer, Platform.here(ready, 0))
+        stand(writer, platform)
         start, draws = state_after(writer, ready, plan, []), writer.run.stage_draws(plan)
         return finish(writer, ready, plan, start, 0, rounds_executed, progress, draws)
 

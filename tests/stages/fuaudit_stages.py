@@ -322,3 +322,14 @@ class DeliversNone(DropsAll):
 
     def deliver(self, rows, context):
         return None
+
+
+@dataclass(frozen=True)
+class Counts(Stateless):
+    """Wrong: counts its calls in its module."""
+
+    vectorised: ClassVar[bool] = False
+    _calls: ClassVar = None
+
+    def apply(self, updates, context, state):
+        return updates + (next(self._calls) if self._calls else 0), state
