@@ -2,7 +2,9 @@
 
     python benchmarks/rounds.py --against FOLDER        FOLDER: another checkout, whose modules are used
 
-Both are timed in this order, again and again, each time in a process of its own; medians and their ratio are printed.
+Each version has a process that stays. Both take 40 rounds in turn, so what disturbs the machine disturbs both. This is
+done several times with new processes, for where a process lies in memory changes its speed. Printed are medians of
+processor seconds, and the ratio of the medians of each pair of processes.
 """
 
 from __future__ import annotations
@@ -42,40 +44,60 @@ members = partition(build("partitions", ready.config.partition), ready.dataset, 
 plans = [Plan.fresh(ready.learner.law, members, Keyed(bytes([n]) * 32)) for n in range(64)]
 schedule, problem = expand_many(plans), ready.client_problem(members)
 start = initial_state(ready.procedure, plans, members, ready.device)
-times = []
-for _ in range(3):
+def rounds():
     begun = time.process_time()
     for _ in execute(ready.procedure, problem, members, schedule, start, ready.engine):
         pass
-    times.append(time.process_time() - begun)
-print(json.dumps(min(times)))
+    return time.process_time() - begun
+rounds()
+for _ in sys.stdin:
+    print(json.dumps(rounds()), flush=True)
 """
 
 
-def timed(folder: Path) -> float:
-    """Processor seconds of 40 rounds with the modules of a checkout, the least of three."""
+def worker(folder: Path) -> subprocess.Popen[str]:
+    """A process with the modules of a checkout: for each line it gets it answers the seconds of 40 rounds."""
     code = WORK.format(folder=str(folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", code], cwd=folder, env=environment, **pipes)
+
+
+def timed(process: subprocess.Popen[str]) -> float:
+    """Processor seconds of 40 rounds in a worker."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return float(json.loads(process.stdout.readline()))
+
+
+def in_turn(folders: tuple[Path, Path], times: int) -> tuple[list[float], list[float]]:
+    """Seconds of two workers, one after the other; who is first changes each time."""
+    workers = [worker(folder) for folder in folders]
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(times):
+        for which in (0, 1) if number % 2 else (1, 0):
+            found[which].append(timed(workers[which]))
+    for process in workers:
+        process.communicate()
+    return found
 
 
 def main() -> None:
-    """Print medians and their ratio."""
+    """Print medians and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, required=True)
     parser.add_argument("--times", type=int, default=9)
+    parser.add_argument("--processes", type=int, default=5)
     given = parser.parse_args()
-    found: dict[Path, list[float]] = {ROOT: [], given.against.resolve(): []}
-    for _ in range(given.times):
-        for folder, times in found.items():
-            times.append(timed(folder))
-    here, there = (statistics.median(times) for times in found.values())
-    for folder, times in found.items():
-        print(f"{folder.name}: median {statistics.median(times):.4f} s of {min(times):.4f} to {max(times):.4f}")
-    print(f"ratio {here / there:.4f}")
+    folders = (ROOT, given.against.resolve())
+    pairs = [in_turn(folders, given.times) for _ in range(given.processes)]
+    for folder, times in zip(folders, zip(*pairs, strict=True), strict=True):
+        medians = [statistics.median(one) for one in times]
+        print(f"{folder.name}: medians {', '.join(f'{median:.3f}' for median in medians)} s")
+    ratios = sorted(statistics.median(here) / statistics.median(there) for here, there in pairs)
+    print(f"ratio {statistics.median(ratios):.3f} of {ratios[0]:.3f} to {ratios[-1]:.3f}")
 
 
 if __name__ == "__main__":
