@@ -258,8 +258,8 @@ class Batched:
                 torch.arange(first, first + stack_size, beside).div_(places, rounding_mode="floor").clamp_(max=runs - 1)
             )
             sent = vectors[owners.to(vectors.device)]
-            gradients = self.gradients_of(problem.module)
-            _advance(problem, sent, _filled(rows[chunk], stack_size), apart[chunk], result[chunk], gradients, buffers)
+            batches, into = _filled(rows[chunk], stack_size), result[chunk]
+            _advance(problem, sent, batches, apart[chunk], into, self.gradients_of, buffers)
             self._idle.append(buffers)
 
         if vectors.device.type == "cpu" and self.workers > 1 and len(firsts) > 1:
@@ -285,7 +285,7 @@ def _advance(
     batches: Tensor,
     steps: Steps,
     into: Outcome,
-    gradients: Gradients,
+    gradients_of: Callable[[nn.Module], Gradients],
     buffers: Buffers,
 ) -> None:
     """One chunk: models ``(g, d)``, each sent to c / g neighbours, and batches ``(c, E, B)`` to an outcome ``(c, d)``.
@@ -309,9 +309,10 @@ def _advance(
     if steps.momentum:
         at_start = torch.zeros_like(into.updates) if steps.velocity is None else _filled(steps.velocity, stack_size)
         velocities = [rows * steps.size for rows in split(at_start)]
-    take_steps = _general_steps(problem, steps, gradients)
     if linear_stack(problem.module) and velocities is None:
-        take_steps = _linear_steps
+        take_steps: LocalSteps = _linear_steps
+    else:
+        take_steps = _general_steps(problem, steps, gradients_of(problem.module))
     for minibatches in Minibatches.blocks(problem, batches, steps.size, buffers):
         take_steps(parameters, minibatches, corrections, velocities, buffers)
     for start, end, update in zip(starts, parameters, split(into.updates), strict=True):
