@@ -36,7 +36,7 @@ from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.plans.stage_draws import Generation, PlannedDraws, keeps_draws
+from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, PublicDraws, keeps_draws
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import LEDGER, SECRETS
@@ -46,9 +46,19 @@ from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.events import Sent
-from fuaudit.training.exchange import Clear, Delivery, Exchange, exchange_of, exchanged, first_state
+from fuaudit.training.exchange import (
+    Clear,
+    Delivery,
+    Exchange,
+    client_half,
+    delivered,
+    exchange_of,
+    exchanged,
+    first_state,
+    server_half,
+)
 from fuaudit.training.execute import execute, initial_state
-from fuaudit.training.rounds import PublicDraws, StateShape, telling
+from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
@@ -178,7 +188,7 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     pruned, _ = prune(child)
     assert all(client not in own for own in pruned.secrets.generations)
     with pytest.raises(EvidenceError, match=f"the secret of client {client}, .* was destroyed by a prune"):
-        pruned.stage_draws(pruned.plan)[0].own(1, 0, client, 0)
+        pruned.stage_draws(pruned.plan)[0].own(1, PLACES[0], client, 0)
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and any(text in p.read_bytes() for text in gone)]
     found = looked_at(pruned, quick)
     assert verdicts(found) == FINE
@@ -280,7 +290,8 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
 
 def test_another_tale_fails(whole, tmp_path, quick):
     """A ledger with one mechanism less, sealed again."""
-    assert {event["kind"] for line in whole.ledger.of_kind("round") for event in line["told"]} == {"released", "sent"}
+    rows = [event for line in whole.ledger.of_kind("round") for event in line["told"]]
+    assert {(event["kind"], event["part"]) for event in rows} == {("released", "client.2"), ("sent", "client.4")}
     shutil.copytree(whole.path, tmp_path / "parent")
 
     def silent(events):
@@ -386,7 +397,9 @@ def test_what_no_number_is_is_rejected_by_name_if_a_byzantine_client_sent_it(tmp
     run = train(config, tmp_path / "run", secret=secret(3))
     rejected = [event for line in run.ledger.of_kind("round") for event in line.get("told", [])]
     assert rejected
-    assert all(event == {"kind": "rejected", "client": 2, "why": "not finite"} for event in rejected)
+    assert all(
+        event == {"kind": "rejected", "part": "exchange", "client": 2, "why": "not finite"} for event in rejected
+    )
     assert bool(run.model.isfinite().all())
     assert looked_at(run, quick)["replay"].verdict == "PASS"
 
@@ -475,11 +488,42 @@ class Noisy(Stateless):
 
 
 def test_a_server_stage_draws_behind_the_transport():
-    """Also where nothing else is in the exchange: others draw again by the number of the part."""
+    """The same numbers, whatever client stages there are."""
     for stages in ((), (Quantise(),)):
         row, _ = one_round(Noisy(), stages)
-        drawn = PublicDraws().shared(1, len(stages) + 1).uniform("x", 1)[0]
+        drawn = PublicDraws().shared(1, Place("server", 0)).uniform("x", 1)[0]
         assert torch.equal(row, torch.full((1, 5), drawn, dtype=torch.float32))
+
+
+@dataclass(frozen=True)
+class Knowing(Clear):
+    """A transport that notes who was rejected before it."""
+
+    _seen: list = field(default_factory=list)
+
+    def deliver(self, rows, context):
+        self._seen.append(context.accepted.tolist())
+        return super().deliver(rows, context)
+
+
+def test_a_transport_knows_whose_rows_were_rejected():
+    infinite = answering(clients=(2,), apply=lambda updates, _, state: (updates / 0, state))
+    transport = Knowing()
+    row, updates = one_round(Mean(), [infinite], transport, byzantine=[0])
+    assert transport._seen == [[True, False, True]]
+    assert torch.allclose(row, updates[[0, 2]].mean(dim=0, keepdim=True))
+
+
+def test_a_round_can_be_entered_at_a_delivery():
+    exchange = Exchange(Chain((Mean(), Momentum())), Chain((Quantise(),)))
+    context, memory = context_of([0, 2, 4], torch.float32), {"1.velocity": torch.ones(1, 5)}
+    updates = updates_of(0, 3, torch.float32)
+    sending = client_half(exchange, updates, context, {})
+    served = server_half(exchange, delivered(exchange, sending), sending.context, memory)
+    together = stacked([context])
+    whole = exchanged(exchange, updates[None], together, {}, {"1.velocity": memory["1.velocity"][None]})
+    assert torch.equal(whole.row[0], served.row)
+    assert torch.equal(whole.server["1.velocity"][0], served.state["1.velocity"])
 
 
 def test_where_nothing_is_agreed_on_nothing_moves():
@@ -574,10 +618,10 @@ def reached(thing, seen):
 def test_a_part_is_given_no_key_no_plan_and_no_tale():
     draws = PlannedDraws.flat(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))), [Keyed(bytes(32))])
     told = []
-    whole = replace(context_of([0, 2, 4], torch.float32), draws=(draws,), tell=telling(told))
+    whole = replace(context_of([0, 2, 4], torch.float32), draws=(draws,), told=told)
     for part, (stage, clients) in enumerate([(Quantise(), None), (Noisy(), ()), (Clear(), None)]):
         seen = {}
-        context = whole.at(part, stage, clients)
+        context = whole.at(PLACES[part], stage, clients)
         reached(context, seen)
         if part == 0:
             reached(context.own(1), seen)
@@ -585,7 +629,7 @@ def test_a_part_is_given_no_key_no_plan_and_no_tale():
             reached(context.shared, seen)
         kinds = {type(one) for one in seen.values()}
         assert not kinds & {bytes, Plan, PlannedDraws, Generation, list}, kinds
-    assert numbers(draws, 1, 0, 2) == whole.at(0, Quantise(), None).own(1).integers("x", 2**31, 4).tolist()
+    assert numbers(draws, 1, 0, 2) == whole.at(PLACES[0], Quantise(), None).own(1).integers("x", 2**31, 4).tolist()
 
 
 @dataclass(frozen=True)
@@ -752,15 +796,18 @@ def test_noise_is_never_used_twice_over_other_rows(tmp_path):
 LAW, MEMBERS = UniformLaw(4, 2, 3, 1), federation((3, 3, 3))
 
 
+PLACES = [Place("client", 0), Place("client", 1), Place("transport"), Place("server", 0), Place("server", 1)]
+
+
 def together(draws, number, part=0):
-    return draws.shared(number, part).integers("x", 2**31, 4).tolist()
+    return draws.shared(number, PLACES[part]).integers("x", 2**31, 4).tolist()
 
 
 def numbers(draws, number, part=0, client=1):
-    return draws.own(number, part, client, 0).integers("x", 2**31, 4).tolist()
+    return draws.own(number, PLACES[part], client, 0).integers("x", 2**31, 4).tolist()
 
 
-@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2))
+@given(st.integers(1, 4), st.integers(0, 3), st.sampled_from([0, 2, 3]))
 def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, step, part):
     old, fresh = Keyed(bytes(32)), Keyed(bytes(range(32)))
     plan = Plan.fresh(LAW, MEMBERS, old)
@@ -772,7 +819,7 @@ def test_after_a_cut_draws_of_stages_are_new_from_its_round_on(round_number, ste
         assert (together(before, number, part) == together(after, number, part)) == (number < round_number)
 
 
-@given(st.sampled_from(list(Stream)), st.integers(0, 4), st.integers(0, 2))
+@given(st.sampled_from(list(Stream)), st.integers(0, 4), st.sampled_from([0, 2, 3]))
 def test_whatever_is_drawn_anew_stages_draw_anew_from_there_on(stream, start, part):
     """One stream alone, also where it goes back to its old draws later: models differ from there on."""
     old, fresh = Keyed(bytes(32)), Keyed(bytes(range(32)))
@@ -795,7 +842,7 @@ def test_old_keys_over_another_population_are_no_new_draws():
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=2, unique=True)
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 2)), min_size=2, max_size=2, unique=True)
 )
 def test_no_two_parts_share_noise(places):
     draws = PlannedDraws.flat(Plan.fresh(LAW, MEMBERS, Keyed(bytes(32))), [Keyed(bytes(32))])

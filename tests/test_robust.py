@@ -16,6 +16,7 @@ from tests_support import AUDIT_KEY
 from fuaudit import train, verify
 from fuaudit.config import resolve
 from fuaudit.errors import UsageError
+from fuaudit.plans.stage_draws import Place
 from fuaudit.testing.contexts import context_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.stages import Chain, Mean
@@ -46,7 +47,7 @@ def row_of(rule, rows, state=None):
     if state is None:
         state = {"centre": rows.new_zeros(1, rows.shape[1])} if isinstance(rule, CenteredClipping) else {}
     context = around(rows)  # a chain gives each of its stages what it may draw
-    return rule.apply(rows, context if isinstance(rule, Chain) else context.at(0, rule), state)[0]
+    return rule.apply(rows, context if isinstance(rule, Chain) else context.at(Place("server"), rule), state)[0]
 
 
 # plain arithmetic on lists
@@ -344,11 +345,11 @@ def test_a_radius_bounds_how_far_a_round_leads():
 def test_buckets_are_means_in_an_order_by_lot():
     rows = drawn(7)
     made = row_of(Bucketing(3), rows)
-    order = torch.from_numpy(around(rows).at(0, Bucketing()).shared.permutation("order", 7))
+    order = torch.from_numpy(around(rows).at(Place("server"), Bucketing()).shared.permutation("order", 7))
     assert sorted(order.tolist()) == list(range(7))
     assert torch.allclose(made, torch.stack([part.mean(dim=0) for part in rows[order].split(3)]))
-    others = {tuple(around(rows).at(part, Bucketing()).shared.permutation("order", 7).tolist()) for part in range(4)}
-    assert len(others) > 1
+    places = [around(rows).at(Place("server", number), Bucketing()) for number in range(4)]
+    assert len({tuple(place.shared.permutation("order", 7).tolist()) for place in places}) > 1
 
 
 def test_honest_buckets_are_as_near_as_promised():

@@ -27,6 +27,7 @@ class Purpose(StrEnum):
     PARTITION = "partition"
     AUDIT = "audit"
     STAGE = "stage"
+    CLIENT_STAGE = "client stage"
 
 
 class Stream(StrEnum):

@@ -8,11 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
 from fuaudit.draws import Address, Draws, Keyed, Labelled, Position, Purpose
-from fuaudit.draws.address import NOBODY
 from fuaudit.draws.keyed import derive
 from fuaudit.plans.plan import Plan
+
+
+class Place(NamedTuple):
+    """Where a part of an exchange stands: in which of its chains, and there as which, from 0."""
+
+    chain: Literal["client", "transport", "server"]
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.chain if self.chain == "transport" else f"{self.chain}.{self.number}"
+
+    def address(self, round_number: int, step: int) -> Address:
+        """What a part draws in a round has positions from a step on; one more client stage shifts no server stage."""
+        purpose = Purpose.CLIENT_STAGE if self.chain == "client" else Purpose.STAGE
+        return Address(purpose, round_number, step + self.number + (self.chain == "server"))
+
+
+class StageDraws(Protocol):
+    """What the stages of one run draw in a round."""
+
+    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+        """What a client alone draws, for one of its participations in the round."""
+        ...
+
+    def shared(self, number: int, place: Place) -> Labelled:
+        """What all draw together."""
+        ...
+
+
+class PublicDraws:
+    """Draws of stages that everybody knows: for canaries and contracts."""
+
+    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+        """See :class:`StageDraws`."""
+        return Labelled(bytes(32), place.address(number, 0)._replace(client=client, occurrence=occurrence))
+
+    def shared(self, number: int, place: Place) -> Labelled:
+        """See :class:`StageDraws`."""
+        return Labelled(bytes(32), place.address(number, 0))
 
 
 @dataclass(frozen=True)
@@ -35,7 +74,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class PlannedDraws:
-    """The draws of the stages of one run; see :class:`fuaudit.training.rounds.StageDraws`."""
+    """The draws of the stages of one run, see :class:`StageDraws`."""
 
     plan: Plan
     generations: tuple[Generation, ...]
@@ -45,20 +84,20 @@ class PlannedDraws:
         """Of a plan of statistics that is drawn from these flat sources, also where a method recorded some."""
         return cls(plan, tuple(Generation.flat(source.secret) for source in sources if isinstance(source, Keyed)))
 
-    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
-        """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        generation, at = self._at(number, part)
+    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+        """See :class:`StageDraws`."""
+        generation, at = self._at(number, place)
         return Labelled(generation.own(client), at._replace(client=client, occurrence=occurrence))
 
-    def shared(self, number: int, part: int) -> Labelled:
-        """See :class:`~fuaudit.training.rounds.StageDraws`."""
-        generation, at = self._at(number, part)
+    def shared(self, number: int, place: Place) -> Labelled:
+        """See :class:`StageDraws`."""
+        generation, at = self._at(number, place)
         return Labelled(generation.shared, at)
 
-    def _at(self, number: int, part: int) -> tuple[Generation, Address]:
-        position = Position(number, self.plan.law.steps + 1 + part)
-        source, version = self.plan.latest(position)
-        return self.generations[source], Address(Purpose.STAGE, *position, NOBODY, version=version)
+    def _at(self, number: int, place: Place) -> tuple[Generation, Address]:
+        at = place.address(number, self.plan.law.steps + 1)
+        source, version = self.plan.latest(at.position)
+        return self.generations[source], at._replace(version=version)
 
 
 def keeps_draws(plan: Plan, number: int) -> bool:

@@ -202,9 +202,9 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "pruned": ({"digest": is_digest, "before": is_digest},),
 }
 _STAGE_EVENTS = (
-    Fields({"kind": among("sent"), "client": is_count, "what": is_word, "size": is_count}),
-    Fields({"kind": among("released"), "mechanism": is_word, "parameters": are_options}),
-    Fields({"kind": among("rejected"), "client": is_count, "why": is_word}),
+    Fields({"kind": among("sent"), "part": is_word, "client": is_count, "what": is_word, "size": is_count}),
+    Fields({"kind": among("released"), "part": is_word, "mechanism": is_word, "parameters": are_options}),
+    Fields({"kind": among("rejected"), "part": is_word, "client": is_count, "why": is_word}),
 )
 
 

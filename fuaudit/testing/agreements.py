@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement
-from fuaudit.testing.contexts import DIMENSION, Step, others_changed
+from fuaudit.testing.contexts import DIMENSION, FIRST, Step, others_changed
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, trials
 from fuaudit.training.rounds import RoundContext, State
@@ -87,7 +87,7 @@ def _check_alone(agreement: Any, trial: Trial, columns: Tensor, problems: Proble
     """The proposal of each row, with rows and draws of all others changed."""
     for place in range(len(trial.updates)):
         updates, whole = others_changed(trial.updates, trial.whole, place)
-        context = replace(whole.at(0, agreement, None), coordinates=None if columns is ALL_COLUMNS else columns)
+        context = replace(whole.at(FIRST, agreement, None), coordinates=None if columns is ALL_COLUMNS else columns)
         alone = agreement.propose(updates[:, columns], context)[place]
         told = "a proposal depends on the rows or draws of others: a client knows nothing but its own"
         problems.require(torch.equal(alone, trial.made[str(place)]), told)

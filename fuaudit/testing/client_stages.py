@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement, says
-from fuaudit.testing.contexts import SIZES, Step, draws_changed, others_changed, same, where_not
+from fuaudit.testing.contexts import FIRST, SIZES, Step, draws_changed, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
     DTYPES,
@@ -21,7 +21,7 @@ from fuaudit.testing.trials import (
     require_untouched,
     trials,
 )
-from fuaudit.training.events import Event
+from fuaudit.training.events import Event, Told
 from fuaudit.training.rounds import RoundContext, State, telling
 from fuaudit.training.stages import Mean
 
@@ -91,11 +91,11 @@ def require_rows(stage: Any, state: State, problems: Problems) -> None:
 def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
     """The row of each place, and what its client keeps, with rows, memories and draws of all others changed."""
     rows, answer = trial.made["rows"], Mean().apply(trial.made["rows"], trial.context, {})[0]
-    told: list[Event]
+    told: Told
     clients = trial.context.cohort.clients.tolist()
     for place, own in enumerate(clients):
         updates, whole = others_changed(trial.updates, trial.whole, place)
-        context = replace(whole.at(0, stage, None), tell=telling(told := []))
+        context = replace(whole.at(FIRST, stage, None), tell=telling(told := []))
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
         alone, after = stage.apply(updates, context, memories)
         problems.require(torch.equal(alone[place], rows[place]), f"the row of a client {ALONE}")
@@ -107,9 +107,9 @@ def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
         problems.require(heard[0] == heard[1], f"what it tells, of a client or of nobody, {ALONE}")
 
 
-def _heard(told: list[Event], client: int) -> list[Event]:
+def _heard(told: Told, client: int) -> list[Event]:
     """The events of a client, and those that name nobody."""
-    return [event for event in told if getattr(event, "client", client) == client]
+    return [event for _, event in told if getattr(event, "client", client) == client]
 
 
 def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
@@ -119,7 +119,7 @@ def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
         for trial in lived:
             others = (trial.whole.cohort.clients != client).unsqueeze(1)
             updates = torch.where(others, trial.updates.flip(1) - 0.5, trial.updates)
-            context, sent = draws_changed(trial.whole, client).at(0, stage, None), trial.made["rows"]
+            context, sent = draws_changed(trial.whole, client).at(FIRST, stage, None), trial.made["rows"]
             rows, state = stage.apply(updates, context, state)
             alone = torch.equal(rows.masked_fill(others, 0), sent.masked_fill(others, 0))
             if hasattr(stage, "settle"):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.draws import Address, Labelled, Purpose
+from fuaudit.plans.stage_draws import Place, PublicDraws
 from fuaudit.testing.tiny import key_of
-from fuaudit.training.rounds import ARRAYS, Cohort, ExchangeContext, PublicDraws, RoundContext, State, StateShape
+from fuaudit.training.rounds import ARRAYS, Cohort, ExchangeContext, RoundContext, State, StateShape
 
 DIMENSION, ROUNDS, RUNS = 5, 3, 3
 CPU = torch.device("cpu")
@@ -50,17 +51,21 @@ def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> Excha
     return ExchangeContext(number, cohort, model, step_size=0.1, draws=(PublicDraws(),))
 
 
+FIRST = Place("client")
+"""Where a part is tried."""
+
+
 class _Others(PublicDraws):
     """Draws of which those of one client are as before, and those of all others are not."""
 
     def __init__(self, client: int) -> None:
         self._client = client
 
-    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
-        """See :class:`~fuaudit.training.rounds.StageDraws`."""
+    def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
+        """See :class:`~fuaudit.plans.stage_draws.StageDraws`."""
         if client == self._client:
-            return super().own(number, part, client, occurrence)
-        return Labelled(bytes(range(32)), Address(Purpose.STAGE, number, part, client, occurrence))
+            return super().own(number, place, client, occurrence)
+        return Labelled(bytes(range(32)), place.address(number, 0)._replace(client=client, occurrence=occurrence))
 
 
 def others_changed(updates: Tensor, context: ExchangeContext, place: int) -> tuple[Tensor, ExchangeContext]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fuaudit.declared import says
 from fuaudit.testing.contexts import (
     DIMENSION,
+    FIRST,
     ROUNDS,
     SIZES,
     Step,
@@ -26,7 +27,7 @@ from fuaudit.testing.contexts import (
     updates_tried,
 )
 from fuaudit.testing.problems import Problems
-from fuaudit.training.events import Event
+from fuaudit.training.events import Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
 
 DTYPES = torch.float32, torch.float64
@@ -45,7 +46,7 @@ class Trial:
     state: State
     made: State
     new: State
-    told: list[Event]
+    told: Told
 
 
 def trials(
@@ -72,7 +73,7 @@ def trials(
     for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
         whole = context_of(clients, dtype, number + 1)
-        context = whole.at(0, part, own)
+        context = whole.at(FIRST, part, own)
         trial = _tried(step, updates, whole, context, state, problems)
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
             other, after = step(updates, elsewhere(context, kind), state)
@@ -117,9 +118,9 @@ def _copies(tensors: State) -> State:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, list[Event]]:
+def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, Told]:
     """What is made in a round, the new state, and the events that are told."""
-    told: list[Event] = []
+    told: Told = []
     return *step(updates, replace(context, tell=telling(told)), state), told
 
 

@@ -29,12 +29,12 @@ from fuaudit.errors import FuauditError, PluginError
 from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
+from fuaudit.plans.stage_draws import PublicDraws
 from fuaudit.training.asking import asking_twice
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
 from fuaudit.training.measuring import CHUNK, answering, loss_of
-from fuaudit.training.rounds import PublicDraws
 from fuaudit.training.setup import Setup
 from fuaudit.training.stages import Chain, Mean
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from fuaudit.errors import PluginError
 
@@ -44,6 +44,9 @@ LIMIT = 2**63
 
 Event = Sent | Released | Rejected
 
+Told: TypeAlias = list[tuple[str, Event]]
+"""Events, each with the part of the round that told it."""
+
 
 def require_event(event: object) -> None:
     """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
@@ -61,6 +64,6 @@ def _is_finite(value: object) -> bool:
     return type(value) is float and isfinite(value)
 
 
-def as_table(event: Event) -> dict[str, Any]:
-    """For JSON."""
-    return {"kind": type(event).__name__.lower(), **asdict(event)}
+def as_table(part: str, event: Event) -> dict[str, Any]:
+    """For JSON: an event, and the part of the round that told it."""
+    return {"kind": type(event).__name__.lower(), "part": part, **asdict(event)}

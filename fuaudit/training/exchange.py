@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError
+from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Rejected
@@ -141,7 +142,7 @@ class Exchange:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Client stages, transport and server stages: a part draws under its number, from 0."""
+        """Client stages, transport and server stages."""
         return (*self.client_stages.stages, self.transport, *self.server.stages)
 
     @property
@@ -179,10 +180,10 @@ class Exchange:
         """The same without cryptography."""
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
-    def seen_by(self, part: int, context: ExchangeContext) -> RoundContext:
+    def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
         """The round as a client stage sees it; a Byzantine one can make only what its own clients draw."""
-        stage: Any = self.client_stages.stages[part]
-        return context.at(part, stage, stage.clients if part in self.byzantine else None).apart()
+        stage: Any = self.client_stages.stages[number]
+        return context.at(Place("client", number), stage, stage.clients if number in self.byzantine else None).apart()
 
 
 def exchange_of(config: Config) -> Exchange:
@@ -290,30 +291,39 @@ def _through(
             names no columns; the server's stages leave more than one row.
     """
     # 1. every client's own stages; an agreement leaves fewer columns for the rest of the round
-    rows, context, kept = _prepared(exchange, updates, context, memories)
+    sending = client_half(exchange, updates, context, memories)
     # 2. the way to the server, without the rows that no honest client would send
-    delivery = _delivered(exchange, rows, context)
+    delivery = delivered(exchange, sending)
     # 3. the server's stages; where clients still have to settle the round, they leave nothing of theirs changed
-    seen = replace(context, cohort=delivery.cohort, part=len(exchange.client_stages.stages) + 1)
-    seen, sent = (seen, delivery.sent) if exchange.plain else (seen.apart(), delivery.sent.clone())
-    answer, row, after = _aggregated(exchange.server, delivery.rows, seen, server)
+    sent = delivery.sent if exchange.plain else delivery.sent.clone()
+    served = server_half(exchange, delivery, sending.context, server)
     # 4. back up: what was sent of each row, and what came of all
-    return Exchanged(row, _settled(exchange, sent, answer, context, kept), after)
+    return Exchanged(served.row, settled(exchange, sending, sent, served.answer), served.state)
 
 
-def _prepared(
-    exchange: Exchange, rows: Tensor, context: ExchangeContext, memories: State
-) -> tuple[Tensor, ExchangeContext, State]:
-    """What clients send, the round with the columns that are left, and what clients keep until it is settled."""
-    kept: State = {}
-    for part, stage in enumerate(exchange.client_stages.stages):
+@dataclass(frozen=True)
+class Sending:
+    """What clients send: rows ``(*s, n, c)``, the round with the columns that are left, and what clients keep so far.
+
+    What they keep is complete when the round is :func:`settled`.
+    """
+
+    rows: Tensor
+    context: ExchangeContext
+    kept: State
+
+
+def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State) -> Sending:
+    """The round up to the transport: of updates ``(*s, n, d)`` what clients send."""
+    rows, kept = updates, State()
+    for number, stage in enumerate(exchange.client_stages.stages):
         if is_agreement(stage):
-            rows, coordinates = _agreed(exchange, part, rows, context)
+            rows, coordinates = _agreed(exchange, number, rows, context)
             context = replace(context, coordinates=coordinates)
         else:
-            rows, own = _applied(exchange, part, rows, context, stripped(f"{part}.", memories))
-            kept |= under(f"{part}.", own)
-    return rows, context, kept
+            rows, after = _applied(exchange, number, rows, context, stripped(f"{number}.", memories))
+            kept |= under(f"{number}.", after)
+    return Sending(rows, context, kept)
 
 
 def _applied(
@@ -375,17 +385,18 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
 
-def _delivered(exchange: Exchange, rows: Tensor, context: ExchangeContext) -> Delivery:
+def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected."""
-    stages = exchange.client_stages.stages
-    here = context.at(len(stages), exchange.transport)
+    rows, context = sending.rows, sending.context
+    here = context.at(Place("transport"), exchange.transport)
     here = here if exchange.plain else here.apart()
     if not exchange.byzantine:
         return _brought(exchange.transport, rows, here)
     finite = rows.isfinite().all(dim=-1)
     for client in context.cohort.clients[~finite].tolist():
-        context.tell(Rejected(client, "not finite"))
-    delivery = _brought(exchange.transport, rows[finite], replace(here, cohort=context.cohort.among(finite)))
+        context.bare("exchange").tell(Rejected(client, "not finite"))
+    here = replace(here, cohort=here.cohort.among(finite), accepted=finite)
+    delivery = _brought(exchange.transport, rows[finite], here)
     sent = rows.new_zeros(rows.shape)
     sent[finite] = delivery.sent
     return replace(delivery, sent=sent)
@@ -426,25 +437,43 @@ def _delivery_of(rows: Tensor) -> Kind:
     return Kind(f"a Delivery of a Cohort, with rows and sent of {rows.dtype}", fits)
 
 
-def _aggregated(chain: Chain, rows: Tensor, context: ExchangeContext, state: State) -> tuple[Tensor, Tensor, State]:
-    """The aggregator's row on the columns that were sent, the row that is left on all of them, and the new state."""
+@dataclass(frozen=True)
+class Served:
+    """What the server makes of a delivery.
+
+    Attributes:
+        answer: the aggregator's row on the columns that were sent, ``(*s, 1, c)``.
+        row: what is subtracted, on all columns, ``(*s, 1, d)``.
+        state: what the server keeps.
+    """
+
+    answer: Tensor
+    row: Tensor
+    state: State
+
+
+def server_half(exchange: Exchange, delivery: Delivery, context: ExchangeContext, state: State) -> Served:
+    """The round from the transport on; ``context`` is that of what was sent (:class:`Sending`)."""
+    rows, chain, context = delivery.rows, exchange.server, replace(context, cohort=delivery.cohort)
     if 0 in rows.shape[-2:]:  # nothing came, so nothing is applied, and the server remembers what it did
         answer = rows.new_zeros(*rows.shape[:-2], 1, rows.shape[-1])
-        return answer, context.on_all(answer), state
+        return Served(answer, context.on_all(answer), state)
+    context = context if exchange.plain else context.apart()
     answer, new = chain.apply(rows, context, state, slice(chain.aggregating))
     require_one_row(chain, answer, rows.shape[-1])
     whole = context.on_all(answer)
     row, last = chain.apply(whole, context, state, slice(chain.aggregating, None))
     require_one_row(chain, row, whole.shape[-1])
-    return answer, row, new | last
+    return Served(answer, row, new | last)
 
 
-def _settled(exchange: Exchange, sent: Tensor, answer: Tensor, context: ExchangeContext, kept: State) -> State:
-    """What clients keep when they know what was sent of their rows, and the aggregator's row."""
-    for part, stage in enumerate(exchange.client_stages.stages):
+def settled(exchange: Exchange, sending: Sending, sent: Tensor, answer: Tensor) -> State:
+    """What clients keep when they know what was sent of their rows ``(*s, n, c)``, and the aggregator's row."""
+    kept = sending.kept
+    for number, stage in enumerate(exchange.client_stages.stages):
         if hasattr(stage, "settle"):
-            before = stripped(f"{part}.", kept)
-            after = asked(stage, "settle", STATE, sent.clone(), answer.clone(), exchange.seen_by(part, context), before)
+            before, here = stripped(f"{number}.", kept), exchange.seen_by(number, sending.context)
+            after = asked(stage, "settle", STATE, sent.clone(), answer.clone(), here, before)
             require_form(stage, before, after)
-            kept = kept | under(f"{part}.", after)
+            kept = kept | under(f"{number}.", after)
     return kept

@@ -20,10 +20,11 @@ from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Law, Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
+from fuaudit.plans.stage_draws import StageDraws
 from fuaudit.registry import called
 from fuaudit.training.asking import a, asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
-from fuaudit.training.events import Event, as_table
+from fuaudit.training.events import Told, as_table
 from fuaudit.training.exchange import Exchange, exchanged, first_state
 from fuaudit.training.rounds import (
     CLIENT,
@@ -31,12 +32,10 @@ from fuaudit.training.rounds import (
     SOLVER,
     Cohort,
     ExchangeContext,
-    StageDraws,
     State,
     StateShape,
     inherited,
     stripped,
-    telling,
     under,
 )
 from fuaudit.training.solvers import Sgd, Solver, Steps
@@ -208,9 +207,9 @@ def execute(
         drawn_round = schedule.round(number)
         # sizes and weights of the retained population, in kept rounds too: no round may know how many rows are gone
         cohort = cohorts_of(drawn_round, population, round_state.vectors.device)
-        told: list[Event] | None = [] if len(round_state.vectors) == 1 else None
+        told: Told | None = [] if len(round_state.vectors) == 1 else None
         step_size = procedure.step_sizes.at(number)
-        context = ExchangeContext(number, cohort, round_state.vectors, step_size, tell=telling(told), draws=own)
+        context = ExchangeContext(number, cohort, round_state.vectors, step_size, draws=own, told=told)
         batches = torch.from_numpy(drawn_round.batches)
         # runs with nobody in this round stay out of the chain: a mean over no rows is no number, and a momentum would
         # move the model in a round that nobody took part in
@@ -220,7 +219,7 @@ def execute(
         elif len(busy):
             some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
             round_state = round_state.updated(busy, some)
-        yield number, replace(round_state, told=list(map(as_table, told))) if told else round_state
+        yield number, replace(round_state, told=[as_table(*one) for one in told]) if told else round_state
 
 
 def _advanced(
@@ -236,7 +235,7 @@ def _advanced(
     # remembers, and all of it is recorded
     before = stripped(SOLVER, round_state.state)
     # and a solver draws nothing, so that it cannot make the noise of a stage behind it
-    bare = context.bare()
+    bare = context.bare("solver")
     steps = asked(procedure.solver, "before", a(Steps), bare, before)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from fuaudit.declared import says
-from fuaudit.draws import Address, Labelled, Purpose
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.training.events import Event, require_event
+from fuaudit.training.events import Event, Told, require_event
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fuaudit.draws import Labelled
+    from fuaudit.plans.stage_draws import Place, StageDraws
 
 State: TypeAlias = dict[str, "Tensor"]
 
@@ -119,37 +121,13 @@ class Cohort:
         )
 
 
-class StageDraws(Protocol):
-    """What the stages of one run draw in a round; ``part`` counts client stages, transport and server stages from 0."""
-
-    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
-        """What a client alone draws, for one of its participations in the round."""
-        ...
-
-    def shared(self, number: int, part: int) -> Labelled:
-        """What all draw together."""
-        ...
-
-
-class PublicDraws:
-    """Draws of stages that everybody knows: for canaries and contracts."""
-
-    def own(self, number: int, part: int, client: int, occurrence: int) -> Labelled:
-        """See :class:`StageDraws`."""
-        return Labelled(bytes(32), Address(Purpose.STAGE, number, part, client, occurrence))
-
-    def shared(self, number: int, part: int) -> Labelled:
-        """See :class:`StageDraws`."""
-        return Labelled(bytes(32), Address(Purpose.STAGE, number, part))
-
-
-def telling(told: list[Event] | None) -> Callable[[Event], None]:
-    """What puts events of a round into a list; None where many runs are treated at once, and none are kept."""
+def telling(told: Told | None, part: str = "") -> Callable[[Event], None]:
+    """What puts events of a part into a list; None where many runs are treated at once, and none are kept."""
 
     def tell(event: Event) -> None:
         require_event(event)
         if told is not None:
-            told.append(event)
+            told.append((part, event))
 
     return tell
 
@@ -179,6 +157,8 @@ class RoundContext:
             is no event, or has parameters that are no plain numbers and words.
         own: what the client draws whose row of updates ``(n, c)`` has a number; nobody else can make these numbers.
         together: what all draw who take part in the exchange; :attr:`shared` asks it.
+        accepted: for a transport: which rows of the round were not rejected before it, bool ``(n,)``. Its cohort and
+            its rows are of these alone. None for all.
     """
 
     number: int
@@ -189,6 +169,7 @@ class RoundContext:
     tell: Callable[[Event], None] = _unkept
     own: Callable[[int], Labelled] = _undeclared
     together: Callable[[], Labelled] = _undeclared
+    accepted: Tensor | None = None
 
     @property
     def shared(self) -> Labelled:
@@ -225,36 +206,38 @@ class ExchangeContext(RoundContext):
 
     Attributes:
         draws: of the stages, one a run; empty where none draws.
-        part: which part of the exchange is next.
+        told: the events of the round, each with the part that told it; None where none are kept.
     """
 
     draws: tuple[StageDraws, ...] = ()
-    part: int = 0
+    told: Told | None = None
 
     def __getitem__(self, run: int | Tensor) -> ExchangeContext:
         chosen = self.draws and tuple(self.draws[i] for i in ([run] if isinstance(run, int) else run.tolist()))
         return replace(self, cohort=self.cohort[run], vectors=self.vectors[run], draws=chosen)
 
-    def bare(self) -> RoundContext:
+    def bare(self, part: str = "") -> RoundContext:
         """The round without draws: as a solver sees it, and whoever declares none."""
-        return RoundContext(self.number, self.cohort, self.vectors, self.step_size, self.coordinates, self.tell)
+        tell = telling(self.told, part)
+        return RoundContext(self.number, self.cohort, self.vectors, self.step_size, self.coordinates, tell)
 
-    def at(self, part: int, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
+    def at(self, place: Place, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
         """The round as a part of the exchange sees it: with its own draws if it says that it draws, and no others.
 
         ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.
         """
+        bare = self.bare(str(place))
         if not self.draws or not says(stage, "draws"):
-            return self.bare()
+            return bare
         (draws,), number, places = self.draws, self.number, self.cohort.clients.tolist()
 
         def own(row: int) -> Labelled:
             client = places[row]
             if clients is not None and client not in clients:
                 return _nobodys(row)
-            return draws.own(number, part, client, places[:row].count(client))
+            return draws.own(number, place, client, places[:row].count(client))
 
-        return replace(self.bare(), own=own, together=lambda: draws.shared(number, part))
+        return replace(bare, own=own, together=lambda: draws.shared(number, place))
 
 
 def rows_of(table: Tensor, cohort: Cohort) -> Tensor:

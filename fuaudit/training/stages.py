@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import called
 from fuaudit.training.asking import STATE, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
@@ -181,7 +182,7 @@ class Chain:
         for number, stage in list(enumerate(self.stages))[numbers]:
             prefix = f"{number}."
             old = stripped(prefix, state)
-            here = context.at(context.part + number, stage)
+            here = context.at(Place("server", number), stage)
             updates, own = asked(stage, "apply", rows_and_state(updates, columns_alone=True), updates, here, old)
             require_form(stage, old, own)
             new |= under(prefix, own)

@@ -18,6 +18,7 @@ from fuaudit.formats.files import claimed, write_bytes
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.stage_draws import StageDraws
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.derived_files import derived
@@ -37,7 +38,6 @@ from fuaudit.runs.writer import (
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
-from fuaudit.training.rounds import StageDraws
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
