@@ -263,13 +263,18 @@ def _misfits(client: list[Named], transport: Any, server: list[Named], solver: A
     return [*_before(client, solver), *_after_agreement(client, server), *_behind(transport, server, solver)]
 
 
+def _shown(solver: Any) -> bool:
+    """Whether a solver keeps rows of clients that the server has."""
+    return bool(solver.per_client_state) and not says(solver, "private")
+
+
 def _before(client: list[Named], solver: Any) -> list[str]:
     """What stands behind a solver that keeps rows of clients: the server has them as they were before it."""
     return [
         f"the {registry.called(solver)} keeps rows of clients as they are before {table['use']!r}, and the server "
         "sees them. Use a solver that keeps none, such as sgd."
         for table, _ in client
-        if solver.per_client_state and stage_kind(table, "client") == "client_stages"
+        if _shown(solver) and stage_kind(table, "client") == "client_stages"
     ]
 
 
@@ -291,7 +296,7 @@ def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     sums = transport.shows == "sums"
     merged = next((at for at, (_, stage) in enumerate(server, 1) if says(stage, "merges")), len(server))
     # who looks at one client's row cannot work on sums, and what it keeps would tell what was hidden
-    looking = [f"the {registry.called(solver)} keeps one a client"] * bool(sums and solver.per_client_state)
+    looking = [f"the {registry.called(solver)} keeps one a client"] * bool(sums and _shown(solver))
     for table, stage in server if sums else server[merged:]:
         looking += [f"{table['use']!r} keeps one a client"] * bool(stage.per_client_state)
         looking += [f"{table['use']!r} asks how many samples are behind it"] * bool(says(stage, "depends_on"))

@@ -171,6 +171,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _STATE,
         Word("uploads", int, "how many vectors of the model's size a participation sends to the server", 1),
         Word("downloads", int, "how many the server sends to it", 1),
+        Word("private", bool, "whether all that it keeps has one row a client, never given to the server", False),
         _SELFTEST,
         _DEPENDS_ON,
     ),

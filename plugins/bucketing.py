@@ -31,7 +31,6 @@ class Bucketing(Stateless):
     """
 
     size: int = 2
-    vectorised: ClassVar[bool] = False
     draws: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 

@@ -81,6 +81,7 @@ class NormClipping(Stateless):
     """
 
     norm: float
+    vectorised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.norm > 0:

@@ -15,7 +15,7 @@ docs/robust.md says what kappa is, and proves it. It stays above 2 where f is 0,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from fuaudit_plugins.robust import of_rows, require_rows, squares
 
@@ -59,7 +59,6 @@ class Krum(Stateless):
     """
 
     byzantine: int
-    vectorised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _require("krum", self.byzantine)
@@ -87,7 +86,6 @@ class MultiKrum(Stateless):
 
     byzantine: int
     keep: int | None = None
-    vectorised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _require("multi-krum", self.byzantine)

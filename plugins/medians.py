@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from fuaudit_plugins.robust import lengths, of_rows, require_rows
 
@@ -54,8 +54,6 @@ class CoordinateMedian(Stateless):
     It publishes single coordinates of single rows as they are, where n is odd; where n is 1, a row.
     """
 
-    vectorised: ClassVar[bool] = False
-
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``."""
         return median(rows)
@@ -82,7 +80,6 @@ class TrimmedMean(Stateless):
     """
 
     trim: int | float
-    vectorised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.trim < (inf if isinstance(self.trim, int) else 0.5):
@@ -128,7 +125,6 @@ class GeometricMedian(Stateless):
 
     steps: int = 8
     smoothing: float = 1e-6
-    vectorised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.smoothing <= 1:

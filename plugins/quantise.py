@@ -30,7 +30,6 @@ class Quantise(Stateless):
 
     clip: float = 1.0
     bits: int = 12
-    vectorised: ClassVar[bool] = False
     draws: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

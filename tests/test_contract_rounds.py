@@ -11,7 +11,14 @@ from fuaudit_plugins.mimic import OwnCorrection
 from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
-from fuaudit.testing import check_aggregator, check_agreement, check_byzantine, check_client_stage, check_transport
+from fuaudit.testing import (
+    check_aggregator,
+    check_agreement,
+    check_byzantine,
+    check_client_stage,
+    check_solver,
+    check_transport,
+)
 from fuaudit.training.events import Released, Sent
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.stages import Mean, Stateless
@@ -350,3 +357,9 @@ def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
     check_aggregator(part(Stateless, apply=noisy, draws=True))
     broken(check_aggregator, part(Stateless, apply=own, draws=True), "whose stage it is not")
     broken(check_aggregator, part(Stateless, apply=noisy), "did not declare it")
+
+
+def test_a_private_solver_mixes_no_clients(stages):
+    check_solver(stages.LocalMomentum())
+    broken(check_solver, stages.SharedMomentum(), "what a client sends or keeps depends on the rows")
+    broken(check_solver, part(stages.LocalMomentum, per_client_state=frozenset()), "must be named in per_client_state")

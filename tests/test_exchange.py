@@ -790,6 +790,22 @@ def test_noise_is_never_used_twice_over_other_rows(tmp_path):
     unlearn(run, "retrain", Request.of(samples=[sample]), tmp_path / "retrained")
 
 
+def test_a_private_solver_keeps_its_rows_with_the_clients(tmp_path, quick):
+    """In front of client stages and of sums, which a solver whose rows the server has is refused before."""
+    config = tables([{"use": "test-memory"}], {"use": "test-sums"}, solver={"use": "test-momentum"})
+    run = train(config, tmp_path / "run", secret=secret(7))
+    names = {"client.0.memory", "client.solver.velocity"}
+    assert run.checkpoint(8)[1].keys() == names
+    assert run.arrays("checkpoints/000008.safetensors").keys() == {"vector"}
+    assert run.arrays("clients/000008.safetensors").keys() == {"salt", *(f"state.{name}" for name in names)}
+    client = drawn_client(run)
+    child = unlearn(run, "fats", Request.of([client]), tmp_path / "child")
+    assert [len(child.checkpoint(8)[1][name]) for name in sorted(names)] == [7, 7]
+    assert verdicts(looked_at(child, quick)) == FINE
+    alone = train(tables(solver={"use": "test-momentum"}, learner={"rounds": 2}), tmp_path / "alone", secret=secret(7))
+    assert verdicts(looked_at(redact(alone, tmp_path / "without"), quick))["integrity"] == "PASS"
+
+
 # draws
 
 

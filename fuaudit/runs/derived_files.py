@@ -23,7 +23,7 @@ from fuaudit.runs.encoding import involvement_tensors
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name, memories_name
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.learner import Learner
-from fuaudit.training.rounds import CLIENT, State
+from fuaudit.training.rounds import CLIENT, State, owner_of
 from fuaudit.training.solvers import Solver
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 
 def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
     """The file of one stored round: all but what is the clients' own."""
-    kept = {f"state.{name}": tensor for name, tensor in state.items() if not name.startswith(CLIENT)}
+    kept = {f"state.{name}": tensor for name, tensor in state.items() if owner_of(name) != CLIENT}
     return tensor_bytes({"vector": vector, **kept})
 
 
@@ -54,7 +54,7 @@ def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None
     checkpoint = {checkpoint_name(number): checkpoint_bytes(vector, state)}
     if salt is None:
         return checkpoint
-    kept = {f"state.{name}": tensor for name, tensor in state.items() if name.startswith(CLIENT)}
+    kept = {f"state.{name}": tensor for name, tensor in state.items() if owner_of(name) == CLIENT}
     memories = {"salt": torch.frombuffer(bytearray(salt), dtype=torch.uint8), **kept}
     return {memories_name(number): tensor_bytes(memories)} | checkpoint
 

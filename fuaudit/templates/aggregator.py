@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
 
@@ -20,6 +20,7 @@ class ExampleAggregator(Stateless):
     """
 
     norm: float = 1.0
+    vectorised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.norm < float("inf"):

@@ -20,7 +20,6 @@ class ExampleClientStage(Stateless):
     """
 
     share: float = 0.5
-    vectorised: ClassVar[bool] = False
     draws: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.contexts import DIMENSION, SIZES, Step, shape_of
+from fuaudit.testing.client_stages import ALONE, require_rows
+from fuaudit.testing.contexts import DIMENSION, SIZES, Step, others_changed, shape_of, where_not
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, require_places, require_stacks, require_untouched, trials
+from fuaudit.testing.trials import DTYPES, Trial, require_places, require_stacks, require_untouched, trials
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
@@ -24,7 +25,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     names, shapes and dtypes, one row a client where ``per_client_state`` says so, rows of clients that do not take part
     left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
     stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``depends_on``,
-    the number of all clients and of samples, has no effect.
+    the number of all clients and of samples, has no effect. Where ``private`` is claimed, all that it keeps has one row
+    a client, and what a client sends and keeps depends on this client alone.
 
     Args:
         solver: the solver.
@@ -56,6 +58,8 @@ def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
     for name in solver.per_client_state & state.keys():
         rows = state[name].ndim >= 2 and state[name].shape[-2] == len(SIZES)
         problems.require(rows, f"{name!r} does not have one row for each client, (M, d)")
+    if says(solver, "private"):
+        require_rows(solver, state, problems)
     problems.require(all(t.dtype == dtype for t in state.values()), "its state has another dtype than the model")
 
 
@@ -100,3 +104,16 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         rows = all(tensor.shape == (count, DIMENSION) for tensor in trial.made.values())
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         require_untouched(trial, solver.per_client_state, problems)
+        if says(solver, "private"):
+            _check_alone(solver, trial, problems)
+
+
+def _check_alone(solver: Any, trial: Trial, problems: Problems) -> None:
+    """What the client at each place sends and keeps, with updates and memories of all others changed."""
+    for place, own in enumerate(trial.context.cohort.clients.tolist()):
+        updates, _ = others_changed(trial.updates, trial.whole, place)
+        memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
+        made, new = _step(solver)(updates, trial.context, memories)
+        alone = all(torch.equal(made[name][place], tensor[place]) for name, tensor in trial.made.items())
+        alone &= all(torch.equal(new[name][own], tensor[own]) for name, tensor in trial.new.items())
+        problems.require(alone, f"what a client sends or keeps {ALONE}")

@@ -18,17 +18,17 @@ from fuaudit.config import CLEAR, Config, build_stage, stage_kind
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError
 from fuaudit.plans.stage_draws import Place
-from fuaudit.registry import called
+from fuaudit.registry import build, called
 from fuaudit.training.asking import COLUMNS, STATE, Kind, asked, is_tensor, proposals, rows_and_state
 from fuaudit.training.events import Rejected
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
-    SOLVER,
     Cohort,
     ExchangeContext,
     RoundContext,
     State,
+    prefix_of,
     stripped,
     under,
 )
@@ -133,12 +133,14 @@ class Exchange:
         client_stages: what stands before the transport.
         transport: how rows come to the server.
         byzantine: which of the client stages, counted from 0, are those of Byzantine clients.
+        private_solver: whether the clients keep what the solver does, which stands in front of all.
     """
 
     server: Chain
     client_stages: Chain = NO_STAGES
     transport: Any = Clear()
     byzantine: frozenset[int] = frozenset()
+    private_solver: bool = False
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -164,7 +166,7 @@ class Exchange:
     @property
     def remembers(self) -> bool:
         """Whether clients keep something from round to round."""
-        return bool(self.client_stages.per_client_state)
+        return self.private_solver or bool(self.client_stages.per_client_state)
 
     @property
     def draws(self) -> bool:
@@ -194,23 +196,30 @@ def exchange_of(config: Config) -> Exchange:
         Chain(tuple(build_stage(stage, "client") for stage in config.client)),
         build_stage(config.transport or CLEAR, "transport"),
         frozenset(part for part, kind in enumerate(kinds) if kind == "byzantine"),
+        bool(says(build("solvers", config.solver), "private")),
     )
 
 
-WHAT_IT_KEEPS = (
-    "All that a client stage keeps is what its clients keep: name it in per_client_state, and make it in init."
-)
-
-
 def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
-    """What solver, clients and server keep before the first round, each under its prefix."""
-    clients, server = exchange.client_stages.init(shape), exchange.server.init(shape)
-    if strange := clients.keys() ^ exchange.client_stages.per_client_state:
-        number, name = min(strange).split(".", 1)
-        who, kept = called(exchange.client_stages.stages[int(number)]), min(strange) in clients
-        what = "keeps what it does not name in per_client_state" if kept else "names in per_client_state what it lacks"
-        raise PluginError(f"{who} {what}: {name!r}", WHAT_IT_KEEPS)
-    return under(SOLVER, asked(solver, "init", STATE, shape)) | under(CLIENT, clients) | under(SERVER, server)
+    """What solver, clients and server keep before the first round, each under its prefix.
+
+    Raises:
+        PluginError: what stands in front of the transport keeps what it does not name, or the other way round.
+    """
+    state, parts = asked(solver, "init", STATE, shape), exchange.client_stages
+    if says(solver, "private"):
+        _require_named(solver, state, solver.per_client_state)
+    clients = parts.init(shape)
+    for number, stage in enumerate(parts.stages):
+        _require_named(stage, stripped(f"{number}.", clients), says(stage, "per_client_state"))
+    return under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, exchange.server.init(shape))
+
+
+def _require_named(part: Any, state: State, named: frozenset[str]) -> None:
+    if strange := sorted(state.keys() ^ named):
+        what = "keeps what it does not name" if strange[0] in state else "lacks what it names"
+        told = f"{called(part)} {what} in per_client_state: {strange[0]!r}"
+        raise PluginError(told, "All that it keeps is what its clients keep: name it there, and make it in init.")
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ from fuaudit.training.exchange import Exchange, exchanged, first_state
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
-    SOLVER,
     Cohort,
     ExchangeContext,
     State,
     StateShape,
     inherited,
+    prefix_of,
     stripped,
     under,
 )
@@ -82,7 +82,7 @@ class Procedure:
     @property
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
-        solver = {SOLVER + name for name in self.solver.per_client_state}
+        solver = {prefix_of(self.solver) + name for name in self.solver.per_client_state}
         client = {CLIENT + name for name in self.exchange.client_stages.per_client_state}
         return frozenset(solver | client | {SERVER + name for name in self.exchange.server.per_client_state})
 
@@ -233,7 +233,8 @@ def _advanced(
     """The state after a round in which every run has somebody taking part."""
     # solver and server each get their own part of the state before the round: neither can read what the other
     # remembers, and all of it is recorded
-    before = stripped(SOLVER, round_state.state)
+    own = prefix_of(procedure.solver)
+    before = stripped(own, round_state.state)
     # and a solver draws nothing, so that it cannot make the noise of a stage behind it
     bare = context.bare("solver")
     steps = asked(procedure.solver, "before", a(Steps), bare, before)
@@ -242,7 +243,7 @@ def _advanced(
     require_form(procedure.solver, before, memory)
     memories, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
     made = exchanged(procedure.exchange, uploads, context, memories, server)
-    state = under(SOLVER, memory) | under(CLIENT, made.memories) | under(SERVER, made.server)
+    state = under(CLIENT, made.memories) | under(own, memory) | under(SERVER, made.server)
     return RoundState(round_state.vectors - made.row[:, 0], state)
 
 

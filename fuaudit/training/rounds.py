@@ -28,6 +28,16 @@ SOLVER, CLIENT, SERVER = "solver.", "client.", "server."
 """Prefixes of names in a state. The server is never given what is under ``CLIENT``."""
 
 
+def owner_of(name: str) -> str:
+    """The prefix of a name in a state, which says whose it is; empty for a name that no state has."""
+    return next((prefix for prefix in (SOLVER, CLIENT, SERVER) if name.startswith(prefix)), "")
+
+
+def prefix_of(solver: Any) -> str:
+    """The prefix of what a solver keeps: the clients' own where it is ``private``."""
+    return CLIENT + SOLVER if says(solver, "private") else SOLVER
+
+
 @dataclass(frozen=True)
 class StateShape:
     """What the shapes of a state may depend on: the model's ``dimension``, and the number of retained ``clients``."""

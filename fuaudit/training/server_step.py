@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fuaudit.errors import UsageError
 from fuaudit.training.rounds import RoundContext, State
@@ -39,6 +39,7 @@ class ServerStep(Stateless):
     schedule: Literal["constant", "exponential", "participation"] = "constant"
     decay: float = 1.0
     beta: float = 1.0
+    vectorised: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.size < inf or not 0 < self.decay <= 1 or not 0 < self.beta < inf:

@@ -47,7 +47,6 @@ class Stage(Protocol):
 class Stateless:
     """For stages without memory."""
 
-    vectorised: ClassVar[bool] = True
     per_client_state: ClassVar[frozenset[str]] = frozenset()
 
     def init(self, shape: StateShape) -> State:
@@ -70,6 +69,8 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
 class Mean(Stateless):
     """The mean over places: 1 / K with multiplicity, as FATS needs it (a client drawn twice counts twice)."""
 
+    vectorised: ClassVar[bool] = True
+
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """See :class:`Stage`."""
         present = context.cohort.present
@@ -90,6 +91,7 @@ class SizeWeighted(Stateless):
     """
 
     by: Literal["cohort", "total"] = "cohort"
+    vectorised: ClassVar[bool] = True
 
     @property
     def depends_on(self) -> frozenset[str]:

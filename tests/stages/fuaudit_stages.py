@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from fuaudit.plugins import Delivery, Released, Stateless, rows_of, with_rows
+from fuaudit.plugins import Delivery, Released, Stateless, Steps, rows_of, with_rows
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,6 @@ class ClipAndNoise(Stateless):
 
     norm: float = 1.0
     deviation: float = 0.01
-    vectorised: ClassVar[bool] = False
     draws: ClassVar[bool] = True
 
     def apply(self, updates, context, state):
@@ -69,8 +68,6 @@ class TopTogether:
 class Neighbour(Stateless):
     """Wrong: a client's row depends on another's."""
 
-    vectorised: ClassVar[bool] = False
-
     def apply(self, updates, context, state):
         return updates + 0.1 * updates.roll(1, dims=0), state
 
@@ -78,8 +75,6 @@ class Neighbour(Stateless):
 @dataclass(frozen=True)
 class Undeclared(Stateless):
     """Wrong: draws, and does not say so."""
-
-    vectorised: ClassVar[bool] = False
 
     def apply(self, updates, context, state):
         return updates + context.shared.normal("noise", updates.shape[-1])[0], state
@@ -153,13 +148,37 @@ class Sums:
 class Median(Stateless):
     """The median of every coordinate: not elementwise, and it hides what is no number."""
 
-    vectorised: ClassVar[bool] = False
-
     def apply(self, updates, context, state):
         return updates.nan_to_num(0.0).median(dim=0, keepdim=True).values, state
 
 
+@dataclass(frozen=True)
+class LocalMomentum:
+    """Clients keep the velocity of their steps."""
+
+    per_client_state: ClassVar[frozenset] = frozenset({"velocity"})
+    private: ClassVar[bool] = True
+
+    def init(self, shape):
+        return {"velocity": shape.zeros(shape.clients, shape.dimension)}
+
+    def before(self, context, state):
+        return Steps(context.step_size, momentum=0.5, velocity=rows_of(state["velocity"], context.cohort))
+
+    def after(self, outcome, context, state):
+        return outcome.updates, {"velocity": with_rows(state["velocity"], context.cohort, outcome.velocity)}
+
+
 # --- wrong on purpose
+
+
+@dataclass(frozen=True)
+class SharedMomentum(LocalMomentum):
+    """Wrong: a client keeps what others moved."""
+
+    def after(self, outcome, context, state):
+        mixed = outcome.velocity + outcome.updates.roll(1, dims=-2)
+        return outcome.updates, {"velocity": with_rows(state["velocity"], context.cohort, mixed)}
 
 
 @dataclass(frozen=True)
@@ -199,6 +218,8 @@ class Counting(Stateless):
 @dataclass(frozen=True)
 class FalselyStacked(Stateless):
     """Wrong: claims to treat runs apart."""
+
+    vectorised: ClassVar[bool] = True
 
     def apply(self, updates, context, state):
         return updates * (1 + 0.1 * (updates.dim() == 3)), state
@@ -240,8 +261,6 @@ class Unnamed(Memory):
 class Raises(Stateless):
     """Raises."""
 
-    vectorised: ClassVar[bool] = False
-
     def apply(self, updates, context, state):
         raise ValueError("no")
 
@@ -250,8 +269,6 @@ class Raises(Stateless):
 class Wider(Stateless):
     """Returns other numbers than it gets."""
 
-    vectorised: ClassVar[bool] = False
-
     def apply(self, updates, context, state):
         return updates.to(torch.float64), state
 
@@ -259,8 +276,6 @@ class Wider(Stateless):
 @dataclass(frozen=True)
 class Babbles(Stateless):
     """Tells what no ledger can hold."""
-
-    vectorised: ClassVar[bool] = False
 
     def apply(self, updates, context, state):
         context.tell(Released("gaussian", {"deviation": float("inf")}))
@@ -328,7 +343,6 @@ class DeliversNone(DropsAll):
 class Counts(Stateless):
     """Wrong: counts its calls in its module."""
 
-    vectorised: ClassVar[bool] = False
     _calls: ClassVar = None
 
     def apply(self, updates, context, state):
