@@ -311,14 +311,23 @@ def _complete(plugin: Any, table: Table) -> Table:
 
 def stage_kind(table: object, key: str = "server") -> str:
     """In which group a stage under a key of a config is registered; UsageError when in none."""
-    name = table.get("use") if isinstance(table, Mapping) else None
-    kinds = STAGE_KINDS[key]
+    name, kinds = table.get("use") if isinstance(table, Mapping) else None, STAGE_KINDS[key]
+    if not isinstance(name, str):
+        raise UsageError(f'{_written(key)} must be a table with use = "..."', "It names a plugin.")
     for kind in kinds:
-        if isinstance(name, str) and name in registry.entries(kind):
+        if name in registry.entries(kind):
             return kind
+    for other, others in STAGE_KINDS.items():
+        if there := next((registry.entries(kind)[name] for kind in others if name in registry.entries(kind)), None):
+            raise UsageError(f"{there.words} does not belong under {_written(key)}", f"Write {_written(other)}.")
     known = {name for kind in kinds for name in registry.entries(kind)}
-    called = " or ".join(kind.removesuffix("s").replace("_", " ") for kind in kinds)
-    raise UsageError(f"there is no {called} called {name!r}", nearest(str(name), known))
+    called = " or ".join(map(registry.singular, kinds))
+    raise UsageError(f"there is no {called} called {name!r}", nearest(name, known))
+
+
+def _written(key: str) -> str:
+    """A key of an exchange, as a config has it."""
+    return f"[{key}]" if key == "transport" else f"[[{key}]]"
 
 
 def build_stage(table: object, key: str = "server") -> Any:

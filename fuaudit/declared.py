@@ -288,13 +288,17 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     open_names = [name for name, word in words.items() if word.default is not REQUIRED] + methods
     if lacking:
         yield f"it has no method {' or '.join(lacking)}"
+    if _STATE in words.values() and not hasattr(plugin, _STATE.name):
+        yield "it does not say per_client_state: the tensors of its state with one row a client, frozenset() for none"
     if kind == "client_stages" and is_agreement(plugin):
         for name in sorted(_public(plugin) & {*METHODS[kind], *OPTIONAL[kind], "per_client_state"}):
             yield f"{name!r} is never asked for: an agreement has {' and '.join(AGREEMENT)}, and keeps nothing"
     for name in sorted(_public(plugin)):
         value, is_option = getattr_static(plugin, name, None), name in _fields(plugin)
         is_plain = not (is_option or hasattr(value, "__get__") or isinstance(value, type))
-        if (now := FORMER.get(name)) in words:
+        if is_option and name in words and words[name].holds is frozenset:
+            yield f"{name!r} is an option, and a set has no form in a config: write {name}: ClassVar"
+        elif (now := FORMER.get(name)) in words:
             yield f"{name!r}. {sentence(repr(name), repr(now))}"
         elif name in words:
             if (is_plain or isinstance(value, FunctionType)) and not _fits(value, words[name]):

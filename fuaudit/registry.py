@@ -101,7 +101,7 @@ class Entry:
     @property
     def one(self) -> str:
         """What it is one of."""
-        return _singular(self.kind)
+        return singular(self.kind)
 
     @property
     def own(self) -> bool:
@@ -140,12 +140,14 @@ class Entry:
 
         Raises:
             EvidenceError: as :meth:`value`.
-            PluginError: as :meth:`value`, or it is not a dataclass, or one with a field called ``use``, or it declares
+            PluginError: as :meth:`value`, or it is no frozen dataclass, or has a field called ``use``, or declares
                 what there is not (:mod:`fuaudit.declared`).
         """
         loaded = self.value()
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
             raise PluginError(f"{self.words} of {self.distribution} is not a dataclass")
+        if not getattr(loaded, "__dataclass_params__").frozen:  # noqa: B009
+            raise PluginError(f"{self.words} of {self.distribution} is not frozen", "Write @dataclass(frozen=True).")
         if any(field.name == "use" for field in dataclasses.fields(loaded)):
             raise PluginError(
                 f"{self.words} of {self.distribution} has an option called use",
@@ -213,7 +215,8 @@ def _is_ours(point: EntryPoint) -> bool:
     return point.value.partition(":")[0].partition(".")[0].strip() in OWN_MODULES
 
 
-def _singular(kind: str) -> str:
+def singular(kind: str) -> str:
+    """What a plugin of a kind is called."""
     return {"byzantine": "Byzantine client"}.get(kind, kind.removesuffix("s").replace("_", " "))
 
 
@@ -227,7 +230,7 @@ def find(kind: str, name: str) -> Entry:
     if name not in known:
         now = renamed.PLUGINS.get(kind, {}).get(name)
         told = renamed.sentence(repr(name), repr(now)) if now in known else nearest(name, known)
-        raise UsageError(f"there is no {_singular(kind)} called {name!r}", told)
+        raise UsageError(f"there is no {singular(kind)} called {name!r}", told)
     return known[name]
 
 
@@ -318,10 +321,10 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     plain: Mapping[str, object] = {"use": table} if isinstance(table, str) else table
     name = plain.get("use") if isinstance(plain, Mapping) else None
     if not isinstance(name, str):
-        raise UsageError(f'a {_singular(kind)} is chosen by use = "name"', nearest("", entries(kind)))
+        raise UsageError(f'a {singular(kind)} is chosen by use = "name"', nearest("", entries(kind)))
     entry = find(kind, name)
     plugin = entry.load()
-    values = options(plugin, f"{_singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
+    values = options(plugin, f"{singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
     try:
         built = plugin(**values)
         if kind == "learners":
@@ -331,5 +334,5 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
         raise
     except Exception as error:
         raise PluginError(
-            f"{_singular(kind)} {name!r} of {entry.distribution} raised while being built: {error}"
+            f"{singular(kind)} {name!r} of {entry.distribution} raised while being built: {error}"
         ) from error

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -285,6 +286,12 @@ def delivered(self, rows, context):
     return Delivery(sums, context.cohort.counted(len(sums)), rows)
 
 
+def undivided(self, rows, context):
+    """The sum of all, where there are two or more."""
+    came = delivered(self, rows, context)
+    return replace(came, rows=came.rows * max(len(rows), 1))
+
+
 def mixed_up(self, rows, context):
     return Delivery(rows.flip(0), context.cohort, rows)
 
@@ -331,6 +338,7 @@ def with_unused(self, rows, context):
         ({"deliver": one_by_one}, "none of those that it got"),
         ({"deliver": one_by_one, "shows": "sums"}, "the row of one participation"),
         ({"deliver": told_who, "shows": "sums"}, "it names who is in them"),
+        ({"deliver": undivided, "shows": "sums"}, "divide each sum by the number of rows in it"),
         ({"deliver": with_unused, "vectorised": True}, "unused places"),
         ({"in_the_clear": lambda s: Clear(), "deliver": mixed_up}, "in_the_clear makes other deliveries"),
     ],
@@ -341,6 +349,27 @@ def test_transports_that_break_their_word(stages, body, words):
 
 def test_a_sum_of_all_is_a_sum(stages):
     check_transport(part(stages.DropsAll, deliver=delivered, shows="sums"))
+
+
+CALLS = count()
+
+
+# what follows from a fault is not told as another
+
+
+@pytest.mark.parametrize(
+    ("apply", "told"),
+    [
+        (lambda s, rows, c, state: (rows * float("nan"), state), "finite updates become infinite or NaN in round 1"),
+        (lambda s, rows, c, state: (rows + next(CALLS), state), "it gives other bits or events when repeated"),
+        (lambda s, rows, c, state: (rows.mul_(2), state), "it changes the updates that it was given, in place"),
+    ],
+)
+def test_one_fault_is_one_line(apply, told):
+    with pytest.raises(AssertionError) as caught:
+        check_client_stage(part(Stateless, apply=apply))
+    lines = str(caught.value).splitlines()[1:]
+    assert [told in line for line in lines] == [True], lines
 
 
 # server stages

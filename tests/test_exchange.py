@@ -137,9 +137,9 @@ def test_byzantine_clients_hide_nothing_from_a_solver_with_rows_of_clients():
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (tables([{"use": "no-such"}]), "there is no client stage or byzantine called 'no-such'"),
+        (tables([{"use": "no-such"}]), "there is no client stage or Byzantine client called 'no-such'"),
         (tables(transport={"use": "cleer"}), "Did you mean 'clear'"),
-        (tables([{"use": "mean"}]), "there is no client stage or byzantine called 'mean'"),
+        (tables([{"use": "mean"}]), r"aggregator .mean. does not belong under \[\[client\]\]\n  Write \[\[server\]\]"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "mifa"}]), "'mifa' keeps one a client"),
         (tables(transport={"use": "test-sums"}, solver={"use": "scaffold"}), "the solver 'scaffold' keeps one"),
         (tables([{"use": "test-agreement"}], server=[{"use": "mifa"}]), "'mifa' keeps whole ones"),
@@ -148,6 +148,9 @@ def test_byzantine_clients_hide_nothing_from_a_solver_with_rows_of_clients():
         (tables([{"use": "test-agreement"}, {"use": "test-memory"}]), "'test-memory' keeps whole ones"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "size-weighted"}]), "asks how many samples"),
         (tables(transport={"use": "test-mumbling"}), "must say in shows"),
+        (tables([{"use": "clear"}]), r"transport .clear. does not belong under .*\n  Write \[transport\]"),
+        (tables([{"keep": 3}]), r"\[\[client\]\] must be a table with use"),
+        (tables(transport=[{"use": "clear"}]), r"\[transport\] must be a table with use"),
         (tables([{"use": "quantise", "bits": 1}]), "bits from 2 to 24"),
         (tables() | {"client": 3}, r"client must be a list of tables, \[\[client\]\]"),
     ],

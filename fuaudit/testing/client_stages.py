@@ -114,7 +114,7 @@ def _heard(told: Told, client: int) -> list[Event]:
 
 def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
     """All rounds of each client again, with rows and draws of all others changed in every one of them."""
-    for client in range(len(SIZES)):
+    for client in range(len(SIZES)) if lived else ():
         state = initial(stage, lived[0].updates.dtype)
         for trial in lived:
             others = (trial.whole.cohort.clients != client).unsqueeze(1)

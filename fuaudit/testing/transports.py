@@ -41,6 +41,8 @@ def check_transport(transport: Any) -> None:
                 for trial in trials(transport, step, count, dtype, problems):
                     came = transport.deliver(trial.updates, trial.context)
                     _SHOWN[shows](came, trial, _bears(transport, came, trial), problems)
+                    if shows == "sums" and count:
+                        _check_divided(transport, trial, problems)
     problems.conclude()
 
 
@@ -84,6 +86,14 @@ def _check_sums(came: Delivery, trial: Trial, bears: Tensor, problems: Problems)
     problems.require(torch.equal(_places(came.cohort), counted), told)
     several = bool((bears.sum(dim=0) != 1).all())
     problems.require(several, "what it shows as a sum is the row of one participation")
+
+
+def _check_divided(transport: Any, trial: Trial, problems: Problems) -> None:
+    """Of equal rows each sum, divided by its number, is that row; where none or one came, there may be no sum."""
+    one = trial.updates[:1].sign() + 0.5
+    came = transport.deliver(one.expand(trial.updates.shape).clone(), trial.context).rows
+    told = "a sum of equal rows is not that row: divide each sum by the number of rows in it"
+    problems.require(torch.allclose(came, one.expand(came.shape), rtol=0.5), told)
 
 
 def _check_rows(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:

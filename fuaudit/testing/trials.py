@@ -74,15 +74,14 @@ def trials(
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
         whole = context_of(clients, dtype, number + 1)
         context = whole.at(FIRST, part, own)
-        trial = _tried(step, updates, whole, context, state, problems)
+        if (trial := _tried(step, updates, whole, context, state, problems)) is None:
+            return
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
             other, after = step(updates, elsewhere(context, kind), state)
             alike = same(other, trial.made) and same(after, trial.new)
             problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
         for tensor in trial.made.values():
             problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
-        finite = all(bool(torch.isfinite(tensor).all()) for tensor in (*trial.made.values(), *trial.new.values()))
-        problems.require(finite, f"finite updates become infinite or NaN in round {number + 1}")
         problems.require(
             described(trial.new) == form, "names, shapes or dtypes of its state change from round to round"
         )
@@ -101,17 +100,27 @@ def _require_first(part: Any, state: State, dtype: torch.dtype, problems: Proble
 
 def _tried(
     step: Step, updates: Tensor, whole: ExchangeContext, context: RoundContext, state: State, problems: Problems
-) -> Trial:
-    """A round that is repeated, from inputs that must be as they were."""
+) -> Trial | None:
+    """A round that is repeated, from inputs that must be as they were.
+
+    None where something is wrong from which other complaints would follow.
+    """
     given, kept, shown = updates.clone(), _copies(state), _copies(context.tensors)
     made, new, told = _told(step, given, context, state)
-    problems.require(torch.equal(given, updates), "it changes the updates that it was given, in place")
-    problems.require(same(state, kept), "it changes the old state in place: recorded rounds would change with it")
-    problems.require(same(context.tensors, shown), "it changes the round that it is shown, in place: cohort or vectors")
-    again, repeated, retold = _told(step, given, context, state)
-    equal = same(made, again) and same(new, repeated) and told == retold
-    problems.require(equal, "it gives other bits or events when repeated with the same state")
-    return Trial(updates, whole, context, state, made, new, told)
+    finite = all(bool(torch.isfinite(tensor).all()) for tensor in (*made.values(), *new.values()))
+    holds = {
+        "it changes the updates that it was given, in place": torch.equal(given, updates),
+        "it changes the old state in place: recorded rounds would change with it": same(state, kept),
+        "it changes the round that it is shown, in place: cohort or vectors": same(context.tensors, shown),
+        f"finite updates become infinite or NaN in round {context.number}": finite,
+    }
+    if all(holds.values()):
+        again, repeated, retold = _told(step, given, context, state)
+        equal = same(made, again) and same(new, repeated) and told == retold
+        holds["it gives other bits or events when repeated with the same state"] = equal
+    for text, held in holds.items():
+        problems.require(held, text)
+    return Trial(updates, whole, context, state, made, new, told) if all(holds.values()) else None
 
 
 def _copies(tensors: State) -> State:

@@ -55,6 +55,9 @@ def require_event(event: object) -> None:
     values = [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
     if any(type(value) is int and abs(value) >= LIMIT for value in values):
         raise PluginError("a stage told a whole number of more than 64 bits")
+    counts = [getattr(event, name, 0) for name in ("client", "size")]
+    if any(type(count) is not int or count < 0 for count in counts):
+        raise PluginError(f"a stage told {event}: clients and sizes are whole numbers from 0")
     strange = [value for value in values if type(value) not in (int, str) and not _is_finite(value)]
     if strange:
         raise PluginError(f"a stage told {strange[0]!r}: events hold whole and finite numbers, and words")
