@@ -30,8 +30,10 @@ from tests_support import (
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.replay.audit import Replay
-from fuaudit.audits.replay.gaps import bit_equal, gaps
+from fuaudit.audits.replay.gaps import bit_equal, gaps, hidden
 from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
+from fuaudit.audits.replay.tolerance import within_tolerance
+from fuaudit.config import resolve
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import write_bytes
@@ -206,6 +208,29 @@ def test_a_loud_row_frees_no_other(with_memory, tmp_path):
     for finding in examined(reseal(child.path)):
         assert finding.verdict == "INCONCLUSIVE"
         assert "more than the tolerance" in finding.shows
+
+
+def test_one_loud_number_frees_no_quiet_ones(tmp_path):
+    """A column in units of its own: all other numbers of the model may be the untouched ones, and no gap shows it."""
+    digits = load_dataset(resolve(config()), None)
+    inputs = digits.inputs.clone()
+    inputs[:, 0] = 1e5 * (0.5 + torch.arange(len(inputs)) / len(inputs))
+    loud = {"dataset": replace(digits, inputs=inputs)}
+    run = train(config(**TWO), tmp_path / "run", secret=secret(7), data=loud["dataset"])
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child", data=loud["dataset"])
+    case = case_of(child, **loud)
+    mixed = {r: (v.clone(), state) for r, (v, state) in case.rerun.replayed.items()}
+    for number, (vector, _) in mixed.items():
+        quiet = vector.abs() < vector.abs().max() / 1000
+        vector[quiet] = torch.where(quiet, run.checkpoint(number)[0], vector)[quiet]
+    limit, rows = 256 * EPS, frozenset[str]()
+    found = gaps(mixed, case.rerun.replayed, case.rerun.replayed)
+    assert max(found.values()) < limit
+    faults, judged = case.rerun.counterfactuals.links[0], within_tolerance(case, mixed, 256)
+    assert hidden(faults.untouched, faults.taken_out, case.rerun.replayed, limit, rows) > 0.5
+    assert judged.verdict == "INCONCLUSIVE"
+    assert "or many of their numbers do" in judged.shows
+    assert any("of the numbers, beside much larger ones" in line for line in judged.details)
 
 
 def test_equal_bits_need_no_tolerance(lineage):

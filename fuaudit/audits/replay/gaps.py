@@ -54,6 +54,26 @@ def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
     return same / total if total else 1.0
 
 
+def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
+    """The largest share of a tensor's numbers that differ by more than a hundredth of themselves, within ``limit``.
+
+    A gap is relative to the largest entry. Beside one loud number quiet ones may be exchanged as a whole, and no gap
+    exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. In [0, 1]; 0 where there is nothing.
+    """
+    shares = [0.0]
+    for round_number in sorted(found.keys() & other.keys()):
+        ours, theirs, unit = (_tensors(models, round_number) for models in (found, other, scale))
+        for name in ours.keys() & theirs.keys() & unit.keys():
+            tensors = ours[name], theirs[name], unit[name]
+            if tensors[0].is_floating_point() and tensors[0].numel() and len({t.shape for t in tensors}) == 1:
+                rows = len(unit[name]) if name.removeprefix("state ") in by_row and unit[name].dim() == 2 else 1
+                a, b, size = (tensor.double().reshape(rows, -1) for tensor in tensors)
+                apart, loudest = (a - b).abs(), size.abs().amax(dim=-1, keepdim=True)
+                unseen = (apart > size.abs() / 100) & (apart <= limit * loudest)
+                shares.append(float(unseen.double().mean(dim=-1).max()))
+    return max(shares)
+
+
 def _bits(tensor: Tensor) -> Tensor:
     """The same bits as integers: zeros of two signs are equal numbers, and a sign is a bit."""
     return tensor.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
