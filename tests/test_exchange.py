@@ -793,6 +793,16 @@ def test_noise_is_never_used_twice_over_other_rows(tmp_path):
     unlearn(run, "retrain", Request.of(samples=[sample]), tmp_path / "retrained")
 
 
+def test_an_editor_makes_no_round_again_and_has_one_verdict_after_a_prune(tmp_path, quick):
+    config = tables([{"use": "quantise"}], server=[{"use": "size-weighted"}])
+    run = train(config, tmp_path / "run", secret=secret(5))
+    edited = unlearn(run, "finetune", Request.of(samples=[drawn_sample(run)]), tmp_path / "edited")
+    anew = unlearn(edited, "retrain", Request.of([drawn_client(run)]), tmp_path / "anew")
+    assert verdicts(looked_at(edited, quick))["provenance"] == "PASS"
+    assert verdicts(looked_at(anew, quick)) == FINE
+    assert verdicts(looked_at(prune(anew)[0], quick)) == FINE
+
+
 def test_a_private_solver_keeps_its_rows_with_the_clients(tmp_path, quick):
     """In front of client stages and of sums, which a solver whose rows the server has is refused before."""
     config = tables([{"use": "test-memory"}], {"use": "test-sums"}, solver={"use": "test-momentum"})
