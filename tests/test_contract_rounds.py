@@ -41,6 +41,24 @@ def part(base, **body):
 # client stages
 
 
+def by_place(self, updates, context, state):
+    """Wrong: a row times its client's place among the retained ones, which moves when another client is erased."""
+    return updates * context.cohort.rows.unsqueeze(-1).to(updates.dtype), state
+
+
+def mean_by_place(self, updates, context, state):
+    return Mean().apply(by_place(self, updates, context, state)[0], context, state)
+
+
+def test_places_among_the_retained_depend_on_who_is_left(stages):
+    said = {"depends_on": frozenset({"clients"})}
+    check_client_stage(part(Stateless, apply=by_place, vectorised=False, **said))
+    broken(
+        check_client_stage, part(Stateless, apply=by_place, vectorised=False), "how many clients there are, or which"
+    )
+    broken(check_aggregator, part(Mean, apply=mean_by_place, vectorised=False), "how many clients there are, or which")
+
+
 def test_the_contract_of_client_stages(stages):
     for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
         check_client_stage(right)

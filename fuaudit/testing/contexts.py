@@ -84,11 +84,26 @@ def where_not(row: int, changed: Tensor, table: Tensor) -> Tensor:
     return torch.where((torch.arange(len(table)) != row).unsqueeze(1), changed, table)
 
 
+AMONG_MORE = torch.tensor([1, 2, 4, 5, 7, 8])
+"""The places of clients 0 to 5 among nine, where new ones stand before, between and behind them."""
+
+MORE = 9
+
+
+def among_more(table: Tensor) -> Tensor:
+    """A table with a row a client, ``(M, ...)``, in the federation with more clients: theirs are zero."""
+    return table.new_zeros(MORE, *table.shape[1:]).index_copy(0, AMONG_MORE, table)
+
+
 def elsewhere(context: RoundContext, kind: str) -> RoundContext:
-    """The same participants with the same steps in a federation with more "clients", or with more "samples"."""
+    """The same participants with the same steps in a federation with more "clients", or with more "samples".
+
+    New clients stand between the others, so these have other places among the retained ones, and the same ids.
+    """
     cohort = context.cohort
     if kind == "clients":
-        return replace(context, cohort=replace(cohort, members=cohort.members + 3, total=cohort.total + 9))
+        rows = torch.where(cohort.rows < 0, cohort.rows, AMONG_MORE[cohort.rows.clamp(min=0)])
+        return replace(context, cohort=replace(cohort, rows=rows, members=MORE, total=cohort.total + 9))
     sizes = torch.where(cohort.steps > 0, cohort.sizes + torch.arange(cohort.sizes.shape[-1]) % 2, cohort.sizes)
     return replace(context, cohort=replace(cohort, sizes=sizes, total=cohort.total + 9))
 

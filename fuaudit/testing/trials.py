@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,11 @@ from fuaudit.declared import says
 from fuaudit.testing.contexts import (
     DIMENSION,
     FIRST,
+    MORE,
     ROUNDS,
     SIZES,
     Step,
+    among_more,
     clients_of,
     context_of,
     described,
@@ -77,9 +79,10 @@ def trials(
         if (trial := _tried(step, updates, whole, context, state, problems)) is None:
             return
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
-            other, after = step(updates, elsewhere(context, kind), state)
-            alike = same(other, trial.made) and same(after, trial.new)
-            problems.require(alike, f"it depends on how many {kind} there are: declare it in depends_on")
+            moved = _moved(part) if kind == "clients" else dict
+            other, after = step(updates, elsewhere(context, kind), moved(state))
+            alike = same(other, trial.made) and same(after, moved(trial.new))
+            problems.require(alike, f"it depends on how many {kind} there are, or which: declare it in depends_on")
         for tensor in trial.made.values():
             problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
         problems.require(
@@ -89,10 +92,21 @@ def trials(
         state = trial.new
 
 
+def _moved(part: Any) -> Callable[[State], State]:
+    """What puts a state of a part into the federation with more clients."""
+    named = says(part, "per_client_state")
+
+    def moved(state: State) -> State:
+        rows = {name for name in named & state.keys() if len(state[name]) == len(SIZES)}
+        return {name: among_more(table) if name in rows else table for name, table in state.items()}
+
+    return moved
+
+
 def _require_first(part: Any, state: State, dtype: torch.dtype, problems: Problems) -> None:
     """The first state among more clients is the same, but for their rows."""
     if hasattr(part, "init") and "clients" not in says(part, "depends_on"):
-        more = part.init(replace(shape_of(dtype), clients=len(SIZES) + 3))
+        more = part.init(replace(shape_of(dtype), clients=MORE))
         rows = says(part, "per_client_state")
         alike = same(state, {name: table[: len(SIZES)] if name in rows else table for name, table in more.items()})
         problems.require(alike, "its first state depends on how many clients there are: declare it in depends_on")
