@@ -2,15 +2,16 @@
 
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
+from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration
-from fuaudit.draws import END, Position
+from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
@@ -19,7 +20,10 @@ from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
 from fuaudit.proofs.sweep import sweep, tasks_of
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.unlearning.baselines import Retrain
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 
 sys.path.append(str(Path(__file__).parent / "mutants"))
 import fuaudit_mutants as mutants
@@ -30,7 +34,7 @@ CLIENT, SAMPLE, TWO, MIXED = Shape(1, ()), Shape(0, (1,)), Shape(0, (2,)), Shape
 
 
 def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
-    return Enumeration(**options).judged(law, members, [(method, shape) for shape in shapes], "it")
+    return Enumeration(**options).judged(law, members, [(method, shape) for shape in shapes], ["it"] * len(shapes))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     moments = {toy.not_before[0] for task in tasks if "during" in task.words for toy in task.toys}
     assert moments == {Position(2, 0)}
     assert {toy.not_before for task in tasks if task.alone for toy in task.toys} == {(END,)}
-    found = Enumeration(leaves=30_000).judged(RUN, MEMBERS, made, "it")
+    found = Enumeration(leaves=30_000).judged(RUN, MEMBERS, made, ["it"] * 3)
     assert found.verdict == "PASS", found.shows
     assert "3 requests one after another" in found.shows
 
@@ -168,3 +172,62 @@ def test_an_estimate_that_stops_early_decides_the_same(most):
         whole = estimated_leaves(FatsUnlearning(), *toy, probes=8)
         short = estimated_leaves(FatsUnlearning(), *toy, probes=8, most=most)
         assert short == whole if whole <= most else short > most
+
+
+# --- which steps of a lineage bear on a run
+
+
+@dataclass(frozen=True)
+class SaysItIsFats(mutants.KeepsOneMore):
+    """Of other code than FATS, and equal to it by its own word."""
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return hash(FatsUnlearning())
+
+
+def test_a_method_that_says_it_equals_another_is_enumerated_by_itself():
+    made = [(FatsUnlearning(), CLIENT), (SaysItIsFats(), CLIENT)]
+    tasks = [task for task in tasks_of(RUN, made) if task.steps == (1,)]
+    assert {task.unlearner.__class__ for task in tasks} == {SaysItIsFats}
+    assert any(task.alone for task in tasks)
+
+
+@pytest.fixture
+def made(small_config, tmp_path):
+    """A run after some requests to forget clients, each by a method."""
+
+    def work(*methods):
+        run = train(small_config() | {"run": {"requests": 3}}, tmp_path / "run", secret=bytes(32))
+        for method in methods:
+            late = max(run.plan.retained.clients, key=lambda client: run.plan.index.clients.get(client, 0))
+            run = unlearn(run, method, Request.of([late]), tmp_path / f"{run.path.name}-{method}", allow_inexact=True)
+        return run
+
+    return work
+
+
+def examined(run):
+    return Enumeration(leaves=12_000).examine(Case(Evidence(run, parent_of(run), None), Keyed(bytes(32))))
+
+
+@pytest.mark.parametrize("methods", [("finetune", "retrain"), ("noop", "retrain", "fats")], ids=" then ".join)
+def test_what_a_run_started_over_from_is_not_enumerated(made, methods):
+    found = examined(made(*methods))
+    assert found.verdict == "PASS", found.shows
+
+
+def test_a_refutation_names_what_was_refuted(made):
+    found = examined(made("retrain", "noop", "fats"))
+    assert found.shows.startswith("'noop' is not exact: ")
+    assert "refuted for the fixed list" in found.details
+
+
+def test_a_method_that_started_over_because_of_what_was_drawn_leaves_the_steps_before_it(made, monkeypatch):
+    """The plan alone does not say that it would have started over whatever was drawn."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    run = made("noop", "stranger-always-restarts")
+    assert {segment.source for segments in run.plan.streams.values() for segment in segments} == {2}
+    assert examined(run).shows.startswith("'noop' is not exact: ")

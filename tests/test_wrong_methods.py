@@ -32,7 +32,7 @@ CLIENT, SAMPLE = Shape(1, ()), Shape(0, (1,))
 
 
 def enumerated(method, *shapes, **options):
-    return Enumeration(**options).judged(LAW, MEMBERS, [(method, shape) for shape in shapes], "it")
+    return Enumeration(**options).judged(LAW, MEMBERS, [(method, shape) for shape in shapes], ["it"] * len(shapes))
 
 
 def at_full_size(method, name, request, **options):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fuaudit.audits.bearing import bearing
 from fuaudit.plans import Law, Population
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.sweep import Made, Sweep, swept
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
+from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Finding, Subject, Verdict
 
@@ -23,19 +27,21 @@ SHOWS_NOT = (
 )
 
 
-def requests_made(case: Case) -> Made:
-    """Those of the lineage at hand."""
-    made: list[tuple[Any, Shape]] = []
-    before: Any = None
-    for run in (*case.evidence.ancestors[::-1], case.run):
-        if isinstance(run, Run) and run.is_child:
-            population = before.plan.retained if isinstance(before, Run) else None
-            shape = Shape.of(run.request, population)
-            if isinstance(before, Run) and before.rounds_executed < before.plan.law.rounds:
-                shape = replace(shape, moment=1)  # after the first of two or three rounds
-            made.append((run.unlearner, shape))
-        before = run
-    return made
+def requests_made(case: Case) -> tuple[Made, list[str]]:
+    """Those of the lineage at hand that bear on the run and were carried out by rewriters, and the names of these."""
+    steps = list(zip(bearing(case), (*case.evidence.ancestors, None), strict=False))[::-1]
+    rewritten = [(run, parent) for run, parent in steps if isinstance(run, Run) and not is_editor(run.unlearner)]
+    return [(run.unlearner, _shape(run, parent)) for run, parent in rewritten], [
+        run.info["unlearner"]["use"] for run, _ in rewritten
+    ]
+
+
+def _shape(run: Run, parent: Run | Tombstone | None) -> Shape:
+    if not isinstance(parent, Run):
+        return Shape.of(run.request)
+    shape = Shape.of(run.request, parent.plan.retained)
+    # after the first of two or three rounds
+    return replace(shape, moment=1) if parent.rounds_executed < parent.plan.law.rounds else shape
 
 
 @dataclass(frozen=True)
@@ -57,23 +63,27 @@ class Enumeration:
         if case.request is None or case.evidence.is_editor:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be compared."
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        plan, name = case.run.plan, " then ".join(repr(run.info["unlearner"]["use"]) for run in case.evidence.children)
-        return self.judged(plan.law, plan.populations[-2], requests_made(case), name, case.effort.progress)
+        plan, (made, names) = case.run.plan, requests_made(case)
+        return self.judged(plan.law, plan.populations[-2], made, names, case.effort.progress)
 
-    def judged(self, law: Law, before: Population, made: Made, name: str, progress: Any = None) -> Finding:
+    def judged(self, law: Law, before: Population, made: Made, names: Sequence[str], progress: Any = None) -> Finding:
         """What is found of methods under a law, for requests like those made.
 
         Args:
             before: the population before the last request.
-            name: what the methods are called.
+            names: what the method of each request is called.
         """
         found, reached = swept(law, before, made, self.leaves, progress)
         figures = _figures(found, law)
-        if found.smallest:
+        if found.smallest and reached.refuted:
             toy, result = found.smallest
-            far = str(result.total_variation)
+            far, name = str(result.total_variation), " then ".join(repr(names[at]) for at in reached.refuted.steps)
             shows = f"{name} is not exact: on a small federation the law is {far} away from retraining."
-            details = (f"smallest federation: {toy}", f"witness: {result.witness}")
+            details = (
+                f"refuted for {reached.refuted.words}",
+                f"smallest federation: {toy}",
+                f"witness: {result.witness}",
+            )
             return _finding(Verdict.FAIL, shows, (*figures, _distance(far)), details)
         if not found.proved:
             shows = f"No small federation of the law {law.name!r} could be enumerated."

@@ -142,12 +142,16 @@ def _identity(unlearner: Any) -> tuple[Any, ...]:
 class Task:
     """A method, or several one after another, on federations for requests of some shapes.
 
-    ``alone`` marks one request by itself, whose federations must reach as far as :data:`fuaudit.proofs.coverage.FLOOR`.
+    Attributes:
+        steps: the places of its methods among those of a lineage, oldest first.
+        alone: marks one request by itself, whose federations must reach as far as
+            :data:`fuaudit.proofs.coverage.FLOOR`.
     """
 
     unlearner: Any
     words: str
     toys: tuple[Toy, ...]
+    steps: tuple[int, ...]
     alone: bool = False
 
 
@@ -158,24 +162,34 @@ Made = Sequence[tuple[Any, Shape]]
 def tasks_of(law: Law, made: Made) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
     tasks = []
-    for unlearner in dict.fromkeys(u for u, _ in made):
-        kinds = {shape.kind for u, shape in made if u == unlearner}
+    first: dict[Any, int] = {}
+    for place, (unlearner, _) in enumerate(made):
+        first.setdefault(_value(unlearner), place)
+    for value, place in first.items():
+        kinds = {shape.kind for unlearner, shape in made if _value(unlearner) == value}
         fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
-        tasks.append(Task(unlearner, "the fixed list", tuple(fixed)))
-    for unlearner, shape in dict.fromkeys(made):
-        after = replace(shape, moment=None)
-        tasks.append(_task(unlearner, law, [after], alone=True))
+        tasks.append(Task(made[place][0], "the fixed list", tuple(fixed), (place,)))
+    for value, shape in dict.fromkeys((_value(unlearner), shape) for unlearner, shape in made):
+        place, after = first[value], replace(shape, moment=None)
+        tasks.append(_task(made, law, [after], place, alone=True))
         if shape.moment is not None:
-            tasks.append(_task(unlearner, law, [shape]))
-        tasks.append(_task(unlearner, law, [after, Shape.of_kind(after.kind)]))
+            tasks.append(_task(made, law, [shape], place))
+        tasks.append(_task(made, law, [after, Shape.of_kind(after.kind)], place))
     if len(made) > 1:
-        latest = made[-LONGEST:]
-        tasks.append(_task(Succession(tuple(u for u, _ in latest)), law, [shape for _, shape in latest]))
+        latest = range(max(0, len(made) - LONGEST), len(made))
+        tasks.append(_task(made, law, [made[place][1] for place in latest], *latest))
     return tasks
 
 
-def _task(unlearner: Any, law: Law, shapes: Sequence[Shape], alone: bool = False) -> Task:
-    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), alone)
+def _value(unlearner: Any) -> tuple[Any, ...]:
+    """What tells unlearners apart: one that says it is equal to another may be of other code."""
+    return _identity(unlearner), unlearner
+
+
+def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, alone: bool = False) -> Task:
+    methods = tuple(made[place][0] for place in steps)
+    unlearner = Succession(methods) if len(methods) > 1 else methods[0]
+    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), steps, alone)
 
 
 def _fixed(law: Law) -> Iterator[Toy]:
@@ -189,10 +203,14 @@ def _fixed(law: Law) -> Iterator[Toy]:
 
 @dataclass(frozen=True)
 class Reached:
-    """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words."""
+    """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words.
+
+    ``refuted`` is the task that ended it.
+    """
 
     short: tuple[str, ...]
     details: tuple[str, ...]
+    refuted: Task | None = None
 
 
 def swept(law: Law, before: Population, made: Made, leaves: int, progress: Any = None) -> tuple[Sweep, Reached]:
@@ -210,7 +228,7 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: Any =
         part = sweep(task.unlearner, task.toys, share, progress, SHARE, until_refuted=True)
         found += part
         if part.refuted:
-            break
+            return found, Reached(tuple(short), tuple(details), task)
         reached = Coverage.of(part.proved)
         if part.proved:
             details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fuaudit import registry
+from fuaudit.audits.bearing import by_the_reference, starts_over
 from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
-from fuaudit.declared import says
 from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.ancestors import repeated
@@ -20,11 +19,8 @@ from fuaudit.runs.layout import RECORDED
 from fuaudit.runs.pruned_contents import former_of, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.verification.case import Case, made_by_another
+from fuaudit.verification.case import Case
 from fuaudit.verification.finding import FORMAT, Verdict
-
-KEEPING_NOTHING = "retrain"
-"""The one unlearner whose plan starts over whatever was drawn."""
 
 FINDINGS_ARE_OURS = (
     "The findings given by --before are those of an audit, kept out of the operator's reach since: anybody can write "
@@ -67,7 +63,7 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         right = all(map(by_the_reference, makers))
         return CheckResult(Verdict.FAIL, told) if right else shown_before(case, child, told)
     maker = chain[len(child.requests) - first.source]
-    if first.source and not _starts_over(maker):
+    if first.source and not starts_over(maker):
         told = f"{name_of(maker)} keeps nothing, by a method that may have looked at what was drawn."
         return shown_before(case, child, told)
     return CheckResult(
@@ -75,22 +71,6 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         f"The plan of {name} follows from the seeds committed to: every draw that was kept, and that each cut is the "
         "first position that names what was to be forgotten.",
     )
-
-
-def by_the_reference(run: Run | Tombstone) -> bool:
-    """Whether a run was made by an unlearner of fuaudit, as installed here, that says its plans are the reference's.
-
-    Others are not asked: a subclass would say it too, by inheritance.
-    """
-    if made_by_another(run):
-        return False
-    entry = registry.find("unlearners", run.info["unlearner"]["use"])
-    return entry.own and says(entry.load(), "follows_reference") is True
-
-
-def _starts_over(run: Run | Tombstone) -> bool:
-    """Whether a run was made by the method that starts over, always."""
-    return bool(run.info["unlearner"]["use"] == KEEPING_NOTHING and not made_by_another(run))
 
 
 def shown_before(case: Case, child: Run, missing: str) -> CheckResult:

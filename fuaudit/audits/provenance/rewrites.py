@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from fuaudit import registry
+from fuaudit.audits.bearing import by_the_reference
 from fuaudit.audits.provenance.answers import CheckResult, name_of
-from fuaudit.audits.provenance.pruned import by_the_reference, followed, prune_of, shown_before
+from fuaudit.audits.provenance.pruned import followed, prune_of, shown_before
 from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Request
