@@ -36,10 +36,9 @@ from fuaudit.models.dense import Mlp
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.expanded import Schedule
 from fuaudit.plans.stacked import expand_many
-from fuaudit.training import Chain, Procedure
 from fuaudit.training.engines import ClientProblem, Engine, engine
-from fuaudit.training.execute import RoundState, StepSizes, client_problem, execute, initial_state
-from fuaudit.training.stages import Mean
+from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute, initial_state
+from fuaudit.training.stages import Chain, Mean
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-5

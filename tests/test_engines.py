@@ -21,16 +21,15 @@ from fuaudit.models.dense import Linear, Mlp
 from fuaudit.models.layout import Layout, linear_stack
 from fuaudit.plans import Plan, Population, UniformLaw
 from fuaudit.plans.stacked import expand_many
-from fuaudit.training import Chain, Procedure
 from fuaudit.training.engines import ClientProblem, Engine, batched, engine, suggested
 from fuaudit.training.engines.batched import Batched, suitable_stack_size
 from fuaudit.training.engines.compiled import Compiled
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.engines.threads import Threads
 from fuaudit.training.exchange import Exchange
-from fuaudit.training.execute import StepSizes, client_problem, execute, initial_state
+from fuaudit.training.execute import Procedure, StepSizes, client_problem, execute, initial_state
 from fuaudit.training.solvers import Outcome, Steps
-from fuaudit.training.stages import SizeWeighted
+from fuaudit.training.stages import Chain, SizeWeighted
 
 SHAPE, CLASSES, ROWS, STEP = (1, 16, 16), 4, 60, Steps(0.2)
 CPU = torch.device("cpu")

@@ -819,6 +819,20 @@ def test_a_private_solver_keeps_its_rows_with_the_clients(tmp_path, quick):
     assert verdicts(looked_at(redact(alone, tmp_path / "without"), quick))["integrity"] == "PASS"
 
 
+def test_what_a_private_solver_keeps_is_no_memory_of_stages():
+    """Of two runs one has an update that is no number, so what its stages keep stays; both have the same names."""
+    ready = setup(resolve(tables([{"use": "quantise"}], solver={"use": "test-momentum"})), None)
+    population = federation((3, 3, 3, 3, 3, 3, 3, 3))
+    plans = [Plan.fresh(ready.learner.law, population, Keyed(bytes([key] * 32))) for key in range(2)]
+    start = initial_state(ready.procedure, plans, population, ready.device)
+    start.vectors[0] = torch.nan
+    problem, draws = ready.client_problem(population), [PublicDraws()] * 2
+    rounds = execute(ready.procedure, problem, population, LazySchedule(plans), start, ready.engine, draws=draws)
+    _, after = next(rounds)
+    assert after.state.keys() == {"client.solver.velocity"}
+    assert after.vectors.isnan().all(dim=1).tolist() == [True, False]
+
+
 # draws
 
 

@@ -57,7 +57,7 @@ def asked(part: Any, method: str, kind: Kind, *arguments: Any) -> Any:
         return _answer(part, method, kind, arguments)
     again = deepcopy(arguments)
     answer = _answer(part, method, kind, arguments)
-    if not _alike(answer, _answer(part, method, kind, again)):
+    if _bits(answer) != _bits(_answer(part, method, kind, again)):
         unsteady.append(f"{_who(part, method, arguments)} gives other bits when it is asked twice on this machine")
     return answer
 
@@ -86,17 +86,15 @@ def a(expected: type) -> Kind:
 
 def rows_and_state(rows: Tensor, columns_alone: bool = False) -> Kind:
     """A pair: a tensor like ``rows (*s, n, c)``, or with any number of rows, and a state."""
+    shape = [*rows.shape[:-2], "n" if columns_alone else rows.shape[-2], rows.shape[-1]]
 
     def fits(answer: Any) -> bool:
         if not (isinstance(answer, tuple) and len(answer) == 2 and is_tensor(answer[0], rows) and _is_state(answer[1])):
             return False
-        made, given = answer[0].shape, rows.shape
-        if columns_alone:
-            return len(made) == len(given) and (*made[:-2], made[-1]) == (*given[:-2], given[-1])
-        return bool(made == given)
+        made = answer[0].shape
+        return len(made) == len(shape) and all(wanted in ("n", came) for wanted, came in zip(shape, made, strict=True))
 
-    shape = ", ".join(map(str, rows.shape)) if not columns_alone else f"n, {rows.shape[-1]}"
-    return Kind(f"({shape}) of {rows.dtype} and a state", fits, LIKE_GIVEN)
+    return Kind(f"({', '.join(map(str, shape))}) of {rows.dtype} and a state", fits, LIKE_GIVEN)
 
 
 def proposals(count: int) -> Kind:
@@ -118,38 +116,27 @@ def is_tensor(tensor: Any, like: Tensor | None = None) -> bool:
     """Whether it is a tensor, with the type and on the device of another."""
     import torch
 
-    if not isinstance(tensor, torch.Tensor):
-        return False
-    return like is None or (tensor.dtype == like.dtype and tensor.device == like.device)
+    alike = like is None or (getattr(tensor, "dtype", 0), getattr(tensor, "device", 0)) == (like.dtype, like.device)
+    return alike and isinstance(tensor, torch.Tensor)
 
 
 def _is_columns(columns: Any) -> bool:
-    import torch
-
-    return isinstance(columns, torch.Tensor) and columns.dtype == torch.int64 and columns.dim() == 1
+    return is_tensor(columns) and str(columns.dtype) == "torch.int64" and columns.dim() == 1
 
 
 STATE = Kind("a state, named tensors", _is_state)
 COLUMNS = Kind("int64 columns (c,)", _is_columns)
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two answers have the same bits."""
-    if is_tensor(one) and is_tensor(other):
-        return (one.shape, one.dtype) == (other.shape, other.dtype) and bool((_bytes(one) == _bytes(other)).all())
-    if is_dataclass(one) and type(one) is type(other):
-        one, other = vars(one), vars(other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
-    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return type(one) is type(other) and (not isinstance(one, int | float | str) or repr(one) == repr(other))
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    import torch
-
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+def _bits(answer: Any) -> Any:
+    """All bits of an answer, to be compared."""
+    if is_tensor(answer):
+        return answer.shape, answer.dtype, answer.detach().cpu().numpy().tobytes()
+    if isinstance(fields := vars(answer) if is_dataclass(answer) else answer, dict):
+        return {name: _bits(field) for name, field in fields.items()}
+    if isinstance(answer, tuple | list):
+        return [*map(_bits, answer)]
+    return repr(answer) if isinstance(answer, int | float | str) else type(answer)
 
 
 def _who(part: Any, method: str, arguments: tuple[Any, ...]) -> str:

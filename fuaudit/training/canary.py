@@ -123,20 +123,15 @@ def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
     for tried in (exchange, replace(exchange, server=mean)):
         with suppress(FuauditError):
-            return list(_moments(little, replace(procedure, exchange=tried)))
-    return list(_moments(little, replace(procedure, exchange=Exchange(mean))))
+            return list(_rounds(little, replace(procedure, exchange=tried)))
+    return list(_rounds(little, replace(procedure, exchange=Exchange(mean))))
 
 
-def _moments(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
+def _rounds(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
     """What the rounds of a miniature end with."""
     ready = little.ready
-    start = RoundState(
-        _initial(procedure).to(ready.device),
-        {
-            name: tensor[None].clone()
-            for name, tensor in procedure.initial_memory(len(little.population.clients), ready.device).items()
-        },
-    )
+    memory = procedure.initial_memory(len(little.population.clients), ready.device)
+    start = RoundState.of_run(_initial(procedure)[0], memory, ready.device)
     problem = client_problem(procedure, ready.dataset, little.population, ready.device)
     draws = [PublicDraws()]
     rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine, draws=draws)

@@ -58,13 +58,9 @@ def require_event(event: object) -> None:
     counts = [getattr(event, name, 0) for name in ("client", "size")]
     if any(type(count) is not int or count < 0 for count in counts):
         raise PluginError(f"a stage told {event}: clients and sizes are whole numbers from 0")
-    strange = [value for value in values if type(value) not in (int, str) and not _is_finite(value)]
-    if strange:
-        raise PluginError(f"a stage told {strange[0]!r}: events hold whole and finite numbers, and words")
-
-
-def _is_finite(value: object) -> bool:
-    return type(value) is float and isfinite(value)
+    for value in values:
+        if type(value) not in (int, str) and not (type(value) is float and isfinite(value)):
+            raise PluginError(f"a stage told {value!r}: events hold whole and finite numbers, and words")
 
 
 def as_table(part: str, event: Event) -> dict[str, Any]:

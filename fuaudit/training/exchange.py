@@ -47,7 +47,6 @@ class ClientStage(Stage, Protocol):
 
     def settle(self, sent: Tensor, answer: Tensor, context: RoundContext, state: State) -> State:
         """The state after the round: from what was sent of each row ``(*s, n, c)`` and the aggregator's row."""
-        ...
 
 
 class Agreement(Protocol):
@@ -55,11 +54,9 @@ class Agreement(Protocol):
 
     def propose(self, updates: Tensor, context: RoundContext) -> list[Tensor]:
         """The columns that each row ``(n, c)`` proposes, ``(k,)`` each."""
-        ...
 
     def agree(self, proposals: list[Tensor], context: RoundContext) -> Tensor:
         """The columns that are agreed on, ascending, ``(c',)``, of the c that there were."""
-        ...
 
 
 class Byzantine(Stage, Protocol):
@@ -98,11 +95,9 @@ class Transport(Protocol):
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """Bring the rows of a round to the server."""
-        ...
 
     def in_the_clear(self) -> Transport:
         """A transport with the same deliveries, without cryptography."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -249,8 +244,8 @@ def exchanged(
             _of_one(exchange, updates[run], context[run], _of(memories, run), _of(server, run), bool(sound[run]))
             for run in range(len(updates))
         ]
-        row, memories = torch.stack([one.row for one in runs]), _together([one.memories for one in runs])
-        made = Exchanged(row, memories, _together([one.server for one in runs]))
+        row = torch.stack([one.row for one in runs])
+        made = Exchanged(row, _together([one.memories for one in runs]), _together([one.server for one in runs]))
     if bool(sound.all()):
         return made
     return replace(made, row=made.row.masked_fill(~sound[:, None, None], float("nan")))
@@ -272,7 +267,7 @@ def _of(state: State, run: int) -> State:
 
 
 def _together(states: list[State]) -> State:
-    """The inverse of :func:`_of`."""
+    """The state of several runs, of one state each."""
     import torch
 
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
@@ -395,28 +390,27 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
 
 
 def delivered(exchange: Exchange, sending: Sending) -> Delivery:
-    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected."""
-    rows, context = sending.rows, sending.context
-    here = context.at(Place("transport"), exchange.transport)
+    """What the transport brings: all rows, but those of Byzantine clients that are not finite, which are rejected.
+
+    Raises:
+        PluginError: the transport's answer does not fit the rows, or what it ``shows``.
+    """
+    rows, context, transport = sending.rows, sending.context, exchange.transport
+    here = context.at(Place("transport"), transport)
     here = here if exchange.plain else here.apart()
-    if not exchange.byzantine:
-        return _brought(exchange.transport, rows, here)
-    finite = rows.isfinite().all(dim=-1)
-    for client in context.cohort.clients[~finite].tolist():
-        context.bare("exchange").tell(Rejected(client, "not finite"))
-    here = replace(here, cohort=here.cohort.among(finite), accepted=finite)
-    delivery = _brought(exchange.transport, rows[finite], here)
-    sent = rows.new_zeros(rows.shape)
-    sent[finite] = delivery.sent
-    return replace(delivery, sent=sent)
-
-
-def _brought(transport: Any, rows: Tensor, context: RoundContext) -> Delivery:
-    """What a transport delivers; PluginError where it does not fit the rows, or what it ``shows``."""
-    delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, context)
+    if exchange.byzantine:
+        finite = rows.isfinite().all(dim=-1)
+        for client in context.cohort.clients[~finite].tolist():
+            context.bare("exchange").tell(Rejected(client, "not finite"))
+        rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite)
+    delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
     if wrong := _misfit(transport, delivery, rows):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
-    return delivery
+    if here.accepted is None:
+        return delivery
+    sent = sending.rows.new_zeros(sending.rows.shape)
+    sent[here.accepted] = delivery.sent
+    return replace(delivery, sent=sent)
 
 
 def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str] | None:
@@ -437,13 +431,14 @@ def _misfit(transport: Any, delivery: Delivery, rows: Tensor) -> tuple[str, str]
 
 def _delivery_of(rows: Tensor) -> Kind:
     """What a transport must deliver of such rows."""
-
-    def fits(answer: Any) -> bool:
-        if not (isinstance(answer, Delivery) and isinstance(answer.cohort, Cohort)):
-            return False
-        return is_tensor(answer.rows, rows) and is_tensor(answer.sent, rows)
-
-    return Kind(f"a Delivery of a Cohort, with rows and sent of {rows.dtype}", fits)
+    return Kind(
+        f"a Delivery of a Cohort, with rows and sent of {rows.dtype}",
+        lambda came: (
+            isinstance(came, Delivery)
+            and isinstance(came.cohort, Cohort)
+            and all(is_tensor(tensor, rows) for tensor in (came.rows, came.sent))
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ hundreds of runs side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,11 +29,13 @@ from fuaudit.training.exchange import Exchange, exchanged, first_state
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
+    SOLVER,
     Cohort,
     ExchangeContext,
     State,
     StateShape,
     inherited,
+    owner_of,
     prefix_of,
     stripped,
     under,
@@ -82,9 +84,9 @@ class Procedure:
     @property
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
-        solver = {prefix_of(self.solver) + name for name in self.solver.per_client_state}
-        client = {CLIENT + name for name in self.exchange.client_stages.per_client_state}
-        return frozenset(solver | client | {SERVER + name for name in self.exchange.server.per_client_state})
+        chains = {CLIENT: self.exchange.client_stages, SERVER: self.exchange.server}
+        parts: dict[str, Any] = {prefix_of(self.solver): self.solver, **chains}
+        return frozenset(prefix + name for prefix, part in parts.items() for name in part.per_client_state)
 
     def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
@@ -160,15 +162,15 @@ def initial_state(
 def cohorts_of(drawn_round: Round, population: Population, device: torch.device) -> Cohort:
     """The cohorts of one round with the sizes that the retained population gives them."""
     clients = drawn_round.cohorts
-    flat = clients.reshape(-1).tolist()
-    rows = np.array([population.rank.get(client, -1) for client in flat], dtype=np.int64).reshape(clients.shape)
-    sizes = np.array([len(population.samples.get(client, ())) for client in flat], dtype=np.int64).reshape(
-        clients.shape
-    )
+
+    def of_each(told: Callable[[int], int]) -> Tensor:
+        found = [told(client) for client in clients.reshape(-1).tolist()]
+        return torch.tensor(found, dtype=torch.int64, device=device).view(clients.shape)
+
     return Cohort(
         clients=torch.from_numpy(clients).to(device),
-        rows=torch.from_numpy(rows).to(device),
-        sizes=torch.from_numpy(sizes).to(device),
+        rows=of_each(lambda client: population.rank.get(client, -1)),
+        sizes=of_each(lambda client: len(population.samples.get(client, ()))),
         steps=torch.from_numpy((drawn_round.batches != NONE).any(axis=-1).sum(axis=-1)).to(device),
         present=torch.from_numpy(clients != NONE).to(device),
         members=len(population.clients),
@@ -241,14 +243,15 @@ def _advanced(
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)
     require_form(procedure.solver, before, memory)
-    memories, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
+    clients, server = stripped(CLIENT, round_state.state), stripped(SERVER, round_state.state)
+    memories = {name: tensor for name, tensor in clients.items() if owner_of(name) != SOLVER}
     made = exchanged(procedure.exchange, uploads, context, memories, server)
     state = under(CLIENT, made.memories) | under(own, memory) | under(SERVER, made.server)
     return RoundState(round_state.vectors - made.row[:, 0], state)
 
 
 def require_finite(round_state: RoundState, round_number: int) -> None:
-    """Raises UsageError when a model, or a memory of solver or server, holds NaN or an infinity."""
+    """Raises UsageError when a model, or a memory of solver, clients or server, holds NaN or an infinity."""
     tensors = {"the model": round_state.vectors} | under("the memory ", round_state.state)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):

@@ -7,7 +7,7 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -109,26 +109,15 @@ class Cohort:
 
         Ids are -1, and sizes and steps 0, of every row.
         """
-        import torch
-
         nobody = self.clients.new_full((rows,), -1)
-        zero, present = torch.zeros_like(nobody), torch.ones_like(nobody, dtype=torch.bool)
-        return Cohort(nobody, nobody, zero, zero, present, self.members, self.total)
+        return Cohort(nobody, nobody, nobody + 1, nobody + 1, nobody < 0, self.members, self.total)
 
     def among(self, places: Tensor) -> Cohort:
         """The cohort at some places ``(n,)`` of one run."""
         return self[places]
 
     def __getitem__(self, run: int | Tensor) -> Cohort:
-        return Cohort(
-            self.clients[run],
-            self.rows[run],
-            self.sizes[run],
-            self.steps[run],
-            self.present[run],
-            self.members,
-            self.total,
-        )
+        return replace(self, **{name: getattr(self, name)[run] for name in ARRAYS})
 
 
 def telling(told: Told | None, part: str = "") -> Callable[[Event], None]:
@@ -291,7 +280,6 @@ def under(prefix: str, state: State) -> State:
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
-def inherited(state: State, per_client_state: Iterable[str], kept: Tensor) -> State:
+def inherited(state: State, per_client_state: Set[str], kept: Tensor) -> State:
     """A state over fewer clients: of tensors with a row a client, ``(*s, M, d)``, only the rows ``kept (M',)``."""
-    fewer = frozenset(per_client_state)
-    return {name: tensor.index_select(-2, kept) if name in fewer else tensor for name, tensor in state.items()}
+    return state | {name: state[name].index_select(-2, kept) for name in per_client_state & state.keys()}

@@ -72,15 +72,12 @@ class Solver(Protocol):
 
     def init(self, shape: StateShape) -> State:
         """The state before the first round, of one run; every tensor has the shape it keeps."""
-        ...
 
     def before(self, context: RoundContext, state: State) -> Steps:
         """The terms of this round's steps."""
-        ...
 
     def after(self, outcome: Outcome, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """What is uploaded, ``(*s, n, d)``, and the new state."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from fuaudit.training.asking import STATE, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -37,11 +36,9 @@ class Stage(Protocol):
 
     def init(self, shape: StateShape) -> State:
         """The state before the first round; every tensor has the shape it keeps."""
-        ...
 
     def apply(self, updates: Tensor, context: RoundContext, state: State) -> tuple[Tensor, State]:
         """Map the rows of a round, and the state."""
-        ...
 
 
 class Stateless:
@@ -198,20 +195,16 @@ NO_STAGES = Chain(())
 
 def require_form(stage: Any, old: State, new: State) -> None:
     """Raises PluginError where a state has other names, shapes or dtypes than the one before it."""
-    before, after = (
-        {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()} for state in (old, new)
-    )
+    before, after = ({name: _form(tensor) for name, tensor in state.items()} for state in (old, new))
     if before != after:
-        changed = sorted(name for name in before | after if before.get(name) != after.get(name))
-        raise PluginError(
-            f"the state of {called(stage)} changed its form in a round: "
-            + "; ".join(f"{name} from {_form(before.get(name))} to {_form(after.get(name))}" for name in changed),
-            "Names, shapes and dtypes must be those of init.",
-        )
+        forms = [(name, before.get(name, "nothing"), after.get(name, "nothing")) for name in sorted(before | after)]
+        changed = "; ".join(f"{name} from {was} to {now}" for name, was, now in forms if was != now)
+        told = f"the state of {called(stage)} changed its form in a round: {changed}"
+        raise PluginError(told, "Names, shapes and dtypes must be those of init.")
 
 
-def _form(form: tuple[tuple[int, ...], torch.dtype] | None) -> str:
-    return "nothing" if form is None else f"{form[0]} {str(form[1]).removeprefix('torch.')}"
+def _form(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def require_one_row(chain: Chain, rows: Tensor, columns: int) -> None:

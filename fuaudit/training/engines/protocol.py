@@ -49,7 +49,6 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """How a run records the engine."""
-        ...
 
     def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """What all participations of one round end with, ``(n, K, d)``.
@@ -60,7 +59,6 @@ class Engine(Protocol):
             batches: sample ids ``(n, K, E, B)``, -1 in unused slots; on the CPU.
             steps: of this round.
         """
-        ...
 
 
 def single_threaded() -> None:
