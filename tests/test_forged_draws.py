@@ -180,3 +180,29 @@ def provenance_of(run, spec):
     found = {f.audit: f.verdict for f in verify(run, spec, key=AUDIT_KEY, save=False).findings}
     assert found["replay"] == "PASS"
     return found["provenance"]
+
+
+def test_nobody_goes_on_from_the_plan_of_an_edited_model(tmp_path, quick):
+    """Each option of an editor that leaves nothing would give other noise to what comes after it."""
+    parent = train(config(), tmp_path / "parent", secret=secret(7))
+    edited = unlearn(parent, "finetune", Request.of([drawn_client(parent)]), tmp_path / "edited", {"rounds": 1})
+    del edited.info["edited_by"]  # his own copy does not look at it
+    other = next(c for c, r in edited.plan.index.clients.items() if r > 1 and c in edited.plan.retained.clients)
+    child = unlearn(edited, "fats", Request.of([other]), tmp_path / "child")
+    assert child.info["first_change"] != list(START)
+    for run in (child, prune(child)[0]):
+        found = {f.audit: f for f in verify(run, quick, key=AUDIT_KEY, save=False).findings}
+        assert found["integrity"].verdict == "FAIL"
+        assert "child keeps draws of edited, which 'finetune' edited" in found["integrity"].details
+
+
+def test_a_method_that_was_chosen_later_is_named_with_its_options(tmp_path, quick):
+    parent = train(config(), tmp_path / "parent", secret=secret(7))
+    edited = unlearn(parent, "finetune", Request.of([0]), tmp_path / "edited", {"rounds": 1})
+    child = unlearn(edited, "retrain", Request.of([1]), tmp_path / "child")
+    for run in (child, prune(child)[0]):
+        result = verify(run, quick, key=AUDIT_KEY, save=False)
+        words = (
+            "The unlearner of edited, 'finetune' with rounds = 1, was chosen later: the committed config names none."
+        )
+        assert words in result.conclusion.rests_on

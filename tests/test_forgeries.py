@@ -323,13 +323,7 @@ def test_values_that_audits_and_show_read(fuaudit, forged, name, old, new):
 def test_what_run_json_may_not_hold(fuaudit, forged, changes):
     change(forged / "child", "run.json", lambda t: t.update(changes))
     sealed(forged / "child")
-    # that no ancestor was edited is known only where the ancestors are looked at
-    if changes.get("edited_by") == "finetune":
-        result, found = audits(load_run(forged / "child"))
-        assert (result.verdict, found["integrity"].verdict) == ("FAIL", "FAIL")
-        assert "is said to be edited by 'finetune'" in " ".join(found["integrity"].details)
-    else:
-        rejected(fuaudit, forged / "child", "show", "verify")
+    rejected(fuaudit, forged / "child", "show", "verify")
 
 
 @pytest.mark.parametrize("changes", [{"guarantee": [1]}, {"cite": None}, {"kind": "other"}, {"kind": ["editor"]}])

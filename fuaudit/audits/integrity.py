@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from fuaudit.draws import START
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import inherited, told
 from fuaudit.runs.run import Run
@@ -98,7 +99,7 @@ def _as_told(run: Run) -> Iterator[str]:
 
 
 def contradictions(case: Case) -> Iterator[str]:
-    """Where a run or a tombstone names another parent, an editor that was not there, or rounds that it cannot keep."""
+    """Where a run or a tombstone names another parent, or keeps rounds that it cannot keep."""
     lineage = pairwise((case.run, *case.evidence.ancestors))
     for (child, parent), asked in zip(lineage, reversed(case.run.requests), strict=False):
         name = child.path.name
@@ -109,8 +110,8 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
         if child.info["unlearner"]["kind"] == "editor":
             continue
-        if child.info.get("edited_by", parent.info.get("edited_by")) != parent.info.get("edited_by"):
-            yield f"{name} is said to be edited by {child.info['edited_by']!r}, and its parent is not"
+        if "edited_by" in parent.info and child.info["first_change"] != list(START):
+            yield f"{name} keeps draws of {parent.path.name}, which {parent.info['edited_by']!r} edited"
         (unlearning,) = child.ledger.of_kind("unlearning")
         if unlearning["kept_rounds"] != (kept := kept_rounds(case.run, child, parent)):
             told_kept = counted(unlearning["kept_rounds"], "round")

@@ -153,8 +153,9 @@ def wrong_info(value: Any) -> list[str]:
     """Names of the fields of ``run.json`` that are missing, wrong or unknown."""
     is_child = isinstance(value, dict) and value.get("kind") == "unlearning"
     wrong = Fields(_COMMON | _CHILD, {"edited_by": is_word}).wrong(value) if is_child else Fields(_COMMON).wrong(value)
-    if is_child and not wrong and value["unlearner"]["kind"] == "editor":
-        wrong += [] if value.get("edited_by") == value["unlearner"]["use"] else ["edited_by"]
+    if is_child and not wrong:
+        made = value["unlearner"]
+        wrong += [] if value.get("edited_by") == (made["use"] if made["kind"] == "editor" else None) else ["edited_by"]
     return wrong
 
 

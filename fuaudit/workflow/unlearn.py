@@ -109,8 +109,6 @@ def unlearn(
     }
     if editor:
         info["edited_by"] = name
-    elif "edited_by" in run.info and change.first_change != START:
-        info["edited_by"] = run.info["edited_by"]
     step = Step(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, step)
     with claimed(out):

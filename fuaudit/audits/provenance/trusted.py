@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.audits.provenance.commitment import owners_at_hand
@@ -122,10 +123,16 @@ def _chosen_later(case: Case) -> list[str]:
             continue
         used = run.info["unlearner"]
         options = {name: value for name, value in used["options"].items() if value is not None}
-        if {**options, "use": used["use"]} != named:
-            what = f"the committed config names {named['use']!r}" if named else "the committed config names none"
-            lines.append(f"The unlearner of {name_of(run)}, {used['use']!r}, was chosen later: {what}.")
+        if (method := {**options, "use": used["use"]}) != named:
+            what = f"the committed config names {_in_words(named) if named else 'none'}"
+            lines.append(f"The unlearner of {name_of(run)}, {_in_words(method)}, was chosen later: {what}.")
     return lines
+
+
+def _in_words(method: Mapping[str, Any]) -> str:
+    """The name of a method and its options."""
+    options = ", ".join(f"{name} = {value!r}" for name, value in method.items() if name != "use")
+    return f"{method['use']!r}{f' with {options}' if options else ''}"
 
 
 def all_well(case: Case, answers: Sequence[CheckResult]) -> str:
