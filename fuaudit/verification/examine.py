@@ -27,13 +27,13 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     try:
         finding = audit.examine(case)
     except RedactedError as error:
-        return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, str(error.args[0]), NOTHING), 0
+        return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, _sentences(error), NOTHING), 0
     except EvidenceError:
         raise
     except PluginError as error:
-        return _broken(name, f"A plugin failed: {error}"), PluginError.exit_code
+        return _broken(name, f"A plugin failed: {_sentences(error)}"), PluginError.exit_code
     except FuauditError as error:
-        shows = f"The audit could not be carried out: {error}"
+        shows = f"The audit could not be carried out: {_sentences(error)}"
         return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, shows, NOTHING), 0
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -46,6 +46,11 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     if finding.plainly and not entry.own:
         finding = replace(finding, plainly=f"The {entry} says: {finding.plainly}")
     return finding, 0
+
+
+def _sentences(error: FuauditError) -> str:
+    """What an error says, and what to do."""
+    return " ".join(f"{text.rstrip('.')}." for text in (str(error.args[0]), error.hint) if text)
 
 
 def _broken(name: str, shows: str, *details: str) -> Finding:
