@@ -20,7 +20,7 @@ LEVELS = [
     {"errors", "progress", "text"},
     {"renamed"},
     {"declared"},
-    {"registry", "terminal", "draws", "reading", "statistics"},
+    {"registry", "terminal", "draws", "reading", "statistics", "budgets"},
     {"config", "describe", "plans", "formats"},
     {"data", "models", "proofs"},
     {"training", "commitments"},

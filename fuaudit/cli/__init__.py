@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from fuaudit.cli import audits, data, methods, receipts, runs
+from fuaudit.cli import audits, budgets, data, methods, receipts, runs
 from fuaudit.cli.options import Interrupted, became, complain, say
 from fuaudit.errors import FuauditError
 
@@ -28,7 +28,7 @@ def cli() -> None:
 for _command in (
     runs.commit, runs.train, runs.unlearn, receipts.receipt, audits.verify, audits.report, audits.history, runs.show,
     runs.runs, runs.prune, runs.redact, runs.resume, data.fetch, data.import_, methods.plugins, methods.new,
-    methods.prove, methods.selftest, runs.demo,
+    methods.prove, methods.selftest, budgets.budget, runs.demo,
 ):  # fmt: skip
     cli.add_command(_command)
 

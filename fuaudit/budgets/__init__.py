@@ -1,0 +1,1 @@
+"""Privacy budgets: exact laws of one round, their composition, and the bounds that papers print beside them."""

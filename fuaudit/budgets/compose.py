@@ -1,0 +1,158 @@
+"""Many rounds: the pure sum, optimal composition of pure budgets, and composition of the exact loss from both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import expm1, log2, sqrt
+from typing import Any
+
+import numpy as np
+import scipy.fft
+
+from fuaudit.budgets.losses import Floats, Losses, normal
+from fuaudit.errors import UsageError
+
+UNIT = 2.0**-53
+"""The unit roundoff of float64."""
+MASS_ERROR = 1e-11
+"""Relative error of a probability of one round."""
+LOSS_ERROR = 3e-11
+"""Relative error of a loss."""
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Of the epsilon of many rounds: no larger than ``high``, no smaller than ``low``."""
+
+    low: float
+    high: float
+
+
+def optimal(epsilon: float, rounds: int, delta: float) -> float:
+    """The smallest epsilon that holds at ``delta`` for all mechanisms with this pure epsilon a round.
+
+    *Source*: Kairouz, Oh, Viswanath, The Composition Theorem for Differential Privacy, 2015, Theorem 3.3, as the curve
+    of randomised response with truth in e^epsilon of 1 + e^epsilon cases. In logs: nothing overflows.
+    """
+    if delta == 0 or epsilon == 0:
+        return rounds * epsilon
+    lies = np.arange(rounds, dtype=np.float64)
+    steps = np.log((rounds - lies) / (lies + 1)) - epsilon
+    masses = normal(np.concatenate([[0.0], np.cumsum(steps)]))
+    values = (rounds - 2 * np.arange(rounds + 1.0)) * epsilon
+
+    def left(total: float) -> float:
+        worse = values > total
+        return float(-np.expm1(total - values[worse]) @ masses[worse])
+
+    return min(rounds * epsilon, _smallest(left, delta * (1 - 1e-9), rounds * epsilon) * (1 + 1e-12))
+
+
+def _smallest(left: Callable[[float], float], delta: float, high: float) -> float:
+    """The smallest number, from above, at which a falling function is at most ``delta``."""
+    if left(0.0) <= delta:
+        return 0.0
+    low = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if left(middle) > delta else (low, middle)
+    return high
+
+
+def composed(law: Losses, rounds: int, delta: float, bins: int) -> Bracket | None:
+    """The epsilon at ``delta`` of so many rounds with this law of the loss, from both sides, by dp-accounting's PLD.
+
+    None where the rounding of Fourier transforms is not small beside ``delta``.
+
+    Raises:
+        UsageError: dp-accounting is not installed.
+    """
+    for cells in (bins, bins >> 4, bins >> 8):
+        interval = interval_for(law, rounds, delta, cells)
+        upper, lower = _split(law, interval), _floored(law, interval)
+        slack = max(noise(upper[1], rounds, cells), noise(lower[1], rounds, cells)) + delta * rounds * MASS_ERROR
+        if slack < delta / 20:
+            break
+    if slack > delta / 2:
+        return None
+    tail = _tail(delta)
+    high = _epsilon(upper, law.left_out, interval, rounds, delta - slack, tail)
+    low = _epsilon(lower, 0.0, interval, rounds, delta + slack + 2 * tail, tail)
+    return Bracket(low, high)
+
+
+def noise(masses: Floats, rounds: int, cells: int) -> float:
+    """A bound on what rounding adds to all composed probabilities together: docs/budgets.md. It holds for 2 ``cells``.
+
+    The library transforms, takes the power and transforms back; a mistake of the first transform grows with the power.
+    """
+    size = max(2 * cells, len(masses))
+    error = 8 * UNIT * log2(size)
+    heights = np.abs(scipy.fft.fft(masses, size)) + error
+    return float(error * rounds * sqrt(size) * np.sqrt(np.mean(heights ** (2.0 * (rounds - 1)))))
+
+
+def interval_for(law: Losses, rounds: int, delta: float, bins: int) -> float:
+    """The width of a cell, such that the sum of so many losses fits into so many cells, up to a negligible tail."""
+    spread = float(np.abs(law.values).max())
+    coarse = spread / 1000
+    low, high = _library().common.compute_self_convolve_bounds(_split(law, coarse)[1], rounds, _tail(delta))
+    return max(float(high - low) * coarse, 2 * spread) / bins
+
+
+def _tail(delta: float) -> float:
+    return delta * 1e-9
+
+
+def _split(law: Losses, interval: float) -> tuple[int, Floats]:
+    """Every loss shared out to the two cells around it, so that both sets' probabilities stay what they are.
+
+    Whoever sees the shares can put them together again, so this is never more private than the law.
+    """
+    places = (law.values + LOSS_ERROR * np.abs(law.values)) / interval
+    below = np.floor(places)
+    above = np.expm1((below - places) * interval) / expm1(-interval)
+    return _gathered(np.concatenate([below, below + 1]), np.concatenate([law.masses * (1 - above), law.masses * above]))
+
+
+def _floored(law: Losses, interval: float) -> tuple[int, Floats]:
+    """Every loss at the cell below it: never less private than the law."""
+    return _gathered(np.floor((law.values - LOSS_ERROR * np.abs(law.values)) / interval), law.masses)
+
+
+def _gathered(places: Floats, masses: Floats) -> tuple[int, Floats]:
+    """The first cell, and the probabilities from there on."""
+    first = int(places.min())
+    return first, np.bincount((places - first).astype(np.int64), weights=masses).astype(np.float64)
+
+
+def _epsilon(
+    cells: tuple[int, Floats], infinite: float, interval: float, rounds: int, delta: float, tail: float
+) -> float:
+    """What the library says; its losses are the cells' numbers times ``interval``."""
+    first, masses = cells
+    (there,) = np.nonzero(masses)
+    pmf = dict(zip((there + first).tolist(), masses[there].tolist(), strict=True))
+    # one direction is both: the two have the same law, see docs/budgets.md
+    pld = _library().privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
+        pmf, infinite, interval, symmetric=True
+    )
+    total = pld.self_compose(rounds, tail_mass_truncation=tail)
+    # asked for an epsilon below 0 the library goes through all losses, and exp(-loss) overflows
+    if total.get_delta_for_epsilon(0.0) <= delta:
+        return 0.0
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def _library() -> Any:
+    """dp-accounting's privacy loss distributions."""
+    try:
+        import dp_accounting.pld.common
+        import dp_accounting.pld.privacy_loss_distribution
+    except ImportError as error:
+        raise UsageError(
+            f"rounds are composed at a delta by the library dp-accounting, which cannot be imported: {error}",
+            "Install it with: pip install 'fuaudit[budgets]'. Without --delta it is not needed.",
+        ) from None
+    return dp_accounting.pld

@@ -1,0 +1,46 @@
+"""A picture of the budget against rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fuaudit.budgets.account import COARSE, Account, account
+from fuaudit.budgets.conspar import ConSpar
+from fuaudit.errors import UsageError
+
+POINTS = 30
+
+
+def curve(round_: ConSpar, rounds: int, delta: float) -> list[Account]:
+    """Accounts of 1 to ``rounds`` rounds, at most :data:`POINTS`, evenly on a log scale."""
+    places = sorted({round(rounds ** (i / (POINTS - 1))) for i in range(POINTS)})
+    return [account(round_, each, delta, COARSE) for each in places]
+
+
+def plot(round_: ConSpar, rounds: int, delta: float, path: Path) -> None:
+    """Draw epsilon against rounds into a file, whose ending says the format: svg, png or pdf.
+
+    Raises:
+        UsageError: nothing to draw, or no such format.
+    """
+    from matplotlib.figure import Figure
+
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise UsageError(f"--plot writes .svg, .png or .pdf, not {path.name!r}")
+    if not 0 < round_.alpha < 1:
+        raise UsageError("at alpha 0 and at alpha 1 there is no curve to plot")
+    found = curve(round_, rounds, delta)
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    numbers = [each.rounds for each in found]
+    axes.plot(numbers, [each.basic for each in found], label="sum of the rounds", linestyle="--")
+    if delta:
+        axes.plot(
+            numbers, [each.optimal or 0.0 for each in found], label="optimal for this epsilon a round", linestyle=":"
+        )
+    if all(each.exact for each in found):
+        axes.plot(numbers, [each.total for each in found], label="exact loss, composed")
+    axes.set(xlabel="rounds", ylabel=f"epsilon at delta {delta:g}", xscale="log", yscale="log")
+    axes.legend()
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(path, metadata=undated.get(path.suffix))

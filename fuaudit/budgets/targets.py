@@ -1,0 +1,58 @@
+"""Inverse questions: which alpha, how many coordinates a client or how many rounds an epsilon allows.
+
+An answer is computed as any account is, so it holds. One round's epsilon falls with alpha and with the number of
+coordinates (docs/budgets.md); of many rounds this is searched for, and not proved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from fuaudit.budgets.account import COARSE, ROUNDS, Account, account
+from fuaudit.budgets.conspar import ConSpar
+from fuaudit.errors import UsageError
+
+
+def alphas() -> Sequence[Fraction]:
+    """Decimals from 1e-12 to 1 with three significant digits, those above 1/2 of what is missing to 1."""
+    low = [Fraction(digits, 10**places) for places in range(14, 2, -1) for digits in range(100, 1000)]
+    low = [alpha for alpha in low if 2 * alpha < 1]
+    return [*low, Fraction(1, 2), *(1 - alpha for alpha in reversed(low)), Fraction(1)]
+
+
+def for_alpha(round_: ConSpar, rounds: int, delta: float, target: float) -> ConSpar:
+    """The round with the smallest alpha of :func:`alphas` that keeps to the target."""
+    choices = alphas()
+    fits = bisect_left(
+        range(len(choices) - 1), True, key=lambda i: _fits(replace(round_, alpha=choices[i]), rounds, delta, target)
+    )
+    return replace(round_, alpha=choices[fits])
+
+
+def for_per_client(dim: int, alpha: Fraction, differ: int, rounds: int, delta: float, target: float) -> ConSpar:
+    """The round with the fewest coordinates a client that keeps to the target; UsageError where none does."""
+    most = dim - differ
+    choices = range(differ, most + 1)
+    fits = bisect_left(choices, True, key=lambda k: _fits(ConSpar(dim, k, alpha, differ), rounds, delta, target))
+    if fits == len(choices):
+        raise UsageError(
+            f"no number of coordinates a client keeps {rounds:,} rounds to epsilon {target:g}",
+            "Ask for fewer rounds, a larger alpha, or a larger --target.",
+        )
+    return ConSpar(dim, choices[fits], alpha, differ)
+
+
+def for_rounds(round_: ConSpar, delta: float, target: float) -> int:
+    """The most rounds that keep to the target; UsageError where one is too many already."""
+    rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: not _fits(round_, rounds, delta, target))
+    if rounds == 0:
+        least: Account = account(round_, 1, delta, COARSE)
+        raise UsageError(f"one round has epsilon {least.total:.4g} already, and the target is {target:g}", least.note)
+    return rounds
+
+
+def _fits(round_: ConSpar, rounds: int, delta: float, target: float) -> bool:
+    return account(round_, rounds, delta, COARSE).total <= target

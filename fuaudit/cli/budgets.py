@@ -1,0 +1,158 @@
+"""Commands about privacy budgets."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fuaudit.cli.options import Folder, emit, output_options
+from fuaudit.errors import UsageError
+from fuaudit.text import counted
+
+if TYPE_CHECKING:
+    from fuaudit.budgets.account import Account
+    from fuaudit.budgets.conspar import ConSpar
+
+
+@click.group()
+def budget() -> None:
+    """Say how much privacy a mechanism leaves, and under which assumptions."""
+
+
+@budget.command()
+@click.option("--dim", type=click.IntRange(2), required=True, help="Coordinates of the model.")
+@click.option("--per-client", type=click.IntRange(1), help="Coordinates that a client sends in a round.")
+@click.option("--alpha", help="Chance that a top coordinate is given up, a decimal: it is read as it is written.")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds that a client takes part in.")
+@click.option(
+    "--differ", type=click.IntRange(1), default=1, show_default=True, help="Elements in which two top sets may differ."
+)
+@click.option("--delta", type=float, default=0.0, show_default=True, help="Above 0 the exact loss is composed.")
+@click.option("--target", type=float, help="An epsilon: find --alpha, --per-client or --rounds, the one left out.")
+@click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds: FILE.svg, .png or .pdf.")
+@output_options
+def conspar(
+    dim: int,
+    per_client: int | None,
+    alpha: str | None,
+    rounds: int | None,
+    differ: int,
+    delta: float,
+    target: float | None,
+    picture: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Account for ConSpar: exactly for one round, and for all rounds of a client.
+
+    Adjacency is on sets of top coordinates, not on data. The statement that is printed says what an epsilon covers.
+    """
+    from fuaudit.budgets.account import BINS, COARSE, account
+    from fuaudit.budgets.conspar import decimal
+
+    given = {"--per-client": per_client, "--alpha": alpha, "--rounds": rounds}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != (target is not None):
+        raise UsageError(
+            "with --target leave out one of --per-client, --alpha and --rounds"
+            if target is not None
+            else f"say {', '.join(missing)}",
+            "As in: fuaudit budget conspar --dim 270000 --per-client 422 --alpha 0.95 --rounds 7500 --delta 1e-5",
+        )
+    chance = None if alpha is None else decimal(alpha)
+    shape, number = _found(dim, per_client, chance, rounds, differ, delta, target)
+    if picture is not None:
+        from fuaudit.budgets.plot import plot
+
+        plot(shape, number, delta, picture)
+    result = account(shape, number, delta, BINS if target is None else COARSE)
+    document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
+    emit(as_json, document, _short(result) if quiet else _lines(result))
+
+
+def _found(
+    dim: int,
+    per_client: int | None,
+    alpha: Fraction | None,
+    rounds: int | None,
+    differ: int,
+    delta: float,
+    target: float | None,
+) -> tuple[ConSpar, int]:
+    """The round and their number; the one that is None is searched for."""
+    from fuaudit.budgets.conspar import ConSpar
+    from fuaudit.budgets.targets import for_alpha, for_per_client, for_rounds
+
+    if target is None:
+        assert per_client is not None
+        assert alpha is not None
+        assert rounds is not None
+        return ConSpar(dim, per_client, alpha, differ), rounds
+    if not 0 <= target < float("inf"):
+        raise UsageError(f"--target is an epsilon of at least 0, not {target}")
+    if rounds is None:
+        assert per_client is not None
+        assert alpha is not None
+        shape = ConSpar(dim, per_client, alpha, differ)
+        return shape, for_rounds(shape, delta, target)
+    if alpha is None:
+        assert per_client is not None
+        return for_alpha(ConSpar(dim, per_client, Fraction(1), differ), rounds, delta, target), rounds
+    return for_per_client(dim, alpha, differ, rounds, delta, target), rounds
+
+
+def _lines(found: Account) -> list[str]:
+    """An account in words."""
+    from fuaudit.budgets.account import decimal_text, meaning, statement
+
+    shape = found.round_
+    sends = f"{shape.per_client:,} of {shape.dim:,} coordinates"
+    first = f"ConSpar: a client sends {sends} a round, alpha {decimal_text(shape)}"
+    told = [f"  {name}: {text}" for name, text in statement(found).items()]
+    return [first, *_one_round(found), *_all_rounds(found), meaning(found.total, found.delta), "", "Statement:", *told]
+
+
+def _short(found: Account) -> list[str]:
+    total = f"{counted(found.rounds, 'round')}: {_epsilon(found.total)}"
+    return [f"{total} at delta {found.delta:g}; one round: {_epsilon(found.per_round)}"]
+
+
+def _epsilon(number: float) -> str:
+    from fuaudit.statistics.rounding import up
+
+    return "no guarantee" if number == float("inf") else f"epsilon {up(number, 5)}"
+
+
+def _one_round(found: Account) -> list[str]:
+    from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
+
+    lines = [f"one round: {_epsilon(found.per_round)}"]
+    if (printed := theorem2(found.round_)) is not None:
+        lines.append(f"  Theorem 2 prints {_beside(printed, found.per_round, bool(theorem2_is_bound(found.round_)))}")
+    if (printed := appendix(found.round_)) is not None:
+        lines.append(f"  the appendix prints {_beside(printed, found.per_round, True)}")
+    return lines
+
+
+def _beside(printed: float, exact: float, is_bound: bool) -> str:
+    if not is_bound:
+        return f"{printed:.5g}, which is SMALLER than the exact value: it is no bound here"
+    if printed - exact < 5e-5 * printed:
+        return f"{printed:.5g}, the same"
+    return f"{printed:.5g}: a bound, looser by {printed - exact:.3g}"
+
+
+def _all_rounds(found: Account) -> list[str]:
+    from fuaudit.statistics.rounding import down, up
+
+    lines = [f"{counted(found.rounds, 'round')}: {_epsilon(found.total)} at delta {found.delta:g}"]
+    if found.exact:
+        lines.append(f"  the exact loss, composed: between {down(found.exact.low, 5)} and {up(found.exact.high, 5)}")
+    if found.optimal is not None:
+        lines.append(f"  optimal for this epsilon a round: {up(found.optimal, 5)}")
+    if 0 < found.basic < float("inf"):
+        lines.append(f"  the sum of the rounds: {up(found.basic, 5)}{'' if found.delta else ', exact at delta 0'}")
+    return [*lines, *([found.note] if found.note else [])]
