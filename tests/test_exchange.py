@@ -477,7 +477,8 @@ def test_transports_that_deliver_nothing(use, tmp_path, quick):
 
 def one_round(server, client_stages=(), transport=None, byzantine=()):
     """The row of a round of clients 0, 2 and 4, and their updates ``(3, 5)``."""
-    chains, updates = (Chain((server,)), Chain(tuple(client_stages))), updates_of(0, 3, torch.float32)
+    servers = tuple(server) if isinstance(server, list) else (server,)
+    chains, updates = (Chain(servers), Chain(tuple(client_stages))), updates_of(0, 3, torch.float32)
     exchange = Exchange(*chains, transport or Clear(), frozenset(byzantine))
     return exchanged(exchange, updates[None], stacked([context_of([0, 2, 4], torch.float32)]), {}, {}).row[0], updates
 
@@ -594,6 +595,68 @@ class Keeps(Stateless):
     def settle(self, sent, answer, context, state):
         self._came[:] = [sent, answer, *context.tensors.values()]
         return state
+
+
+@dataclass(frozen=True)
+class Later:
+    """Agrees on the first columns, and keeps the very tensor that it returned."""
+
+    _made: list = field(default_factory=list)
+
+    def propose(self, updates, context):
+        return [torch.arange(2) for _ in updates]
+
+    def agree(self, proposals, context):
+        self._made.append(torch.cat(proposals).unique())
+        return self._made[-1]
+
+
+@dataclass(frozen=True)
+class Shifts(Keeps):
+    """Writes into the columns that were agreed on, by the agreement's own tensor."""
+
+    later: Later = Later()
+
+    def apply(self, updates, context, state):
+        self.later._made[-1].add_(3)
+        return updates, state
+
+
+@dataclass(frozen=True)
+class ClearsBehind(Stateless):
+    """Writes into the aggregator's row."""
+
+    after_aggregation: ClassVar[bool] = True
+
+    def apply(self, updates, context, state):
+        return updates.zero_(), state
+
+
+@dataclass(frozen=True)
+class AcceptsAll(Clear):
+    """A transport that writes into the word of who was rejected."""
+
+    def deliver(self, rows, context):
+        context.accepted.fill_(True)
+        return super().deliver(rows, context)
+
+
+def test_what_a_part_hands_over_it_cannot_change_later():
+    import fuaudit_stages
+
+    right, wrong, later = Keeps(), Keeps(), Later()
+    expected, _ = one_round(Mean(), [later, right])
+    row, _ = one_round([Mean(), ClearsBehind()], [later, Shifts(later=later), wrong])
+    assert not row.any()
+    assert all(map(torch.equal, wrong._came, right._came))
+    shown, _ = one_round(Mean(), [later, Shifts(later=later)])
+    assert torch.equal(shown, expected)
+    mean, _ = one_round([Mean(), ClearsBehind()], [right])
+    assert not mean.any()
+    assert right._came[1].all()
+    for transport in (Clear(), AcceptsAll()):
+        one_round(fuaudit_stages.Median(), [fuaudit_stages.Infinite(), right], transport, [0])
+        assert not right._came[0][0].any()
 
 
 def test_nobody_spoils_what_others_are_given():
@@ -761,6 +824,21 @@ def test_what_a_part_begins_with_comes_through_the_door(part, answer):
     exchange = Exchange(Chain((parts["server"],)), Chain((parts["client"],)))
     with pytest.raises(PluginError, match=r"^Odd, init, (raised|returned)"):
         first_state(parts["solver"], exchange, StateShape(5, 3, torch.float32, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (3, 2, 5), (2, 3, 5), None])
+@pytest.mark.parametrize("part", ["solver", "client", "server"])
+def test_a_row_a_client_is_a_table_with_as_many_rows(part, shape):
+    def begun(shape):
+        odd = answering(init=lambda given: {"rows": given.zeros(*shape)} if shape else {})
+        object.__setattr__(odd, "per_client_state", frozenset({"rows"}))
+        parts = {"solver": Sgd(), "client": Mean(), "server": Mean()} | {part: odd}
+        exchange = Exchange(Chain((parts["server"],)), Chain((parts["client"],)))
+        return first_state(parts["solver"], exchange, StateShape(5, 3, torch.float32, torch.device("cpu")))
+
+    assert [len(table) for table in begun((3, 1)).values()] == [3]
+    with pytest.raises(PluginError, match=r"^Odd (names 'rows' in|lacks what it names in) per_client_state"):
+        begun(shape)
 
 
 @pytest.mark.parametrize(

@@ -199,15 +199,21 @@ def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
     """What solver, clients and server keep before the first round, each under its prefix.
 
     Raises:
-        PluginError: what stands in front of the transport keeps what it does not name, or the other way round.
+        PluginError: what stands in front of the transport keeps what it does not name, or the other way round; or what
+            is named as one row a client is no such table.
     """
-    state, parts = asked(solver, "init", STATE, shape), exchange.client_stages
-    if says(solver, "private"):
-        _require_named(solver, state, solver.per_client_state)
+    state, parts, server = asked(solver, "init", STATE, shape), exchange.client_stages, exchange.server.init(shape)
     clients = parts.init(shape)
-    for number, stage in enumerate(parts.stages):
-        _require_named(stage, stripped(f"{number}.", clients), says(stage, "per_client_state"))
-    return under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, exchange.server.init(shape))
+    own, kept = [(solver, state)], [*_by_stage(parts, clients)]
+    for part, its in kept + own * says(solver, "private"):
+        _require_named(part, its, says(part, "per_client_state"))
+    for part, its in [*own, *kept, *_by_stage(exchange.server, server)]:
+        _require_rows(part, its, shape.clients)
+    return under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, server)
+
+
+def _by_stage(chain: Chain, state: State) -> list[tuple[Any, State]]:
+    return [(stage, stripped(f"{number}.", state)) for number, stage in enumerate(chain.stages)]
 
 
 def _require_named(part: Any, state: State, named: frozenset[str]) -> None:
@@ -215,6 +221,15 @@ def _require_named(part: Any, state: State, named: frozenset[str]) -> None:
         what = "keeps what it does not name" if strange[0] in state else "lacks what it names"
         told = f"{called(part)} {what} in per_client_state: {strange[0]!r}"
         raise PluginError(told, "All that it keeps is what its clients keep: name it there, and make it in init.")
+
+
+def _require_rows(part: Any, state: State, clients: int) -> None:
+    """PluginError unless what has one row a client is a table ``(M, k)``: an erased client's row is cut from it."""
+    for name in sorted(says(part, "per_client_state")):
+        form = tuple(state[name].shape) if name in state else ()
+        if len(form) != 2 or form[0] != clients:
+            told = f"{called(part)} names {name!r} in per_client_state, and keeps {form} there: that is no row a client"
+            raise PluginError(told, f"With {clients} clients it is ({clients}, k); one number a client is (M, 1).")
 
 
 @dataclass(frozen=True)
@@ -385,7 +400,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
             f"{columns - 1}, each once, and not {agreed.tolist()[:8]}",
             "Columns in ascending order, each once: columns.unique().",
         )
-    agreed = agreed.to(rows.device)
+    agreed = agreed.to(rows.device, copy=True)
     return rows[..., agreed], agreed if context.coordinates is None else context.coordinates[agreed]
 
 
@@ -398,18 +413,18 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     rows, context, transport = sending.rows, sending.context, exchange.transport
     here = context.at(Place("transport"), transport)
     here = here if exchange.plain else here.apart()
-    if exchange.byzantine:
-        finite = rows.isfinite().all(dim=-1)
+    finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
+    if finite is not None:
         for client in context.cohort.clients[~finite].tolist():
             context.bare("exchange").tell(Rejected(client, "not finite"))
-        rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite)
+        rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
     if wrong := _misfit(transport, delivery, rows):
         raise PluginError(f"{called(transport)}, deliver in round {context.number}, {wrong[0]}", wrong[1])
-    if here.accepted is None:
+    if finite is None:
         return delivery
     sent = sending.rows.new_zeros(sending.rows.shape)
-    sent[here.accepted] = delivery.sent
+    sent[finite] = delivery.sent
     return replace(delivery, sent=sent)
 
 
@@ -465,7 +480,7 @@ def server_half(exchange: Exchange, delivery: Delivery, context: ExchangeContext
     context = context if exchange.plain else context.apart()
     answer, new = chain.apply(rows, context, state, slice(chain.aggregating))
     require_one_row(chain, answer, rows.shape[-1])
-    whole = context.on_all(answer)
+    whole = context.on_all(answer.clone())
     row, last = chain.apply(whole, context, state, slice(chain.aggregating, None))
     require_one_row(chain, row, whole.shape[-1])
     return Served(answer, row, new | last)

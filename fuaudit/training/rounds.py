@@ -8,6 +8,7 @@ their ids. Its owner names it in ``per_client_state``. When a client is erased, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Set
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -126,7 +127,7 @@ def telling(told: Told | None, part: str = "") -> Callable[[Event], None]:
     def tell(event: Event) -> None:
         require_event(event)
         if told is not None:
-            told.append((part, event))
+            told.append((part, deepcopy(event)))
 
     return tell
 
