@@ -32,11 +32,12 @@ from recomputation import Level, levels, of_config
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
+from fuaudit.runs.names import request_of
 from fuaudit.runs.run import Run
 from fuaudit.verification.spec import Spec, parse_spec, read_spec
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
-from fuaudit.workflow.unlearn import request_of, unlearn
+from fuaudit.workflow.unlearn import unlearn
 
 TEN = range(10)
 FIXED = {

@@ -30,10 +30,11 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population, Request
 from fuaudit.runs.encoding import population_of, population_tensors
+from fuaudit.runs.names import request_of
 from fuaudit.runs.prune import prune
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
-from fuaudit.workflow.unlearn import request_of, unlearn
+from fuaudit.workflow.unlearn import unlearn
 
 ROOT = os.environ.get("FUAUDIT_DATA")
 SECRET = b"fuaudit: the key of a data test "

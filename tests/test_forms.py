@@ -24,6 +24,8 @@ from fuaudit.plans import Request
 from fuaudit.runs.layout import (
     CHECKPOINT,
     FILES,
+    MEMORIES,
+    SECRETS,
     Json,
     Lines,
     Reader,
@@ -204,6 +206,7 @@ def test_who_may_be_given_a_file():
     assert given[Reader.OPERATOR] == {file.name for file in FILES}
     assert given[Reader.EVERYBODY] < given[Reader.CLIENT] < given[Reader.SERVER] < given[Reader.AUDITOR]
     assert given[Reader.AUDITOR] == given[Reader.OPERATOR]
+    assert given[Reader.ARCHIVE] == given[Reader.OPERATOR] - {MEMORIES, SECRETS}
     secret = {"keys.json", "clients.json", "partition.safetensors", "recorded.safetensors", "participation.json"}
     assert not secret & given[Reader.SERVER]
     assert not {"ledger.jsonl", "run.json", "plan.json", CHECKPOINT} & given[Reader.CLIENT]

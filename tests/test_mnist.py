@@ -22,13 +22,14 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.expanded import expand
+from fuaudit.runs.names import request_of
 from fuaudit.training.engines import engine
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import setup
 from fuaudit.verification.spec import parse_spec
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
-from fuaudit.workflow.unlearn import request_of, unlearn
+from fuaudit.workflow.unlearn import unlearn
 
 ROOT = os.environ.get("FUAUDIT_DATA")
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -18,11 +18,10 @@ from fuaudit.data.partition import partition as deal
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.names import in_words, to_forget
+from fuaudit.runs.names import in_words, request_of, to_forget
 from fuaudit.runs.prune import prune
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
-from fuaudit.workflow.unlearn import request_of
 
 SECRET = bytes(range(32))
 TABLES = {

@@ -31,10 +31,9 @@ from fuaudit.plans import Request
 from fuaudit.registry import build
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import derived_files
-from fuaudit.runs.platforms import Platform, inherited, made, makers
-from fuaudit.runs.platforms import told as platforms_of
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.platforms import Platform, makers, makers_of, platforms_kept, platforms_of, versions
 from fuaudit.runs.prune import prune
-from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.exchange import Exchange
@@ -250,8 +249,7 @@ def test_several_in_a_row_without_progress(there, images):
 def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
     """Begun under other versions, resumed here before a round was stored: the whole run is this platform's."""
     monkeypatch.setattr("fuaudit.runs.platforms.versions", _named)
-    monkeypatch.setattr("fuaudit.workflow.train.versions", _named)
-    monkeypatch.setattr("fuaudit.workflow.unlearn.versions", _named)
+    monkeypatch.setattr("fuaudit.runs.writer.versions", _named)
     path, last = there / "new", {"finetune": "seal"}.get(method)
     if last:
         monkeypatch.setattr("fuaudit.workflow.unlearn.complete", _interrupted)
@@ -408,10 +406,10 @@ def test_whose_work_is_stored():
             return [one.facts for one in (lost, first, last)]
 
     ledger = Told()
-    assert made(ledger, 0) == made(ledger, 4) == inherited(ledger, 4) == (first,)
-    assert made(ledger, 5) == (first, last)
-    assert made(ledger, 6, after=4) == (last,)
-    assert inherited(ledger, 0) == ()
+    assert makers_of(ledger, 0) == makers_of(ledger, 4) == platforms_kept(ledger, 4) == (first,)
+    assert makers_of(ledger, 5) == (first, last)
+    assert makers_of(ledger, 6, after=4) == (last,)
+    assert platforms_kept(ledger, 0) == ()
 
 
 @pytest.mark.parametrize("name", ["torch", "numpy", "platform", "processor", "python", "fuaudit"])

@@ -45,10 +45,11 @@ from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.repeat import commands
 from fuaudit.reporting.words import copies
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.derived_files import checkpoint_bytes, derived_files
+from fuaudit.runs.derived_files import derived_files
+from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import LEDGER, checkpoint_name
 from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.writer import digest_of_vector
+from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import load_dataset
@@ -204,7 +205,7 @@ def test_a_loud_row_frees_no_other(with_memory, tmp_path):
     loudness = state[name].abs().amax(dim=1)
     assert 0 < loudness.min() < loudness.max() / 2
     state[name][loudness.argmin()] += 0.7 * 256 * torch.finfo(torch.float64).eps * loudness.max()
-    write_bytes(child.path / checkpoint_name(8), checkpoint_bytes(vector, state))
+    RunWriter(child.path).checkpoint(8, vector, state)
     for finding in examined(reseal(child.path)):
         assert finding.verdict == "INCONCLUSIVE"
         assert "more than the tolerance" in finding.shows
@@ -404,7 +405,7 @@ def test_contradictions_need_no_platform(lineage):
         assert finding.verdict == "FAIL"
     other = elsewhere(lineage["sample"])
     vector, state = other.checkpoint(8)
-    write_bytes(other.path / checkpoint_name(8), checkpoint_bytes(torch.nextafter(vector, vector + 1), state))
+    RunWriter(other.path).checkpoint(8, torch.nextafter(vector, vector + 1), state)
     replayed, files = examined(reseal(other.path))
     assert replayed.verdict == "FAIL"
     assert "ledger names another model for round 8" in " ".join(replayed.details)

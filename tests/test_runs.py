@@ -41,8 +41,8 @@ from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
-from fuaudit.runs.derived_files import checkpoint_bytes
-from fuaudit.runs.encoding import model_and_state
+from fuaudit.runs.encoding import files_of_round, model_and_state
+from fuaudit.runs.names import request_of
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
 from fuaudit.runs.prune import prune
@@ -56,7 +56,7 @@ from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.verify import audit_folder, verify
 from fuaudit.workflow.resume import resume
 from fuaudit.workflow.train import train
-from fuaudit.workflow.unlearn import request_of, unlearn
+from fuaudit.workflow.unlearn import unlearn
 
 ROOT = Path(__file__).parents[1]
 
@@ -1150,13 +1150,14 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
         alive.append(weakref.ref(vector))
         return vector, state
 
-    def counted(vector, state):
+    def counted(number, vector, state, salt):
         encoded.append(vector)
-        return checkpoint_bytes(vector, state)
+        return files_of_round(number, vector, state, salt)
 
     monkeypatch.setattr("fuaudit.runs.encoding.model_and_state", watched)
     monkeypatch.setattr("fuaudit.runs.models.model_and_state", watched)
-    monkeypatch.setattr("fuaudit.runs.derived_files.checkpoint_bytes", counted)
+    monkeypatch.setattr("fuaudit.runs.writer.files_of_round", counted)
+    monkeypatch.setattr("fuaudit.runs.derived_files.files_of_round", counted)
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6
     assert max(most) <= 1

@@ -18,10 +18,11 @@ from fuaudit import load_run, verify
 from fuaudit.draws import Keyed
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
+from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
-from fuaudit.runs.writer import RunWriter, digest_of_vector
+from fuaudit.runs.writer import RunWriter
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence

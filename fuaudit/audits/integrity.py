@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from fuaudit.draws import START
 from fuaudit.runs.ledger import PLATFORM
-from fuaudit.runs.platforms import inherited, told
+from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
@@ -108,7 +108,7 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names another parent than its run.json"
         if (request["clients"], request["samples"]) != (list(asked.clients), list(asked.samples)):
             yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
-        if child.info["unlearner"]["kind"] == "editor":
+        if child.by_editor:
             continue
         if "edited_by" in parent.info and child.info["first_change"] != list(START):
             yield f"{name} keeps draws of {parent.path.name}, which {parent.info['edited_by']!r} edited"
@@ -116,7 +116,7 @@ def contradictions(case: Case) -> Iterator[str]:
         if unlearning["kept_rounds"] != (kept := kept_rounds(case.run, child, parent)):
             told_kept = counted(unlearning["kept_rounds"], "round")
             yield f"the ledger of {name} keeps {told_kept}, its plan {kept} that are stored"
-        elif tuple(p for p in told(child.ledger) if p.since < kept) != inherited(parent.ledger, kept):
+        elif tuple(p for p in platforms_of(child.ledger) if p.since < kept) != platforms_kept(parent.ledger, kept):
             yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
 
 

@@ -20,11 +20,11 @@ from fuaudit.plans import Plan, Request
 from fuaudit.plans.plan import occurrences
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
+from fuaudit.plans.veil import rewritten
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import execute, initial_state
-from fuaudit.unlearning.apply import rewritten
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict

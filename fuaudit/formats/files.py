@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
-from fuaudit.formats.forms import MAX_JSON_BYTES, MAX_TENSOR_BYTES, parse_json, parse_tensors
+from fuaudit.formats.forms import MAX_JSON_BYTES, MAX_TENSOR_BYTES, parse_json
 from fuaudit.reading import MOST
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 if sys.platform != "win32":
     import fcntl
@@ -229,11 +229,6 @@ def read_bytes(path: Path, limit: int = MAX_TENSOR_BYTES) -> bytes:
 def read_json(path: Path) -> Any:
     """See :func:`parse_json`."""
     return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """See :func:`~fuaudit.formats.forms.parse_tensors`."""
-    return parse_tensors(read_bytes(path), path)
 
 
 def sha256(content: bytes) -> str:

@@ -138,9 +138,9 @@ def is_id_text(value: str) -> bool:
     return re.fullmatch("0|[1-9][0-9]{0,15}", value) is not None and int(value) < EXACT
 
 
-def are_counts_by_id(value: Any) -> bool:
-    """A table from ids, written as text, to whole numbers."""
-    return isinstance(value, dict) and all(is_id_text(k) and is_count(v) for k, v in value.items())
+def by_id(shape: Shape) -> Shape:
+    """A table from ids, written as text, to values of one shape."""
+    return lambda value: isinstance(value, dict) and all(is_id_text(k) and shape(v) for k, v in value.items())
 
 
 def are_lines(value: Any) -> bool:
@@ -169,16 +169,6 @@ def is_share(value: Any) -> bool:
     return type(value) is float and 0 <= value <= 1
 
 
-def are_shares_by_id(value: Any) -> bool:
-    """A table from ids, written as text, to numbers in [0, 1], or None where there was nothing to measure."""
-    return isinstance(value, dict) and all(is_id_text(k) and (v is None or is_share(v)) for k, v in value.items())
-
-
-def are_cohorts(value: Any) -> bool:
-    """A list of lists of ids."""
-    return isinstance(value, list) and all(map(are_ids, value))
-
-
 def are_sums(value: Any) -> bool:
     """A list of whole numbers that never fall."""
     return are_ids(value) and value == sorted(value)
@@ -190,10 +180,10 @@ def is_loss(value: Any) -> bool:
 
 
 PARTICIPATION: dict[str, Shape] = {
-    "gaps": are_counts_by_id,
+    "gaps": by_id(is_count),
     "largest_gap": is_count,
-    "cohorts": are_cohorts,
+    "cohorts": listed(are_ids),
     "uploads": are_sums,
-    "own_accuracy": are_shares_by_id,
+    "own_accuracy": by_id(either(is_nothing, is_share)),  # null where there was nothing to measure
 }
 """What every run tells of who took part; its learner may add what it concludes."""

@@ -28,8 +28,8 @@ from fuaudit.formats.forms import canonical_json
 from fuaudit.plans.expanded import most_ids
 from fuaudit.plans.stacked import IDS_AT_ONCE
 from fuaudit.replicas.arms import Batch, arms_of
+from fuaudit.runs.platforms import versions
 from fuaudit.runs.run import load_run
-from fuaudit.runs.writer import versions
 from fuaudit.training.engines.protocol import single_threaded
 from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case

@@ -44,11 +44,12 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
     return parent
 
 
-def lineage(run: Run) -> tuple[Run | Tombstone, ...]:
-    """A run and its ancestors beside it, youngest first, as far as they are there."""
-    found: list[Run | Tombstone] = [run]
-    while (above := parent_of(found[-1])) is not None:
-        found.append(above)
+def lineage(run: Run | Tombstone | None) -> tuple[Run | Tombstone, ...]:
+    """A run and its ancestors beside it, youngest first, as far as they are there; of none nothing."""
+    found: list[Run | Tombstone] = []
+    while run is not None:
+        found.append(run)
+        run = parent_of(run)
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,11 +17,12 @@ from fuaudit.commitments.contents import (
     require_opening,
     span,
 )
-from fuaudit.commitments.keys import commitment, contexts
+from fuaudit.commitments.keys import Keys, commitment, contexts
 from fuaudit.commitments.secrets import ClientSecrets, secret_digest
+from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256
-from fuaudit.plans import Plan
+from fuaudit.plans import Plan, Population
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
@@ -28,6 +30,23 @@ from fuaudit.text import client_in_words
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """What a training run and all its children have in common, but for what a prune takes out.
+
+    Attributes:
+        original: the population of training; ``stand_ins`` are its ids in the place of those that a prune took out.
+    """
+
+    config: Config
+    original: Population
+    stand_ins: frozenset[int]
+    keys: Keys
+    contents: Contents
+    opening: Opening
+    commitment: str
 
 
 @dataclass(frozen=True)
@@ -55,15 +74,17 @@ class WithContents(WithPlan):
         return opening
 
     def opens_just(self, opening: Opening) -> bool:
-        """Whether names and salts are those that the run must hold: all, or those that the last prune left.
+        """Whether names and salts are those that the run must hold: all, or those that the last prune left."""
+        contents, before, after = self.contents, self.original.samples, self.populations
+        return any(
+            opening.is_that_of(contents, after[at], before) if at else opening.is_whole(contents) for at in self._prunes
+        )
 
-        That prune was of this run, or of an ancestor: a child has what its parent had.
-        """
-        contents, before = self.contents, self.original.samples
-        if not self.pruned and self.keys.partition is not None:
-            return opening.is_whole(contents)
-        left = self.populations[-1:] if self.pruned else self.populations[1:-1]
-        return any(opening.is_that_of(contents, kept, before) for kept in left)
+    @property
+    def _prunes(self) -> Sequence[int]:
+        """After which request the last prune can have been: of this run, or of an ancestor; 0 where there was none."""
+        last = len(self.requests)
+        return [last] if self.pruned else range(1, last) if self.keys.partition is None else [0]
 
     @cached_property
     def secrets(self) -> ClientSecrets | None:
@@ -82,20 +103,16 @@ class WithContents(WithPlan):
             if secret_digest(secret, found.made) != self.contents.secret_of(client):
                 raise EvidenceError(f"{path}: the secret of client {client} is not the one that was committed to")
         if found.shared[0] != self.keys.seeds.leaf(self.keys.seeds.size - 1):
-            raise EvidenceError(f"{path}: what all draw with is not what was committed to")
+            raise EvidenceError(f"{path}: the shared secret is not the one that was committed to")
         return found
 
     def _holds_just(self, secrets: ClientSecrets) -> bool:
-        """Whether there are secrets of all who were there in each generation, and after a prune of the retained alone.
-
-        The last prune was of this run, or of an ancestor that had made some of the requests.
-        """
-        last, there = len(self.requests), [population.samples.keys() for population in self.populations]
-        if not len(secrets.generations) == len(secrets.shared) == last + 1:
+        """Whether each generation has the secrets of just the clients of its time; after a prune, of the retained."""
+        there = [population.samples.keys() for population in self.populations]
+        if not len(secrets.generations) == len(secrets.shared) == len(there):
             return False
-        prunes = [last] if self.pruned else range(1, last) if self.keys.partition is None else [0]
         rows = [own.keys() for own in secrets.generations]
-        return any(all(row == there[max(number, at)] for number, row in enumerate(rows)) for at in prunes)
+        return any(all(row == there[max(number, at)] for number, row in enumerate(rows)) for at in self._prunes)
 
     @property
     def salt(self) -> bytes | None:
@@ -118,6 +135,13 @@ class WithContents(WithPlan):
     def commitment(self) -> str:
         """The commitment of the lineage, computed from what the run holds."""
         return commitment(**self.committed, contents=self.contents.root)
+
+    @property
+    def foundation(self) -> Foundation:
+        """What a child of the run begins with, too."""
+        return Foundation(
+            self.config, self.original, self.stand_ins, self.keys, self.contents, self.opening, self.commitment
+        )
 
     def name(self, client: int) -> str | None:
         """The name of a client; None where a prune dropped it, or there never was one."""

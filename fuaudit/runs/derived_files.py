@@ -19,11 +19,11 @@ from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
-from fuaudit.runs.encoding import involvement_tensors
-from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, checkpoint_name, memories_name
+from fuaudit.runs.encoding import files_of_round, involvement_tensors
+from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.learner import Learner
-from fuaudit.training.rounds import CLIENT, State, owner_of
+from fuaudit.training.rounds import State
 from fuaudit.training.solvers import Solver
 
 if TYPE_CHECKING:
@@ -36,33 +36,6 @@ OWN = "own_accuracy"
 
 Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 """Round -> model ``(d,)`` and server state after it."""
-
-
-def checkpoint_bytes(vector: Tensor, state: State) -> bytes:
-    """The file of one stored round: all but what is the clients' own."""
-    kept = {f"state.{name}": tensor for name, tensor in state.items() if owner_of(name) != CLIENT}
-    return tensor_bytes({"vector": vector, **kept})
-
-
-def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None) -> dict[str, bytes]:
-    """Path -> content of the files of one stored round. ``salt`` is None where clients keep nothing.
-
-    What clients keep comes first: a resumed run takes a round for stored when its checkpoint is there.
-    """
-    import torch
-
-    checkpoint = {checkpoint_name(number): checkpoint_bytes(vector, state)}
-    if salt is None:
-        return checkpoint
-    kept = {f"state.{name}": tensor for name, tensor in state.items() if owner_of(name) == CLIENT}
-    memories = {"salt": torch.frombuffer(bytearray(salt), dtype=torch.uint8), **kept}
-    return {memories_name(number): tensor_bytes(memories)} | checkpoint
-
-
-def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
-    """Whether two stored rounds, model and all that is kept, have the same bytes."""
-    salt = bytes(32)
-    return files_of_round(0, *a, salt) == files_of_round(0, *b, salt)
 
 
 def derived_files(

@@ -1,4 +1,4 @@
-"""Plans, partitions and stored rounds as the tensors and rows of a run's files."""
+"""Plans, partitions and stored rounds as the tensors and rows of a run's files, and back."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import read_bytes
-from fuaudit.formats.forms import Array, as_tensors
+from fuaudit.formats.files import read_bytes, sha256
+from fuaudit.formats.forms import Array, as_tensors, tensor_bytes
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
 from fuaudit.runs.layout import CHECKPOINT, MEMORIES, checkpoint_name, form_of, memories_name
+from fuaudit.training.rounds import CLIENT, State, owner_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +25,31 @@ RECORDABLE = (Purpose.COHORT, Purpose.BATCH, Purpose.AVAILABILITY, Purpose.PERMU
 """Purposes as numbers in the file of recorded draws; new ones are added at the end."""
 
 Answers = Mapping[Address, tuple[int, ...]]
+
+
+def digest_of_vector(vector: Tensor) -> str:
+    """SHA-256 over the bytes of a model ``(d,)``: what the ledger keeps of every stored round."""
+    return sha256(vector.detach().cpu().contiguous().numpy().tobytes())
+
+
+def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None) -> dict[str, bytes]:
+    """Path -> content of the files of one stored round. ``salt`` is None where clients keep nothing.
+
+    What clients keep comes first: a resumed run takes a round for stored when its checkpoint is there.
+    """
+    kept = {f"state.{name}": tensor for name, tensor in state.items()}
+    own = {name: kept.pop(name) for name in list(kept) if owner_of(name.removeprefix("state.")) == CLIENT}
+    checkpoint = {checkpoint_name(number): tensor_bytes({"vector": vector, **kept})}
+    if salt is None:
+        return checkpoint
+    memories: dict[str, Tensor | Array] = {"salt": np.frombuffer(salt, dtype=np.uint8), **own}
+    return {memories_name(number): tensor_bytes(memories)} | checkpoint
+
+
+def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
+    """Whether two stored rounds, model and all that is kept, have the same bytes."""
+    salt = bytes(32)
+    return files_of_round(0, *a, salt) == files_of_round(0, *b, salt)
 
 
 def read_checkpoint(path: Path, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:

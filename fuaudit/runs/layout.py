@@ -36,12 +36,12 @@ from fuaudit.formats.schema import (
     are_doubts,
     are_ids,
     are_options,
+    by_id,
     either,
     is_beacon,
     is_count,
     is_digest,
     is_folder_name,
-    is_id_text,
     is_loss,
     is_nothing,
     is_position,
@@ -97,10 +97,6 @@ def _are_files(value: Any) -> bool:
 _DIGESTS = "names", "rows", "tests"
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, dict) and all(is_id_text(client) and is_name(name) for client, name in value.items())
-
-
 def _is_part(value: Any) -> bool:
     """Of a tree of seeds: first leaf, end, what is held, and 64 hexadecimal digits."""
     return (
@@ -110,10 +106,6 @@ def _is_part(value: Any) -> bool:
         and value[2] in ("seed", "digest")
         and is_digest(value[3])
     )
-
-
-def _are_digests_by_id(table: dict[Any, Any]) -> bool:
-    return all(is_id_text(client) and is_digest(secret) for client, secret in table.items())
 
 
 _VERSIONS = Fields(
@@ -165,12 +157,14 @@ _STREAMS = Fields(dict.fromkeys(("initial", "cohorts", "batches"), _are_segments
 
 _PLAN = Fields({"streams": _STREAMS, "requests": listed(_REQUEST), "beacon": either(is_nothing, is_beacon)})
 _KEYS = Fields({"seeds": listed(_is_part), "partition": either(is_nothing, is_digest), "partition_digest": is_digest})
+_NAMES = either(is_nothing, by_id(is_name))
+_CLIENTS = Fields({"names": _NAMES, "salts": either(is_nothing, listed(_is_part))})
 _SECRETS = Fields(
     {
         "made": among("apart", "from one secret"),
         "shared": listed(is_digest),
-        "generations": listed(lambda value: isinstance(value, dict) and _are_digests_by_id(value)),
-        "names": either(is_nothing, _are_names),
+        "generations": listed(by_id(is_digest)),
+        "names": _NAMES,
         "salts": listed(_is_part),
     }
 )
@@ -348,13 +342,15 @@ class Reader(StrEnum):
 
     The operator holds the whole folder and reads everything. The server takes part in rounds: it sees models and who is
     in a round, and neither keys nor ids of samples. A client is one of many: what all of them may read is everybody's,
-    or is sent to each; of other files she may be given her own part. The auditor has what a verdict needs.
+    or is sent to each; of other files she may be given her own part. The auditor has what a verdict needs. An archive
+    keeps all but the clients' own, which are secrets and what follows from them: it holds redacted runs.
     """
 
     OPERATOR = "operator"
     SERVER = "server"
     CLIENT = "client"
     AUDITOR = "auditor"
+    ARCHIVE = "archive"
     EVERYBODY = "everybody"
 
 
@@ -413,7 +409,8 @@ def _integers(**axes: int) -> Tensors:
     return Tensors({name: ("int64", count) for name, count in axes.items()})
 
 
-_AUDITOR, _SERVER, _ALL = (Reader.AUDITOR,), (Reader.SERVER, Reader.AUDITOR), (Reader.EVERYBODY,)
+_OWN, _AUDITOR, _ALL = (Reader.AUDITOR,), (Reader.AUDITOR, Reader.ARCHIVE), (Reader.EVERYBODY,)
+_SERVER = (Reader.SERVER, *_AUDITOR)
 FILES: tuple[File, ...] = (
     File(
         MANIFEST,
@@ -465,7 +462,7 @@ FILES: tuple[File, ...] = (
     File(
         CLIENTS,
         "names of clients, and the salts of leaves",
-        Json(Fields({"names": either(is_nothing, _are_names), "salts": either(is_nothing, listed(_is_part))}).wrong),
+        Json(_CLIENTS.wrong),
         _AUDITOR,
         exempt="they have to open the leaves",
         first=True,
@@ -505,12 +502,12 @@ FILES: tuple[File, ...] = (
         exempt="no plan makes an edited model",
     ),
     File(CHECKPOINT, "model and memories after a round", Checkpoint(), _SERVER),
-    File(MEMORIES, "what clients keep after a round", Memories(), _AUDITOR, When.REMEMBERED, own="her row"),
+    File(MEMORIES, "what clients keep after a round", Memories(), _OWN, When.REMEMBERED, own="her row"),
     File(
         SECRETS,
         "the clients' secrets, a generation after the other, their names, and the salts of leaves",
         Json(_SECRETS.wrong),
-        _AUDITOR,
+        _OWN,
         When.SECRET,
         exempt="the commitment covers their digests",
         first=True,
@@ -529,7 +526,7 @@ FILES: tuple[File, ...] = (
         MODEL,
         "the final model by the names of its parameters",
         Tensors(),
-        (Reader.SERVER, Reader.CLIENT, Reader.AUDITOR),
+        (Reader.SERVER, Reader.CLIENT, *_AUDITOR),
     ),
     File(
         FORMER,
@@ -566,8 +563,9 @@ def memories_name(round_number: int) -> str:
 
 
 def is_clients_own(name: str) -> bool:
-    """Whether a file is the clients' own, which a server never sees."""
-    return name.startswith(CLIENTS_FOLDER)
+    """Whether a file of a run is the clients' own: a redacted run, which any archive may keep, lacks it."""
+    file = file_of(name)
+    return file is not None and not file.is_for(Reader.ARCHIVE)
 
 
 def clients_own(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.runs.encoding import model_and_state
-from fuaudit.runs.layout import METRICS, PARTICIPATION, checkpoint_name, memories_name, rounds_in
+from fuaudit.runs.layout import METRICS, PARTICIPATION, checkpoint_name, memories_name
 from fuaudit.runs.stored import Stored
 
 if TYPE_CHECKING:
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class WithModels(Stored):
     """A run that tells of its stored rounds."""
-
-    @property
-    def checkpoints(self) -> tuple[int, ...]:
-        """The rounds after which model and state are stored, ascending; 0 is before the first."""
-        return rounds_in(self.files)
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and what is kept after a stored round; of a redacted run what the server keeps."""

@@ -7,22 +7,44 @@ made, so a run tells of all of them also when no ancestor is at hand.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fuaudit.runs.layout import RUN
+from fuaudit import registry
+from fuaudit.config import Config
 from fuaudit.runs.ledger import PLATFORM, Ledger
-from fuaudit.runs.run import read_info
-from fuaudit.runs.writer import RunWriter, plugins_of, versions
-from fuaudit.training.canary import canary
-from fuaudit.training.setup import Setup
+
+if TYPE_CHECKING:
+    from fuaudit.training.setup import Setup
 
 COUNTED = ("torch", "numpy", "platform", "processor")
 """The versions that count beside the canary. Equal canaries under other libraries or processors say only that these
 agree on what was tried; Python and fuaudit itself do no arithmetic that the canary and the plugins do not cover."""
+
+
+def versions(device: str = "cpu") -> dict[str, str]:
+    """What computed: a replay is bit for bit only where these agree. ``processor``: instruction set, or GPU model."""
+    import torch
+
+    return {
+        "fuaudit": version("fuaudit"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": version("numpy"),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def plugins_of(config: Config) -> list[dict[str, str]]:
+    """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
+    found = [registry.find(kind, name) for kind, name in config.plugins]
+    return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 
 
 @dataclass(frozen=True)
@@ -37,17 +59,14 @@ class Platform:
     @classmethod
     def here(cls, ready: Setup, since: int) -> Platform:
         """What computes here, with a setup."""
+        from fuaudit.training.canary import canary  # it imports torch
+
         return cls(since, versions(ready.device.type), plugins_of(ready.config), canary(ready))
 
     @property
     def facts(self) -> dict[str, Any]:
         """The fields of its event."""
-        return {
-            "since": self.since,
-            "versions": dict(self.versions),
-            "plugins": self.plugins,
-            "canary": self.canary,
-        }
+        return asdict(self)
 
     def unlike(self, other: Platform) -> str:
         """In what another platform computes otherwise, or may; empty for nothing."""
@@ -57,7 +76,7 @@ class Platform:
         return ", ".join(named)
 
 
-def told(ledger: Ledger) -> tuple[Platform, ...]:
+def platforms_of(ledger: Ledger) -> tuple[Platform, ...]:
     """All platforms that a ledger tells of, in order."""
     events = ledger.of_kind(PLATFORM)
     return tuple(Platform(e["since"], e["versions"], e["plugins"], e["canary"]) for e in events)
@@ -69,39 +88,13 @@ def makers(platforms: Iterable[Platform]) -> tuple[Platform, ...]:
     return tuple(one for one, after in pairwise(found) if after.since > one.since) + found[-1:]
 
 
-def made(ledger: Ledger, until: int, after: int = 0) -> tuple[Platform, ...]:
+def makers_of(ledger: Ledger, until: int, after: int = 0) -> tuple[Platform, ...]:
     """Those that made the models of the rounds ``after`` + 1 to ``until``; what they start from counts with 0."""
-    found = makers(told(ledger))
+    found = makers(platforms_of(ledger))
     ends = [*(later.since for later in found[1:]), inf]
     return tuple(one for one, end in zip(found, ends, strict=True) if one.since < max(until, 1) and end > after)
 
 
-def inherited(ledger: Ledger, kept: int) -> tuple[Platform, ...]:
+def platforms_kept(ledger: Ledger, kept: int) -> tuple[Platform, ...]:
     """Those that made the rounds 1 to ``kept`` of a parent, which a child keeps."""
-    return made(ledger, kept) if kept else ()
-
-
-def stand(writer: RunWriter, platform: Platform, kept: tuple[Platform, ...] = ()) -> None:
-    """Tell of the platform that goes on with a run, unless it is the last one told of.
-
-    ``kept``: those that made the rounds that a child keeps; it tells of them first.
-    """
-    known = told(writer.ledger)
-    for one in kept[len(known) :]:
-        writer.record(PLATFORM, **one.facts)
-    own = known[len(kept) :]
-    if not own:
-        _begin(writer, platform)
-    if not own or own[-1].unlike(platform):
-        writer.record(PLATFORM, **platform.facts)
-
-
-def _begin(writer: RunWriter, platform: Platform) -> None:
-    """Let ``run.json`` name the platform that begins a run: one that was there before it stored nothing.
-
-    Before its event: killed between the two, the next one to resume finds no event, and comes here again.
-    """
-    info = read_info(writer.path)
-    begun = info | {"versions": dict(platform.versions), "plugins": platform.plugins}
-    if begun != info:
-        writer.write(RUN, begun)
+    return makers_of(ledger, kept) if kept else ()

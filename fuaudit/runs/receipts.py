@@ -7,7 +7,6 @@ receipt without the rows tells nobody what they hold.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,6 +29,7 @@ from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
+from fuaudit.formats.schema import is_count, is_digest
 from fuaudit.runs.run import Run
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def receipt_of(run: Run, client: int) -> Receipt:
 
     Raises:
         UsageError: a prune has dropped her name or salts.
-        EvidenceError: nothing was committed to for her, or the run cannot make its commitment.
+        EvidenceError: nothing was committed to for her.
     """
     contents, opening, committed = run.contents, run.opening, run.committed
     where = contents.salts_of(client)
@@ -146,8 +146,6 @@ def receipt_of(run: Run, client: int) -> Receipt:
         raise UsageError(
             f"what a receipt of client {client} needs was dropped by a prune", "Receipts are made before a prune."
         )
-    if committed is None or run.commitment is None:
-        raise EvidenceError(f"the keys of {run.path} were destroyed: its commitment cannot be computed")
     rows = zip(run.numbered(client), salts, contents.leaves_of(client), strict=True)
     return Receipt(
         run.commitment,
@@ -181,9 +179,10 @@ def read_receipt(path: Path) -> Receipt:
         if not isinstance(table, dict) or table.keys() - {"secret"} != _FIELDS or table["format"] != FORMAT:
             raise ValueError(f"it does not have the fields of {FORMAT!r}")
         committed, data = table["committed"], table["data"]
-        if not isinstance(committed, dict) or not all(map(_is_hex, committed.values())):
+        if not isinstance(committed, dict) or not all(map(is_digest, committed.values())):
             raise ValueError("committed holds no digests")
-        if not isinstance(data, dict) or not isinstance(data.get("use"), str) or not _may_name(table["name"]):
+        named = table["name"] is None or is_name(table["name"])
+        if not isinstance(data, dict) or not isinstance(data.get("use"), str) or not named:
             raise ValueError("it names no reader, or no client")
         rows = tuple(Row(_count(number), _bytes(salt), _bytes(leaf)) for number, salt, leaf in table["rows"])
         if any(a.id >= b.id for a, b in pairwise(rows)):
@@ -211,22 +210,14 @@ def read_receipt(path: Path) -> Receipt:
     return receipt
 
 
-def _may_name(value: object) -> bool:
-    return value is None or is_name(value)
-
-
-def _is_hex(text: object) -> bool:
-    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
-
-
 def _bytes(text: object) -> bytes:
-    if not isinstance(text, str) or not _is_hex(text):
+    if not isinstance(text, str) or not is_digest(text):
         raise ValueError("a digest or salt does not have 64 hexadecimal digits")
     return bytes.fromhex(text)
 
 
 def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
+    if not isinstance(value, int) or not is_count(value):
         raise ValueError("a number is no id or count")
     return value
 

@@ -186,16 +186,15 @@ def _contradictions(run: Run) -> Iterator[str]:
     surplus = tables.keys() - TAKING_PART.keys()
     if surplus and says(run.learner, "conclusions") is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
-    editor = run.is_child and info["unlearner"]["kind"] == "editor"
-    if run.has(EDIT) != editor:
-        yield f"has {'no' if editor else 'the file'} {EDIT}, which only an editor writes"
+    if run.has(EDIT) != run.by_editor:
+        yield f"has {'no' if run.by_editor else 'the file'} {EDIT}, which only an editor writes"
     if run.is_child != bool(run.requests):
         yield f"has {counted(len(run.requests), 'request')} in {PLAN}, which does not fit its kind"
     if run.is_child:
         (asked,) = run.ledger.of_kind("request")
         if (asked["clients"], asked["samples"]) != (list(run.request.clients), list(run.request.samples)):
             yield f"was asked for something else in its ledger than in {PLAN}"
-    if editor:
+    if run.by_editor:
         (event,) = run.ledger.of_kind("unlearning")
         sizes = [message["size"] for message in run.document(EDIT)["messages"]]
         if (event["messages"], event["bytes"]) != (len(sizes), sum(sizes)):
@@ -217,7 +216,7 @@ def _contradictions(run: Run) -> Iterator[str]:
 def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:
     """Which files of models hold others than the config makes: model and memories after every round, the model."""
     (_, last), dtype = tensors[checkpoint_name(run.checkpoints[-1])]["vector"], run.config.run.dtype
-    expected = _memories(run, *last) if not (run.is_child and run.info["unlearner"]["kind"] == "editor") else {}
+    expected = {} if run.by_editor else _memories(run, *last)
     for round_number in run.checkpoints:
         name = checkpoint_name(round_number)
         found = dict(tensors[name])

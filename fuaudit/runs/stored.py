@@ -12,7 +12,7 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
-from fuaudit.runs.layout import form_of, is_clients_own
+from fuaudit.runs.layout import form_of, is_clients_own, rounds_in
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
 from fuaudit.training.exchange import Exchange, exchange_of
@@ -21,8 +21,41 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class WithInfo:
+    """What ``run.json`` and the list of files tell: of a run, and of one of which a prune left a tombstone."""
+
+    info: dict[str, Any]
+    files: dict[str, dict[str, Any]]
+
+    @property
+    def is_child(self) -> bool:
+        """Whether unlearning wrote this run."""
+        return bool(self.info["kind"] == "unlearning")
+
+    @property
+    def rounds_executed(self) -> int:
+        """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
+        return int(self.info["rounds_executed"])
+
+    @property
+    def by_editor(self) -> bool:
+        """Whether it says that an editor made its model."""
+        return bool(self.is_child and self.info["unlearner"]["kind"] == "editor")
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """The rounds after which model and state are stored, ascending; 0 is before the first."""
+        return rounds_in(self.files)
+
+    @cached_property
+    def unlearner(self) -> Any:
+        """The unlearner plugin of a child run, with the options that are recorded."""
+        recorded = self.info["unlearner"]
+        return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+
+
 @dataclass(frozen=True)
-class Stored:
+class Stored(WithInfo):
     """The files of a run, whose manifest, digests and ledger agree.
 
     Attributes:
@@ -78,16 +111,6 @@ class Stored:
         return name in self.files if self.files else (self.path / name).exists()
 
     @property
-    def is_child(self) -> bool:
-        """Whether unlearning wrote this run."""
-        return bool(self.info["kind"] == "unlearning")
-
-    @property
-    def rounds_executed(self) -> int:
-        """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
-        return int(self.info["rounds_executed"])
-
-    @property
     def pruned(self) -> bool:
         """Whether seeds and ids that were needed for earlier populations only were destroyed in this run."""
         return self.ledger.kinds[-1:] == ["pruned"]
@@ -101,9 +124,3 @@ class Stored:
     def learner(self) -> Any:
         """The learner plugin."""
         return registry.build("learners", self.config.learner)
-
-    @cached_property
-    def unlearner(self) -> Any:
-        """The unlearner plugin of a child run, with the options that are recorded."""
-        recorded = self.info["unlearner"]
-        return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})

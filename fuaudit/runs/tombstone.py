@@ -28,16 +28,16 @@ from fuaudit.runs.layout import (
     form_of,
     is_clients_own,
     names_in,
-    rounds_in,
     stored_rounds,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of
+from fuaudit.runs.stored import WithInfo
 from fuaudit.training.exchange import exchange_of
 
 
 @dataclass(frozen=True)
-class Tombstone:
+class Tombstone(WithInfo):
     """What a prune left of a run: its digest, those of its files, its ``run.json``; no key."""
 
     path: Path
@@ -51,21 +51,6 @@ class Tombstone:
     def ledger(self) -> Ledger:
         """The events of the run that was here; a prune leaves them as they are."""
         return read_ledger(self.path)
-
-    @property
-    def is_child(self) -> bool:
-        """Whether unlearning wrote the run that was here."""
-        return bool(self.info["kind"] == "unlearning")
-
-    @property
-    def checkpoints(self) -> tuple[int, ...]:
-        """See :attr:`fuaudit.runs.run.Run.checkpoints`."""
-        return rounds_in(self.files)
-
-    @property
-    def rounds_executed(self) -> int:
-        """See :attr:`fuaudit.runs.run.Run.rounds_executed`."""
-        return int(self.info["rounds_executed"])
 
 
 def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
@@ -88,7 +73,7 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
 
 def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
-    editor = stone.is_child and stone.info["unlearner"]["kind"] == "editor"
+    editor = stone.by_editor
     held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
     fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
     rounds = stone.checkpoints

@@ -7,26 +7,21 @@ without a manifest is never evidence.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuaudit import registry
-from fuaudit.commitments.contents import APART, Contents, Opening
-from fuaudit.commitments.keys import Keys
+from fuaudit.commitments.contents import APART, Opening
 from fuaudit.commitments.secrets import ClientSecrets
-from fuaudit.config import Config
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
-from fuaudit.formats.files import sha256, write_bytes
+from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import tensor_bytes
-from fuaudit.plans import Plan, Population, Request
-from fuaudit.runs.derived_files import files_of_round
-from fuaudit.runs.encoding import population_tensors, recorded_tensors, segment_rows
+from fuaudit.plans import Plan, Request
+from fuaudit.runs.contained import Foundation
+from fuaudit.runs.encoding import files_of_round, population_tensors, recorded_tensors, segment_rows
 from fuaudit.runs.layout import (
     CLIENTS,
     CONFIG,
@@ -43,35 +38,18 @@ from fuaudit.runs.layout import (
     are_told,
     form_of,
     mode_of,
+    names_in,
+    rounds_in,
 )
-from fuaudit.runs.ledger import Ledger, append
+from fuaudit.runs.ledger import PLATFORM, Ledger, append
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
+from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.rounds import State
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def versions(device: str = "cpu") -> dict[str, str]:
-    """What computed: a replay is bit for bit only where these agree. ``processor``: instruction set, or GPU model."""
-    import torch
-
-    return {
-        "fuaudit": version("fuaudit"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": version("numpy"),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "processor": torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability(),
-    }
-
-
-def plugins_of(config: Config) -> list[dict[str, str]]:
-    """Where the plugins of a config come from: one row of kind, name, distribution and version each."""
-    found = [registry.find(kind, name) for kind, name in config.plugins]
-    return [{"kind": e.kind, "use": e.name, "distribution": e.distribution, "version": e.version} for e in found]
 
 
 def require_new(path: Path) -> None:
@@ -136,6 +114,11 @@ class RunWriter:
         """What is there so far, once it was begun."""
         return Run(self.path, "", read_info(self.path), {}, self.ledger, read_config_of(self.path))
 
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The rounds whose models are there, ascending."""
+        return rounds_in(names_in(self.path, torn=True))
+
     def write(self, name: str, value: Any) -> None:
         """A file of the run, whole or not at all, in its form.
 
@@ -156,39 +139,36 @@ class RunWriter:
 
     def begin(
         self,
-        config: Config,
+        common: Foundation,
         info: Mapping[str, Any],
-        original: Population,
-        plan: dict[str, Any],
-        keys: Keys,
-        commitment: str,
-        contents: Contents,
-        opening: Opening,
-        recorded: bytes | None = None,
-        unknown: frozenset[int] = frozenset(),
-        secrets: ClientSecrets | None = None,
+        plan: Plan,
+        secrets: ClientSecrets | None,
+        requests: tuple[Request, ...] = (),
+        beacon: str | None = None,
     ) -> None:
         """Everything that is known before the first round. ``run.json`` comes last: with it, resume can finish.
 
         When it fails before that, nothing was begun, and the folder is emptied again.
 
         Args:
-            unknown: ids of ``original`` that stand in for those that a prune of an ancestor took out.
+            info: what ``run.json`` has beside what follows from config and machine.
             secrets: the clients', where they have some.
         """
         require_new(self.path)
+        config, engine, device = common.config, common.config.run.engine, common.config.run.device
         self.salt = secrets.salt if secrets and exchange_of(config).remembers else None
+        made_by = {"engine": engine, "device": device, "versions": versions(device), "plugins": plugins_of(config)}
         try:
             write_bytes(self.path / CONFIG, config_bytes(config))
-            self.write(PARTITION, population_tensors(original, unknown))
-            self.write(CONTENTS, contents.tensors())
-            self.open(opening, secrets)
-            if recorded is not None:
+            self.write(PARTITION, population_tensors(common.original, common.stand_ins))
+            self.write(CONTENTS, common.contents.tensors())
+            self.open(common.opening, secrets)
+            if recorded := recorded_bytes(plan):
                 write_bytes(self.path / RECORDED, recorded)
-            self.write(PLAN, plan)
-            self.write(KEYS, keys.as_table())
-            self.record("commitment", commitment=commitment)
-            self.write(RUN, {"format": FORMAT, "plugins": plugins_of(config), **info})
+            self.write(PLAN, plan_table(plan, requests, beacon))
+            self.write(KEYS, common.keys.as_table())
+            self.record("commitment", commitment=common.commitment)
+            self.write(RUN, {"format": FORMAT, **made_by, **info})
         except BaseException:
             if not (self.path / RUN).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -199,6 +179,25 @@ class RunWriter:
         self.write(CLIENTS, opening.table() if secrets is None else APART)
         if secrets is not None:
             self.write(SECRETS, secrets.table(opening))
+
+    def record_platform(self, platform: Platform, kept: tuple[Platform, ...] = ()) -> None:
+        """Tell of the platform that goes on with the run, unless it is the last one told of.
+
+        ``kept``: those that made the rounds that a child keeps; it tells of them first.
+        """
+        known = platforms_of(self.ledger)
+        for one in kept[len(known) :]:
+            self.record(PLATFORM, **one.facts)
+        own = known[len(kept) :]
+        if not own:
+            # run.json names the platform that begins a run: one that was there before it stored nothing. Before its
+            # event: killed between the two, the next one to resume finds no event, and comes here again
+            info = read_info(self.path)
+            begun = info | {"versions": dict(platform.versions), "plugins": platform.plugins}
+            if begun != info:
+                self.write(RUN, begun)
+        if not own or own[-1].unlike(platform):
+            self.record(PLATFORM, **platform.facts)
 
     def checkpoint(self, round_number: int, vector: Tensor, state: State) -> None:
         """Store model ``(d,)`` and what is kept after a round."""
@@ -212,8 +211,3 @@ class RunWriter:
         self.record(event, digest=digest, **facts)
         write_bytes(self.path / MANIFEST, manifest_bytes(digest, files, self.ledger.head))
         return digest
-
-
-def digest_of_vector(vector: Tensor) -> str:
-    """SHA-256 over the bytes of a model ``(d,)``: what the ledger keeps of every round."""
-    return sha256(vector.detach().cpu().contiguous().numpy().tobytes())

@@ -22,28 +22,28 @@ from fuaudit.config import resolve
 from fuaudit.draws import END, Enumeration, Keyed, Stream, enumerate_law
 from fuaudit.errors import EvidenceError, KeyReuseError, PluginError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
+from fuaudit.plans.veil import rewritten
 from fuaudit.progress import Progress, silent
 from fuaudit.proofs import exactness
 from fuaudit.proofs.exactness import adaptive_exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import MANIFEST, SECRETS
 from fuaudit.runs.ledger import mend_ledger
-from fuaudit.runs.platforms import Platform, inherited, stand
+from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import RunWriter, plan_table, recorded_bytes
+from fuaudit.runs.writer import RunWriter
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.statistics.rounding import down
 from fuaudit.statistics.two_sample.power import lower_limit
 from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, state_without
 from fuaudit.training.setup import depended_on, setup
-from fuaudit.unlearning.apply import rewritten
 from fuaudit.unlearning.faults import MemoryKept, WrongRelative, selftest_faults
 from fuaudit.unlearning.protocol import claims_exactness
 from fuaudit.verification.spec import read_spec
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import finish, train
-from fuaudit.workflow.unlearn import carry_out, unlearn
+from fuaudit.workflow.unlearn import carry_out, record_request, unlearn
 
 TABLES: dict[str, Any] = {
     "data": {"use": "digits"},
@@ -197,12 +197,12 @@ def with_memory_kept(parent: Run, child: Run, out: Path) -> Run:
     kept = [round_number for round_number in child.checkpoints if round_number < max(child.info["first_change"][0], 1)]
     for round_number in kept:
         writer.checkpoint(round_number, *child.checkpoint(round_number))
-    stand(writer, Platform.here(ready, kept[-1]), inherited(parent.ledger, kept[-1]))
+    writer.record_platform(Platform.here(ready, kept[-1]), platforms_kept(parent.ledger, kept[-1]))
     writer.record("unlearning", first_change=child.info["first_change"], kept_rounds=kept[-1])
     vector, _ = child.checkpoint(kept[-1])
     memory = state_without(ready.procedure, parent.checkpoint(parent.checkpoints[-1])[1], before, plan.retained)
     start = RoundState.of_run(vector, memory, ready.device)
-    return finish(writer, ready, plan, start, kept[-1], plan.law.rounds, silent, child.stage_draws(plan))
+    return finish(writer, ready, plan, plan.law.rounds, silent, start)
 
 
 DRAWING = {**TABLES, "client": [{"use": "quantise", "bits": 4}]}
@@ -354,22 +354,9 @@ def _keeps(ground: Ground) -> bool:
 def _begun(honest: Run, parent: Run, out: Path, plan: Plan) -> RunWriter:
     """A child run, begun as an honest one was but with a plan of the forger's choice."""
     writer = RunWriter(out)
-    info = {k: v for k, v in honest.info.items() if k not in ("format", "plugins")}
-    first = list(plan.first_change(parent.plan))
-    writer.begin(
-        parent.config,
-        info | {"first_change": first},
-        parent.original,
-        plan_table(plan, (honest.request,), None),
-        honest.keys,
-        honest.commitment,
-        parent.contents,
-        parent.opening,
-        recorded_bytes(plan),
-        secrets=honest.secrets,
-    )
-    asked = {"clients": list(honest.request.clients), "samples": list(honest.request.samples)}
-    writer.record("request", **asked, parent=parent.digest)
+    info = honest.info | {"first_change": list(plan.first_change(parent.plan))}
+    writer.begin(honest.foundation, info, plan, honest.secrets, honest.requests)
+    record_request(writer, parent)
     return writer
 
 

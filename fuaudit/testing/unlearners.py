@@ -31,13 +31,14 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.stacked import expand_many
+from fuaudit.plans.veil import rewritten
 from fuaudit.proofs.exactness import exactness
 from fuaudit.proofs.toys import Toy, federation, trials
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
-from fuaudit.unlearning.apply import edited, rewritten
+from fuaudit.unlearning.apply import edited
 from fuaudit.unlearning.protocol import EVERY_LAW, Message, claims_exactness, is_editor
 
 KEYS = 8

@@ -16,14 +16,12 @@ from fuaudit.errors import FuauditError, PluginError, UsageError
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
-from fuaudit.plans.veil import rewritten, veiled
+from fuaudit.plans.veil import veiled
 from fuaudit.registry import Entry
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, client_problem, execute, require_finite
 from fuaudit.training.setup import Setup
 from fuaudit.unlearning.protocol import Context, Message, is_editor
-
-__all__ = ["edited", "rewritten", "unlearner_record"]
 
 
 def unlearner_record(entry: Entry, unlearner: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fuaudit.draws import END, Draws, Position
+from fuaudit.draws import Draws, Position
 from fuaudit.plans import Plan, Request
 from fuaudit.unlearning.protocol import EVERY_LAW, exact_under
 
@@ -25,7 +25,7 @@ class Noop:
 
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`~fuaudit.unlearning.protocol.Rewriter`."""
-        return plan.erase(request, fresh, min(not_before, END))
+        return plan.erase(request, fresh, not_before)
 
 
 @dataclass(frozen=True)

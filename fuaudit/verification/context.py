@@ -7,10 +7,10 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
+from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.names import place_of, to_forget
-from fuaudit.runs.platforms import makers, told
+from fuaudit.runs.platforms import makers, platforms_of, versions
 from fuaudit.runs.run import Run
-from fuaudit.runs.writer import digest_of_vector, versions
 from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -66,7 +66,7 @@ def context_of(case: Case) -> dict[str, Any]:
 
 def _versions_of(run: Run) -> dict[str, str]:
     """The versions and canaries of all platforms that made models of a run; several of one name, in their order."""
-    tables = [{**platform.versions, "canary": platform.canary[:16]} for platform in makers(told(run.ledger))]
+    tables = [{**platform.versions, "canary": platform.canary[:16]} for platform in makers(platforms_of(run.ledger))]
     return {name: " and ".join(dict.fromkeys(t[name] for t in tables if name in t)) for name in tables[-1]}
 
 

@@ -11,11 +11,11 @@ from fuaudit.commitments.contents import Differences
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.ancestors import lineage
+from fuaudit.runs.platforms import plugins_of, versions
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.writer import plugins_of, versions
 from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.erased_rows import AtHand, at_hand
 from fuaudit.verification.model_in_use import ModelInUse
@@ -96,12 +96,7 @@ class Evidence:
     @cached_property
     def ancestors(self) -> tuple[Run | Tombstone, ...]:
         """The parent, its parent, and so on, as far as they are at hand."""
-        found: list[Run | Tombstone] = []
-        above = self.parent
-        while above is not None:
-            found.append(above)
-            above = parent_of(above)
-        return tuple(found)
+        return lineage(self.parent)
 
     @property
     def complete_lineage(self) -> bool:

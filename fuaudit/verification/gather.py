@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.errors import UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
-from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.receipts import Receipt, read_receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -37,7 +37,8 @@ def gather(run: Run, given: Given) -> Evidence:
         UsageError: data that cannot be read, or something that has nothing to do with the run.
     """
     parent = parent_of(run, as_path(given.get("parent")))
-    dataset = rows_at_hand(run.config, given, rows_of(run, parent))
+    known_rows = max(one.rows for one in (run, *lineage(parent)) if isinstance(one, Run))
+    dataset = rows_at_hand(run.config, given, known_rows)
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
     commitment = given.get("commitment")
     known = Known(
@@ -54,14 +55,6 @@ def gather(run: Run, given: Given) -> Evidence:
 def as_path(given: Path | str | None) -> Path | None:
     """A path that may be missing."""
     return None if given is None else Path(given)
-
-
-def rows_of(run: Run, above: Above) -> int:
-    """How many training rows a lineage knows of."""
-    rows = run.rows
-    while above is not None:
-        rows, above = max(rows, above.rows if isinstance(above, Run) else 0), parent_of(above)
-    return rows
 
 
 def rows_at_hand(config: Config, given: Given, rows: int) -> Dataset | None:
@@ -142,13 +135,6 @@ def findings_before(path: Path, run: Run, above: Above) -> Before:
         UsageError: no run at hand was pruned.
     """
     document = require_findings(read_json(path), path)
-    if not any(isinstance(one, Run) and one.pruned for one in _lineage(run, above)):
+    if not any(isinstance(one, Run) and one.pruned for one in (run, *lineage(above))):
         raise UsageError(f"{run.path} was never pruned, nor was an ancestor at hand", "Leave --before out.")
     return Before(document, sha256(read_bytes(path)))
-
-
-def _lineage(run: Run, above: Above) -> Iterator[Run | Tombstone]:
-    yield run
-    while above is not None:
-        yield above
-        above = parent_of(above)

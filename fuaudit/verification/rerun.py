@@ -12,7 +12,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.ledger import Told
-from fuaudit.runs.platforms import Platform, made
+from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import execute, initial_state
 from fuaudit.training.setup import Setup, setup
@@ -112,7 +112,7 @@ class Rerun:
         that made them, those of ancestors whose rounds the run keeps included, must have the versions, plugins and
         canary of this machine. UsageError without data.
         """
-        found = made(run.ledger, run.rounds_executed + 1 if until is None else until, after)
+        found = makers_of(run.ledger, run.rounds_executed + 1 if until is None else until, after)
         unlike = [(platform.since, platform.unlike(self._here)) for platform in found]
         return tuple(
             f"what {run.path.name} stores from round {since} on was made on another platform: other {names}"

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -139,13 +139,9 @@ def history(folder: Path) -> tuple[Verified, ...]:
                 number, line["time"], line["run"], line["spec"], line["key_given"], tuple(line["arguments"])
             )
             continue
-        before = found[number]
-        ended = (line["time"], line["verdict"], line["findings"], line["sha256"])
-        found[number] = Verified(
-            *(before.number, before.begun, before.run, before.spec, before.key_given, before.arguments),
-            *ended,
-            kept=_digest(folder / line["findings"]) == line["sha256"],
-        )
+        ended = {word: line[word] for word in ("verdict", "findings", "sha256")}
+        kept = _digest(folder / line["findings"]) == line["sha256"]
+        found[number] = replace(found[number], done=line["time"], **ended, kept=kept)
     return tuple(found.values())
 
 

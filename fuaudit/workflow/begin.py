@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuaudit.commitments.contents import Contents, Opening, commit
+from fuaudit.commitments.contents import commit
 from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
 from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
@@ -19,6 +19,7 @@ from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build
+from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.execute import require_one_row_each
 from fuaudit.training.setup import Setup, setup
@@ -30,23 +31,14 @@ class Beginning:
 
     ready: Setup
     secret: bytes = field(repr=False)
-    population: Population
     leaves: Leaves
-    keys: Keys
-    contents: Contents
-    opening: Opening
+    common: Foundation
     secrets: ClientSecrets | None
-
-    @property
-    def commitment(self) -> str:
-        """Of the run, and of every child that it will have."""
-        config = sha256(config_bytes(self.ready.config))
-        return commitment(**self.keys.committed(config), contents=self.contents.root)
 
     def plan(self, beacon: str | None) -> Plan:
         """The plan, drawn as a whole; a beacon bears on it and on nothing else."""
-        source = Seeded(self.keys.seeds, self.leaves, 0, first_context(beacon))
-        return Plan.fresh(self.ready.learner.law, self.population, source)
+        source = Seeded(self.common.keys.seeds, self.leaves, 0, first_context(beacon))
+        return Plan.fresh(self.ready.learner.law, self.common.original, source)
 
 
 def begun(
@@ -81,7 +73,10 @@ def begun(
     digests = [secret_digest(own, secrets.made) for own in secrets.generations[0].values()] if secrets else []
     names = names_of(dealer, ready.dataset, population)
     contents, opening = commit(ready.dataset, population, names, secret, digests)
-    return Beginning(ready, secret, population, leaves, keys, contents, opening, secrets)
+    committed = keys.committed(sha256(config_bytes(ready.config)))
+    made = commitment(**committed, contents=contents.root)
+    common = Foundation(ready.config, population, frozenset(), keys, contents, opening, made)
+    return Beginning(ready, secret, leaves, common, secrets)
 
 
 def _require_named_clients(ready: Setup, population: Population) -> None:

@@ -58,7 +58,7 @@ def commit(
         raise UsageError(f"{path} exists already", "Choose another file with --out; promises are never overwritten.")
     require_folder_of(path)
     beginning = begun(config, data, secret if secret is not None else secrets.token_bytes(32))
-    promise = Promise(beginning.secret, beginning.commitment)
+    promise = Promise(beginning.secret, beginning.common.commitment)
     table = {"format": FORMAT, "secret": promise.secret.hex(), "commitment": promise.commitment}
     write_bytes(path, pretty_json(table), mode=0o600)
     return promise

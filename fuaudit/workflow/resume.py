@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fuaudit.commitments.keys import contexts
@@ -12,17 +13,17 @@ from fuaudit.formats.files import TEMPORARY, claimed, read_bytes, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.encoding import read_checkpoint
+from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import MEMORIES, checkpoint_name, form_of, memories_name
 from fuaudit.runs.ledger import mend_ledger, models_told
 from fuaudit.runs.names import require_committed
-from fuaudit.runs.platforms import Platform, stand
+from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.writer import RunWriter, digest_of_vector
+from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
-from fuaudit.workflow.train import finish, state_after
+from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
 
 
@@ -48,8 +49,7 @@ def resume(
             for torn in folder.rglob(f"*{TEMPORARY}"):
                 torn.unlink()
         info, config = read_info(folder), read_config_of(folder)
-        rounds_executed = info["rounds_executed"]
-        stored = [r for r in range(rounds_executed + 1) if (folder / checkpoint_name(r)).exists()]
+        stored = RunWriter(folder).stored
         done = stored[-1] if stored else 0
         edits = info["kind"] == "unlearning" and info["unlearner"]["kind"] == "editor"
         ledger = mend_ledger(folder, 0 if edits else done)  # an edit is made again as a whole
@@ -63,19 +63,12 @@ def resume(
             if above is None or isinstance(above, Tombstone):
                 raise EvidenceError(f"the parent of {folder} is not at hand", "Give its folder with --parent.")
             _require_next_secrets(unfinished, above)
-            if not ledger.of_kind("request"):
-                request = unfinished.requests[-1]
-                writer.record(
-                    "request", clients=list(request.clients), samples=list(request.samples), parent=above.digest
-                )
             return carry_out(writer, ready, above, unfinished.plan, progress)
-        plan = unfinished.plan
-        stand(writer, Platform.here(ready, done))
-        start = state_after(writer, ready, plan, stored)
-        return finish(writer, ready, plan, start, done, rounds_executed, progress, unfinished.stage_draws(plan))
+        writer.record_platform(Platform.here(ready, done))
+        return finish(writer, ready, unfinished.plan, info["rounds_executed"], progress)
 
 
-def _require_fitting(run: Run, stored: list[int]) -> None:
+def _require_fitting(run: Run, stored: Sequence[int]) -> None:
     """Raises EvidenceError where a stored round is not the one that the ledger tells of, or lacks what clients keep."""
     told, salt = models_told(run.ledger), run.salt
     for number in stored:

@@ -22,19 +22,11 @@ from fuaudit.plans.stage_draws import StageDraws
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.derived_files import derived
-from fuaudit.runs.encoding import read_checkpoint
+from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import stored_rounds
-from fuaudit.runs.platforms import Platform, stand
+from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import (
-    RunWriter,
-    digest_of_vector,
-    estimated_size,
-    plan_table,
-    require_new,
-    require_space,
-    versions,
-)
+from fuaudit.runs.writer import RunWriter, estimated_size, require_new, require_space
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
@@ -77,48 +69,32 @@ def train(
     out = Path(out)
     require_new(out)
     mixed = None if beacon is None else beacon_of(beacon)
-    made = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
-    master = _secret(secret, made, mixed)
-    first = begun(config, data, master, apart=secret is None and made is None)
-    ready, population = first.ready, first.population
-    if made is not None and first.commitment != made.commitment:
+    promised = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
+    master = _secret(secret, promised, mixed)
+    first = begun(config, data, master, apart=secret is None and promised is None)
+    ready, commitment = first.ready, first.common.commitment
+    if promised is not None and commitment != promised.commitment:
         raise UsageError(
-            f"config or data are not those that {made.commitment[:16]} was promised for: with its secret they have "
-            f"the commitment {first.commitment[:16]}",
+            f"config or data are not those that {promised.commitment[:16]} was promised for: with its secret they "
+            f"have the commitment {commitment[:16]}",
             "Train with what was promised, on a machine that chooses the same engine; or commit anew.",
         )
     plan = first.plan(mixed)
     rounds_executed = plan.law.rounds if stop_after is None else stop_after
     if not 1 <= rounds_executed <= plan.law.rounds:
         raise UsageError(f"training cannot stop after round {rounds_executed}: it has rounds 1 to {plan.law.rounds}")
-    require_space(out, size_of_run(ready, population))
+    require_space(out, size_of_run(ready, first.common.original))
     platform = Platform.here(ready, 0)
     if announce:
-        announce(first.commitment)
+        announce(commitment)
     if baseline:
         baseline(*commonest(ready.dataset.test_targets))
     with claimed(out):
         writer = RunWriter(out)
-        writer.begin(
-            ready.config,
-            {
-                "kind": "training",
-                "rounds_executed": rounds_executed,
-                "engine": ready.engine.name,
-                "device": ready.device.type,
-                "versions": versions(ready.device.type),
-            },
-            population,
-            plan_table(plan, (), mixed),
-            first.keys,
-            first.commitment,
-            first.contents,
-            first.opening,
-            secrets=first.secrets,
-        )
-        stand(writer, platform)
-        start, draws = state_after(writer, ready, plan, []), writer.run.stage_draws(plan)
-        return finish(writer, ready, plan, start, 0, rounds_executed, progress, draws)
+        info = {"kind": "training", "rounds_executed": rounds_executed}
+        writer.begin(first.common, info, plan, first.secrets, beacon=mixed)
+        writer.record_platform(platform)
+        return finish(writer, ready, plan, rounds_executed, progress)
 
 
 def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -> bytes:
@@ -159,24 +135,27 @@ def finish(
     writer: RunWriter,
     ready: Setup,
     plan: Plan,
-    start: RoundState,
-    done: int,
     rounds_executed: int,
     progress: Progress,
+    start: RoundState | None = None,
     draws: Sequence[StageDraws] = (),
 ) -> Run:
-    """Execute rounds ``done + 1`` to ``executed`` of a plan, store checkpoints, and seal the run."""
-    population = plan.retained
+    """Execute the rounds of a plan after the last stored one, up to ``rounds_executed``, and seal the run.
+
+    The self-test gives another ``start`` than what is stored, or other ``draws`` of stages than those of the run.
+    """
+    population, stored = plan.retained, writer.stored
     schedule = LazySchedule([plan], rounds_executed)
-    stored = stored_rounds(ready.config.run.checkpoint_every, rounds_executed)
+    to_store = stored_rounds(ready.config.run.checkpoint_every, rounds_executed)
     problem = ready.client_problem(population)
-    round_state = start
+    start = start or state_after(writer, ready, plan, stored)
+    first, draws = stored[-1] + 1 if stored else 1, draws or writer.run.stage_draws(plan)
     for round_number, round_state in execute(
-        ready.procedure, problem, population, schedule, start, ready.engine, done + 1, draws
+        ready.procedure, problem, population, schedule, start, ready.engine, first, draws
     ):
         require_finite(round_state, round_number)
         told = {"told": round_state.told} if round_state.told else {}
-        if round_number not in stored:
+        if round_number not in to_store:
             writer.record("round", round=round_number, **told)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there
             writer.record("round", round=round_number, model=digest_of_vector(round_state.vectors[0]), **told)
@@ -189,12 +168,11 @@ def complete(
     writer: RunWriter, ready: Setup, population: Population, schedule: Rounds, progress: Progress = silent
 ) -> Run:
     """Write all that follows from the stored models, and close the run."""
-    rounds = sorted(int(path.stem) for path in (writer.path / "checkpoints").glob("*.safetensors"))
 
     def model(round_number: int) -> Tensor:
         return read_checkpoint(writer.path, round_number)[0]
 
-    for name, content in derived(ready, population, schedule, rounds, model, progress).items():
+    for name, content in derived(ready, population, schedule, writer.stored, model, progress).items():
         write_bytes(writer.path / name, content)
     writer.close("sealed")
     return load_run(writer.path)

@@ -18,27 +18,20 @@ from fuaudit.plans import Plan, Request
 from fuaudit.plans.population import require_request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws, keeps_draws
+from fuaudit.plans.veil import rewritten
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
-from fuaudit.runs.layout import EDIT, checkpoint_name
-from fuaudit.runs.names import request_of as request_of
+from fuaudit.runs.layout import EDIT, stored_rounds
 from fuaudit.runs.names import require_committed
-from fuaudit.runs.platforms import Platform, inherited, stand
+from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import (
-    RunWriter,
-    plan_table,
-    recorded_bytes,
-    require_new,
-    require_space,
-    versions,
-)
+from fuaudit.runs.writer import RunWriter, require_new, require_space
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
-from fuaudit.unlearning.apply import edited, rewritten, unlearner_record
+from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
-from fuaudit.workflow.train import complete, finish, size_of_run, state_after
+from fuaudit.workflow.train import complete, finish, size_of_run
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Unlearning:
     doubts: tuple[str, ...] = ()
 
     def first_round(self, rounds_executed: int) -> int:
-        """The first round to execute, from 1; one more than ``executed`` when no executed round changed."""
+        """The first round to execute, from 1; one more than ``rounds_executed`` when no executed round changed."""
         return min(max(self.first_change.round, 1), rounds_executed + 1)
 
 
@@ -99,9 +92,6 @@ def unlearn(
     info: dict[str, Any] = {
         "kind": "unlearning",
         "rounds_executed": run.plan.law.rounds,
-        "engine": ready.engine.name,
-        "device": ready.device.type,
-        "versions": versions(ready.device.type),
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
         "unlearner": unlearner_record(registry.find("unlearners", name), unlearner),
         "first_change": list(change.first_change),
@@ -113,20 +103,7 @@ def unlearn(
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, step)
     with claimed(out):
         writer = RunWriter(out)
-        writer.begin(
-            run.config,
-            info,
-            run.original,
-            plan_table(change.plan, (*run.requests, request), run.beacon),
-            run.keys,
-            run.commitment,
-            run.contents,
-            run.opening,
-            recorded_bytes(change.plan),
-            run.stand_ins,
-            secrets,
-        )
-        writer.record("request", clients=list(request.clients), samples=list(request.samples), parent=run.digest)
+        writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)
         return carry_out(writer, ready, run, change.plan, progress)
 
 
@@ -148,9 +125,8 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
     law = run.plan.law
     promises = bool(says(unlearner, "exact_for")) and not is_mutant(unlearner)
     if promises and not allow_inexact:
-        _refuse(
-            doubts_of_law(unlearner, name, law.name, request.kind)
-        )  # before the rewriter runs on a law that it may not know
+        # before the rewriter runs on a law that it may not know
+        _refuse(doubts_of_law(unlearner, name, law.name, request.kind))
     plan = rewritten(unlearner, name, run.plan, request, fresh, run.next_position)
     first = plan.first_change(run.plan)
     if "edited_by" in run.info and first != START:
@@ -158,14 +134,14 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
-    known, inherited = depended_on(run.config, request), run.info.get("doubts", [])
+    known, earlier = depended_on(run.config, request), run.info.get("doubts", [])
     if known and run.exchange.draws and keeps_draws(plan, len(run.requests) + 1):
         # a kept round is executed again over other rows with the same noise: parent minus child has none left
         raise UsageError(
             f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",
             "The difference of the two models would have no noise in it. Use 'retrain', which draws all of it anew.",
         )
-    doubts = doubts_of(unlearner, name, law, request, known, first, inherited)
+    doubts = doubts_of(unlearner, name, law, request, known, first, earlier)
     if promises and not allow_inexact:
         _refuse(doubts)
     return Unlearning(plan, first, doubts)
@@ -177,49 +153,50 @@ def _refuse(doubts: Sequence[str]) -> None:
         raise UsageError(
             "; ".join(doubts),
             "Use 'retrain', which keeps nothing; or say --allow-inexact (in Python allow_inexact=True) to make a run "
-            "that audits "
-            "can refute.",
+            "that audits can refute.",
         )
 
 
 def carry_out(
-    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, progress: Progress, forged: Sequence[PlannedDraws] = ()
+    writer: RunWriter, ready: Setup, parent: Run, plan: Plan, progress: Progress, draws: Sequence[PlannedDraws] = ()
 ) -> Run:
     """Compute the models of a child run whose plan is written, and seal it; also the second half of a resume.
 
-    ``forged``: what stages draw in place of what they should, for the self-test.
+    ``draws``: of stages, for the self-test; by default those of the run.
     """
-    draws = forged or writer.run.stage_draws(plan)
+    record_request(writer, parent)
     if is_editor(writer.run.unlearner):
-        return _edit(writer, ready, parent, plan, draws)
+        return _edit(writer, ready, parent, plan)
     change = Unlearning(plan, plan.first_change(parent.plan))
     first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
-    every, last = ready.config.run.checkpoint_every, plan.law.rounds
-    stored = [
-        round_number
-        for round_number in parent.checkpoints
-        if round_number < first and (round_number % every == 0 or round_number == last)
-    ]
+    to_store = stored_rounds(ready.config.run.checkpoint_every, plan.law.rounds)
+    kept = [number for number in parent.checkpoints if number < first and number in to_store]
     before, after = parent.plan.retained, plan.retained
-    for round_number in stored if change.first_change != START else []:
-        if not (writer.path / checkpoint_name(round_number)).exists():
+    for round_number in kept if change.first_change != START else []:
+        if round_number not in writer.stored:
             vector, state = parent.checkpoint(round_number)
             writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
-    have = [r for r in range(plan.law.rounds + 1) if (writer.path / checkpoint_name(r)).exists()]
-    done, start = have[-1] if have else 0, state_after(writer, ready, plan, have)
+    done = max(writer.stored, default=0)
     before_a_kill = writer.ledger.of_kind("unlearning")
-    kept = before_a_kill[0]["kept_rounds"] if before_a_kill else done
-    stand(writer, Platform.here(ready, done), inherited(parent.ledger, kept))
+    kept_rounds = before_a_kill[0]["kept_rounds"] if before_a_kill else done
+    writer.record_platform(Platform.here(ready, done), platforms_kept(parent.ledger, kept_rounds))
     if not before_a_kill:
         writer.record("unlearning", first_change=list(change.first_change), kept_rounds=done)
-    return finish(writer, ready, plan, start, done, plan.law.rounds, progress, draws)
+    return finish(writer, ready, plan, plan.law.rounds, progress, draws=draws)
 
 
-def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan, draws: Sequence[PlannedDraws]) -> Run:
+def record_request(writer: RunWriter, parent: Run) -> None:
+    """Tell the ledger of a child what was asked for, and of which run; unless it was told before a kill."""
+    if not writer.ledger.of_kind("request"):
+        asked = writer.run.request
+        writer.record("request", clients=list(asked.clients), samples=list(asked.samples), parent=parent.digest)
+
+
+def _edit(writer: RunWriter, ready: Setup, parent: Run, plan: Plan) -> Run:
     """Run an editor in a context that holds what it declared, and store the one model it returns."""
-    stand(writer, Platform.here(ready, 0))
-    unlearner, name = writer.run.unlearner, writer.run.info["unlearner"]["use"]
+    writer.record_platform(Platform.here(ready, 0))
+    unlearner, name, draws = writer.run.unlearner, writer.run.info["unlearner"]["use"], writer.run.stage_draws(plan)
     vector, messages = edited(ready, parent.plan, plan, unlearner, name, parent.model, parent.models, draws=draws)
     traffic = [asdict(message) for message in messages]
     if not writer.ledger.of_kind("unlearning"):

@@ -16,8 +16,8 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws.seeds import Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
+from fuaudit.runs.names import request_of
 from fuaudit.runs.receipts import receipt_of
-from fuaudit.workflow.unlearn import request_of
 
 BEN, CAY = 1, 2
 TABLES = {

@@ -15,9 +15,9 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.formats.files import write_bytes
 from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.derived_files import checkpoint_bytes, derived
-from fuaudit.runs.layout import checkpoint_name
-from fuaudit.runs.writer import digest_of_vector
+from fuaudit.runs.derived_files import derived
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.writer import RunWriter
 from fuaudit.training.setup import setup
 
 
@@ -31,7 +31,7 @@ def forged(tmp_path):
     for round_number in run.checkpoints:
         vector, state = run.checkpoint(round_number)
         models[round_number] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
-        write_bytes(run.path / checkpoint_name(round_number), checkpoint_bytes(*models[round_number]))
+        RunWriter(run.path).checkpoint(round_number, *models[round_number])
     schedule = LazySchedule([run.plan], run.rounds_executed)
     ready = setup(run.config)
     files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round_number: models[round_number][0])

@@ -23,7 +23,7 @@ from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import NONE
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.stacked import Stack
-from fuaudit.unlearning.apply import rewritten
+from fuaudit.plans.veil import rewritten
 
 Ids = NDArray[np.int64]
 CHUNK = 2048

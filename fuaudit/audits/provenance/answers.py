@@ -22,6 +22,21 @@ class CheckResult:
     """What it takes on trust, where it does."""
 
 
+def holds(text: str, trusts: str = "") -> CheckResult:
+    """Yes, and what that takes on trust."""
+    return CheckResult(Verdict.PASS, text, trusts)
+
+
+def fails(text: str) -> CheckResult:
+    """No."""
+    return CheckResult(Verdict.FAIL, text)
+
+
+def unclear(text: str) -> CheckResult:
+    """Something is missing that could tell."""
+    return CheckResult(Verdict.INCONCLUSIVE, text)
+
+
 def name_of(run: Run | Tombstone) -> str:
     """The folder of a run, without those above it."""
     return run.path.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuaudit import registry
-from fuaudit.audits.provenance.answers import CheckResult, name_of
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
 from fuaudit.draws import Keyed
@@ -11,7 +11,6 @@ from fuaudit.plans import Plan
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case, drawn_plan
-from fuaudit.verification.finding import Verdict
 
 
 def own_commitment(case: Case, run: Run) -> CheckResult:
@@ -22,38 +21,34 @@ def own_commitment(case: Case, run: Run) -> CheckResult:
     told = run.ledger.events[0]["commitment"]
     sizes = tuple(len(run.original.samples[client]) for client in run.original.clients)
     if (run.original.clients, sizes) != (run.contents.clients, run.contents.sizes):
-        return CheckResult(
-            Verdict.FAIL, f"The partition of {name_of(run)} is not that of the contents that it committed to."
-        )
+        return fails(f"The partition of {name_of(run)} is not that of the contents that it committed to.")
     if run.commitment != told:
-        return CheckResult(
-            Verdict.FAIL, f"{name_of(run)} does not hold the seeds, config and contents that it committed to."
-        )
+        return fails(f"{name_of(run)} does not hold the seeds, config and contents that it committed to.")
     if told != case.run.commitment:
-        return CheckResult(Verdict.FAIL, f"{name_of(run)} has another commitment than {name_of(case.run)}.")
-    return CheckResult(Verdict.PASS, f"{name_of(run)} holds what it committed to: {told}.")
+        return fails(f"{name_of(run)} has another commitment than {name_of(case.run)}.")
+    return holds(f"{name_of(run)} holds what it committed to: {told}.")
 
 
 def anchor(case: Case) -> CheckResult:
     """What the auditor received before training is the commitment of the lineage."""
     if case.known.commitment is None:
-        return CheckResult(Verdict.PASS, "No commitment from outside was given.")
+        return holds("No commitment from outside was given.")
     if case.known.commitment == case.run.commitment:
-        return CheckResult(Verdict.PASS, "The lineage committed to what was received from outside.")
-    return CheckResult(Verdict.FAIL, "The lineage has another commitment than --commitment says.")
+        return holds("The lineage committed to what was received from outside.")
+    return fails("The lineage has another commitment than --commitment says.")
 
 
 def beacon(case: Case) -> CheckResult:
     """All runs of the lineage mix the same into their draws: what the auditor knows, where something was given."""
     runs = [run for run in (case.run, *case.evidence.ancestors) if isinstance(run, Run)]
     if other := [run for run in runs if run.beacon != case.run.beacon]:
-        return CheckResult(Verdict.FAIL, f"{name_of(other[0])} has another beacon than {name_of(case.run)}.")
+        return fails(f"{name_of(other[0])} has another beacon than {name_of(case.run)}.")
     if case.known.beacon is not None and case.known.beacon != case.run.beacon:
         told = "has none" if case.run.beacon is None else "has another"
-        return CheckResult(Verdict.FAIL, f"The run should have mixed in the beacon of --beacon; it {told}.")
+        return fails(f"The run should have mixed in the beacon of --beacon; it {told}.")
     if case.run.beacon is None:
-        return CheckResult(Verdict.PASS, "No beacon was mixed into the draws.")
-    return CheckResult(Verdict.PASS, f"The beacon {case.run.beacon} was mixed into all draws.")
+        return holds("No beacon was mixed into the draws.")
+    return holds(f"The beacon {case.run.beacon} was mixed into all draws.")
 
 
 def training(case: Case) -> CheckResult:
@@ -61,26 +56,24 @@ def training(case: Case) -> CheckResult:
     root = (case.run, *case.evidence.ancestors)[-1]
     if root.is_child:
         way = "give its folder with --parent" if root is case.run else f"put it beside {name_of(root)}"
-        return CheckResult(Verdict.INCONCLUSIVE, f"The parent of {name_of(root)} is not at hand: {way}.")
+        return unclear(f"The parent of {name_of(root)} is not at hand: {way}.")
     if isinstance(root, Tombstone):
-        return CheckResult(Verdict.PASS, f"{name_of(root)} was pruned; its partition is the one that was committed to.")
+        return holds(f"{name_of(root)} was pruned; its partition is the one that was committed to.")
     if drawn_plan(root) != Plan.fresh(root.plan.law, root.original, root.sources[0]):
-        return CheckResult(Verdict.FAIL, f"The plan of {name_of(root)} was not drawn as a whole.")
+        return fails(f"The plan of {name_of(root)} was not drawn as a whole.")
     if root.keys.partition is None:
-        return CheckResult(Verdict.FAIL, f"{name_of(root)} lacks the key of its partition, and was not pruned.")
+        return fails(f"{name_of(root)} lacks the key of its partition, and was not pruned.")
     if case.dataset is None:
-        return CheckResult(Verdict.INCONCLUSIVE, "The data is not at hand: the partition cannot be dealt again.")
+        return unclear("The data is not at hand: the partition cannot be dealt again.")
     if case.dataset.absent:
-        return CheckResult(Verdict.PASS, f"{name_of(root)} was drawn as a whole from its seeds.")
+        return holds(f"{name_of(root)} was drawn as a whole from its seeds.")
     dealer = registry.build("partitions", root.config.partition)
     dealt = partition(dealer, case.dataset, Keyed(root.keys.partition))
     if dealt.samples != root.original.samples:
-        return CheckResult(Verdict.FAIL, f"The partition of {name_of(root)} is not the one that its key deals.")
+        return fails(f"The partition of {name_of(root)} is not the one that its key deals.")
     if names_of(dealer, case.dataset, dealt) != root.opening.names:
-        return CheckResult(Verdict.FAIL, f"Clients of {name_of(root)} have other names than the owners of their rows.")
-    return CheckResult(
-        Verdict.PASS, f"{name_of(root)} was drawn as a whole from its seeds, the partition from its key."
-    )
+        return fails(f"Clients of {name_of(root)} have other names than the owners of their rows.")
+    return holds(f"{name_of(root)} was drawn as a whole from its seeds, the partition from its key.")
 
 
 def named(case: Case) -> CheckResult:
@@ -91,9 +84,10 @@ def named(case: Case) -> CheckResult:
         for client, owners in owners_at_hand(run, case.dataset).items():
             if owners != {run.name(client)}:
                 who = sorted(owners - {run.name(client)})[0]
-                text = f"Rows of {run.called(client)} of {name_of(run)} are those of {who!r} in the data at hand."
-                return CheckResult(Verdict.FAIL, text)
-    return CheckResult(Verdict.PASS, "No row at hand belongs to somebody of another name than its client's.")
+                return fails(
+                    f"Rows of {run.called(client)} of {name_of(run)} are those of {who!r} in the data at hand."
+                )
+    return holds("No row at hand belongs to somebody of another name than its client's.")
 
 
 def owners_at_hand(run: Run, data: Dataset) -> dict[int, set[str]]:

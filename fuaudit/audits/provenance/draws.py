@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import chain as joined
 
-from fuaudit.audits.provenance.answers import CheckResult
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
 from fuaudit.runs.names import in_words, to_forget
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, drawn_plan
-from fuaudit.verification.finding import Verdict
 
 NOTHING = "yes: it was never drawn, this run contains nothing to forget"
 
@@ -22,20 +21,20 @@ def asked(case: Case) -> CheckResult:
     events = case.run.ledger.of_kind("request")
     logged = [(tuple(e.get("clients", ())), tuple(e.get("samples", ()))) for e in events]
     if logged != [(request.clients, request.samples)]:
-        return CheckResult(Verdict.FAIL, "The request in the ledger is not the one in the plan.")
+        return fails("The request in the ledger is not the one in the plan.")
     if case.known.request is not None and case.known.request != request:
-        return CheckResult(Verdict.FAIL, f"The run forgets {request}; asked for was {case.known.request}.")
+        return fails(f"The run forgets {request}; asked for was {case.known.request}.")
     whom = "; ".join(map(in_words, to_forget(case.run)))
-    return CheckResult(Verdict.PASS, f"The run carries out the request to forget {request}: {whom}.")
+    return holds(f"The run carries out the request to forget {request}: {whom}.")
 
 
 def absence(case: Case) -> CheckResult:
     """No draw of the expanded plan holds what was to be forgotten, in any of the requests so far."""
     plan = case.run.plan
     if case.run.rounds_executed != plan.law.rounds:
-        return CheckResult(Verdict.FAIL, "The run was stopped: not all of its draws were executed.")
+        return fails("The run was stopped: not all of its draws were executed.")
     if case.evidence.is_editor:
-        return CheckResult(Verdict.PASS, "An edited model has no plan of its own; absence is not a question of draws.")
+        return holds("An edited model has no plan of its own; absence is not a question of draws.")
     clients = {c for request in case.run.requests for c in request.clients}
     samples = {s for request in case.run.requests for s in request.samples}
     allowed = plan.retained.samples
@@ -43,24 +42,22 @@ def absence(case: Case) -> CheckResult:
         cohort = plan.cohort(round_number)
         strangers = [c for c in cohort if c in clients or c not in allowed]
         if strangers:
-            return CheckResult(
-                Verdict.FAIL, f"Round {round_number} draws client {strangers[0]}, which was to be forgotten."
-            )
+            return fails(f"Round {round_number} draws client {strangers[0]}, which was to be forgotten.")
         for client, occurrence in occurrences(cohort):
             own = set(allowed[client])
             for step in range(1, plan.law.steps + 1):
                 wrong = [s for s in plan.batch(round_number, step, client, occurrence) if s in samples or s not in own]
                 if wrong:
                     where = f"Round {round_number}, step {step} draws sample {wrong[0]} of client {client}"
-                    return CheckResult(Verdict.FAIL, f"{where}, which was to be forgotten.")
-    return CheckResult(Verdict.PASS, "No draw at any position holds anything that was to be forgotten.")
+                    return fails(f"{where}, which was to be forgotten.")
+    return holds("No draw at any position holds anything that was to be forgotten.")
 
 
 def key_reuse(plan: Plan) -> CheckResult:
     """The draws of a request serve the population after it and no other, so no random number is used twice."""
     if any(segment.source != segment.version for segment in joined.from_iterable(plan.streams.values())):
-        return CheckResult(Verdict.FAIL, "Draws of one request were used over the population of another.")
-    return CheckResult(Verdict.PASS, "The draws of every request were used over one population only.")
+        return fails("Draws of one request were used over the population of another.")
+    return holds("The draws of every request were used over one population only.")
 
 
 def never_drawn(case: Case) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fuaudit.audits.bearing import by_the_reference, starts_over
 from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
-from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
+from fuaudit.audits.provenance.answers import BEFORE, CheckResult, fails, holds, name_of, unclear
 from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
 from fuaudit.runs.ancestors import repeated
@@ -20,7 +20,7 @@ from fuaudit.runs.pruned_contents import former_of, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import FORMAT, Verdict
+from fuaudit.verification.finding import FORMAT
 
 FINDINGS_ARE_OURS = (
     "The findings given by --before are those of an audit, kept out of the operator's reach since: anybody can write "
@@ -33,14 +33,12 @@ def prune_of(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     try:
         former_of(run)
     except EvidenceError as error:
-        return CheckResult(Verdict.FAIL, str(error))
+        return fails(str(error))
     if len(chain) != len(run.requests) + 1:
-        return CheckResult(Verdict.INCONCLUSIVE, f"What the prune of {name_of(run)} destroys depends on its ancestors.")
+        return unclear(f"What the prune of {name_of(run)} destroys depends on its ancestors.")
     if not unspoiled(run, chain):
-        return CheckResult(
-            Verdict.FAIL, f"{name_of(run)} was pruned, and does not hold what a prune leaves of its keys and ids."
-        )
-    return CheckResult(Verdict.PASS, f"{name_of(run)} was pruned, and holds what a prune leaves.")
+        return fails(f"{name_of(run)} was pruned, and does not hold what a prune leaves of its keys and ids.")
+    return holds(f"{name_of(run)} was pruned, and holds what a prune leaves.")
 
 
 def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
@@ -52,7 +50,7 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         maker = chain[len(child.requests) - number] if len(chain) > len(child.requests) - number else child
         if isinstance(plan.sources[number], Recorded):
             told = f"The plan of {name} has draws that {maker.info['unlearner']['use']!r} recorded."
-            return CheckResult(Verdict.FAIL, told) if by_the_reference(maker) else shown_before(case, child, told)
+            return fails(told) if by_the_reference(maker) else shown_before(case, child, told)
     try:
         expected = repeated(child, chain)
     except EvidenceError as error:
@@ -61,13 +59,12 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
     if expected.streams != plan.streams:
         told = f"The plan of {name} does not keep what comes before each first involvement, and that only."
         right = all(map(by_the_reference, makers))
-        return CheckResult(Verdict.FAIL, told) if right else shown_before(case, child, told)
+        return fails(told) if right else shown_before(case, child, told)
     maker = chain[len(child.requests) - first.source]
     if first.source and not starts_over(maker):
         told = f"{name_of(maker)} keeps nothing, by a method that may have looked at what was drawn."
         return shown_before(case, child, told)
-    return CheckResult(
-        Verdict.PASS,
+    return holds(
         f"The plan of {name} follows from the seeds committed to: every draw that was kept, and that each cut is the "
         "first position that names what was to be forgotten.",
     )
@@ -79,8 +76,8 @@ def shown_before(case: Case, child: Run, missing: str) -> CheckResult:
     if case.known.before is not None:
         reason = _no_proof(case, case.known.before.findings, child)
     if reason:
-        return CheckResult(Verdict.INCONCLUSIVE, f"{missing} It was not shown before the prune: {reason}.")
-    return CheckResult(Verdict.PASS, f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS)
+        return unclear(f"{missing} It was not shown before the prune: {reason}.")
+    return holds(f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS)
 
 
 def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 
 from fuaudit import registry
 from fuaudit.audits.bearing import by_the_reference
-from fuaudit.audits.provenance.answers import CheckResult, name_of
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.pruned import followed, prune_of, shown_before
 from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Request
+from fuaudit.plans.veil import rewritten
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
-from fuaudit.unlearning.apply import edited, rewritten, unlearner_record
+from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
-from fuaudit.verification.finding import Verdict
 
 
 def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[CheckResult]:
@@ -34,12 +33,12 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
         return  # that the parent is missing is said already
     parent = chain[1]
     if isinstance(parent, Tombstone) and parent.files[CONFIG] != child.files[CONFIG]:
-        yield CheckResult(Verdict.FAIL, f"{name_of(child)} has another config than its pruned parent.")
+        yield fails(f"{name_of(child)} has another config than its pruned parent.")
     elif isinstance(parent, Run) and parent.requests != child.requests[:-1]:
-        yield CheckResult(Verdict.FAIL, f"The requests of {name_of(child)} do not continue those of its parent.")
+        yield fails(f"The requests of {name_of(child)} do not continue those of its parent.")
     elif isinstance(parent, Run) and not child.pruned and (child.keys, child.opening) != (parent.keys, parent.opening):
         # which prune was the last is not said by the child itself: it holds what its parent holds, to the bit
-        yield CheckResult(Verdict.FAIL, f"{name_of(child)} holds other seeds, names or salts than its parent.")
+        yield fails(f"{name_of(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
         yield _edit_recomputed(case, child, parent)
     elif isinstance(parent, Tombstone) or child.pruned:
@@ -59,58 +58,49 @@ def form(child: Run) -> CheckResult:
     recorded = child.info["unlearner"]
     installed = unlearner_record(registry.find("unlearners", name), child.unlearner)
     if other := made_by_another(child):
-        return CheckResult(Verdict.INCONCLUSIVE, f"{other}.")
+        return unclear(f"{other}.")
     if installed != recorded:
-        return CheckResult(Verdict.FAIL, f"{name_of(child)} describes {name!r} in words that are not the plugin's own.")
-    return CheckResult(Verdict.PASS, f"{name_of(child)} was made by {name!r} as it is installed.")
+        return fails(f"{name_of(child)} describes {name!r} in words that are not the plugin's own.")
+    return holds(f"{name_of(child)} was made by {name!r} as it is installed.")
 
 
 def recomputed(child: Run, parent: Run) -> CheckResult:
     """The installed unlearner, as recorded, makes this plan of the parent's, with the draws of this request."""
     name = child.info["unlearner"]["use"]
     if child.config != parent.config or child.info["first_change"] != list(child.plan.first_change(parent.plan)):
-        return CheckResult(
-            Verdict.FAIL, f"{name_of(child)} has another config than its parent, or names another change."
-        )
+        return fails(f"{name_of(child)} has another config than its parent, or names another change.")
     if other := made_by_another(child):
-        return CheckResult(Verdict.INCONCLUSIVE, f"The plan of {name_of(child)} cannot be repeated: {other}.")
+        return unclear(f"The plan of {name_of(child)} cannot be repeated: {other}.")
     fresh = parent.fresh(child.request)
     expected = rewritten(child.unlearner, name, drawn_plan(parent), child.request, fresh, parent.next_position)
     if expected != child.plan:
-        return CheckResult(
-            Verdict.FAIL, f"The plan of {name_of(child)} is not what {name!r} makes of its parent's plan."
-        )
-    return CheckResult(Verdict.PASS, f"The plan of {name_of(child)} is what {name!r} makes of its parent's plan.")
+        return fails(f"The plan of {name_of(child)} is not what {name!r} makes of its parent's plan.")
+    return holds(f"The plan of {name_of(child)} is what {name!r} makes of its parent's plan.")
 
 
 def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckResult:
     """The installed editor makes this model of the parent's."""
     name = child.info["unlearner"]["use"]
     if isinstance(parent, Tombstone):
-        return CheckResult(
-            Verdict.INCONCLUSIVE, f"The edit of {name_of(child)} cannot be repeated: its parent was pruned."
-        )
+        return unclear(f"The edit of {name_of(child)} cannot be repeated: its parent was pruned.")
     if other := made_by_another(child):
-        return CheckResult(Verdict.INCONCLUSIVE, f"The edit of {name_of(child)} cannot be repeated: {other}.")
+        return unclear(f"The edit of {name_of(child)} cannot be repeated: {other}.")
     if case.dataset is None:
-        return CheckResult(Verdict.INCONCLUSIVE, "The data is not at hand: the edit cannot be repeated.")
+        return unclear("The data is not at hand: the edit cannot be repeated.")
     plan, fresh = drawn_plan(parent), parent.fresh(child.request)
     if plan.erase(child.request, fresh, END) != child.plan:
-        return CheckResult(
-            Verdict.FAIL, f"The plan of {name_of(child)} is not its parent's, which an editor leaves alone."
-        )
+        return fails(f"The plan of {name_of(child)} is not its parent's, which an editor leaves alone.")
     try:
         after, models = plan.erase(child.request, fresh, END), parent.models
         draws = child.stage_draws(after)
         model, _ = edited(case.rerun.ready, plan, after, child.unlearner, name, parent.model, models, draws=draws)
     except FuauditError as error:
-        return CheckResult(Verdict.INCONCLUSIVE, f"The edit of {name_of(child)} cannot be repeated: {error}")
+        return unclear(f"The edit of {name_of(child)} cannot be repeated: {error}")
     if torch.equal(model, child.model):
-        return CheckResult(Verdict.PASS, f"The model of {name_of(child)} is what {name!r} makes of its parent's model.")
+        return holds(f"The model of {name_of(child)} is what {name!r} makes of its parent's model.")
     if elsewhere := case.rerun.elsewhere(child):
-        text = f"The edit of {name_of(child)} gives other bits on this platform: {elsewhere[0]}."
-        return CheckResult(Verdict.INCONCLUSIVE, text)
-    return CheckResult(Verdict.FAIL, f"The model of {name_of(child)} is not what {name!r} makes of its parent's model.")
+        return unclear(f"The edit of {name_of(child)} gives other bits on this platform: {elsewhere[0]}.")
+    return fails(f"The model of {name_of(child)} is not what {name!r} makes of its parent's model.")
 
 
 def changes(case: Case) -> Iterator[CheckResult]:
@@ -128,19 +118,16 @@ def changes(case: Case) -> Iterator[CheckResult]:
         if not earliest <= Position(*child.info["first_change"]) <= latest:
             told = f"{name_of(child)} names another first change than the plan leaves it."
             if all(map(_never_goes_back, children[: at + 1])):
-                yield CheckResult(Verdict.FAIL, told)
+                yield fails(told)
             elif not any(_can_be_repeated(*pair) for pair in pairwise(chain[at : at + 2])):
                 yield shown_before(case, case.run, told)
         if child.rounds_executed != plan.law.rounds:
-            yield CheckResult(
-                Verdict.FAIL,
-                f"{name_of(child)} was stopped after round {child.rounds_executed} of {plan.law.rounds}.",
-            )
+            yield fails(f"{name_of(child)} was stopped after round {child.rounds_executed} of {plan.law.rounds}.")
 
 
 def _never_goes_back(run: Run | Tombstone) -> bool:
     """Whether a run was made by a method whose plans never use draws that were given up before."""
-    return by_the_reference(run) or is_editor(_method(run))
+    return by_the_reference(run) or is_editor(run.unlearner)
 
 
 def doubted(case: Case) -> Iterator[CheckResult]:
@@ -149,22 +136,18 @@ def doubted(case: Case) -> Iterator[CheckResult]:
     # a run whose parent is missing is left out: what it inherits cannot be known, and no PASS is given for the lineage
     for child, parent, request in zip(chain, chain[1:], reversed(case.run.requests), strict=False):
         if made_by_another(child):
-            yield CheckResult(
-                Verdict.INCONCLUSIVE, f"The doubts of {name_of(child)} cannot be made: {made_by_another(child)}."
-            )
+            yield unclear(f"The doubts of {name_of(child)} cannot be made: {made_by_another(child)}.")
         elif isinstance(child, Tombstone) and (words := _strange_method(child)):
-            yield CheckResult(Verdict.FAIL, words)
+            yield fails(words)
         elif child.info["doubts"] != _doubts(case, child, parent, request):
-            yield CheckResult(
-                Verdict.FAIL, f"{name_of(child)} names other doubts than its method, request and parent give."
-            )
+            yield fails(f"{name_of(child)} names other doubts than its method, request and parent give.")
 
 
 def _strange_method(stone: Tombstone) -> str:
     """In words that a tombstone describes an installed method in other words than the plugin; "" where it does not."""
     recorded = stone.info["unlearner"]
     try:
-        installed = unlearner_record(registry.find("unlearners", recorded["use"]), _method(stone))
+        installed = unlearner_record(registry.find("unlearners", recorded["use"]), stone.unlearner)
     except UsageError as error:
         return f"The tombstone of {name_of(stone)} names a method that cannot be: {error}."
     if installed == recorded:
@@ -172,14 +155,8 @@ def _strange_method(stone: Tombstone) -> str:
     return f"The tombstone of {name_of(stone)} describes {recorded['use']!r} in words that are not the plugin's own."
 
 
-def _method(run: Run | Tombstone) -> Any:
-    """The installed unlearner that a run names, with its recorded options."""
-    recorded = run.info["unlearner"]
-    return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
-
-
 def _doubts(case: Case, child: Run | Tombstone, parent: Run | Tombstone, request: Request) -> list[str]:
     """The doubts that unlearning would record for a child; law and config are those of the whole lineage."""
     change, name = Position(*child.info["first_change"]), child.info["unlearner"]["use"]
     known, inherited = depended_on(case.run.config, request), parent.info.get("doubts", [])
-    return list(doubts_of(_method(child), name, case.run.plan.law, request, known, change, inherited))
+    return list(doubts_of(child.unlearner, name, case.run.plan.law, request, known, change, inherited))

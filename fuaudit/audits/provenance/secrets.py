@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fuaudit.audits.provenance.answers import CheckResult, name_of
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Step
 from fuaudit.errors import RedactedError
@@ -13,7 +13,6 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.finding import Verdict
 
 OWN = "Clients made their secrets by generators of their systems, and nobody else has them: no run can show it."
 
@@ -26,14 +25,13 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     try:
         secrets = run.secrets
     except RedactedError as error:
-        return CheckResult(Verdict.INCONCLUSIVE, str(error.args[0]))
+        return unclear(str(error.args[0]))
     if secrets is None:
-        return CheckResult(Verdict.PASS, f"No stage of {name_of(run)} keeps or draws anything.")
+        return holds(f"No stage of {name_of(run)} keeps or draws anything.")
     last = len(run.requests)
     for number, context in enumerate(contexts(run.beacon, run.requests, run.original)[1:], 1):
         if last - number + 1 >= len(chain):
-            text = f"Secrets of request {number} of {name_of(run)} follow from a parent that is not at hand."
-            return CheckResult(Verdict.INCONCLUSIVE, text)
+            return unclear(f"Secrets of request {number} of {name_of(run)} follow from a parent that is not at hand.")
         maker, parent = chain[last - number], chain[last - number + 1]
         step = Step(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
         known = run.exchange.draws and depended_on(run.config, run.requests[number - 1])
@@ -42,14 +40,15 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
             text = (
                 f"Rounds that {name_of(maker)} keeps depend on {known}, and were made again with the noise of before."
             )
-            return CheckResult(Verdict.FAIL, text)
+            return fails(text)
         before, found = secrets.generations[number - 1], secrets.generations[number]
         follow = all(client in before and step.next(before[client]) == secret for client, secret in found.items())
         if not follow or step.next(secrets.shared[number - 1]) != secrets.shared[number]:
-            text = f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
-            return CheckResult(Verdict.FAIL, text)
+            return fails(
+                f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
+            )
     text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
-    return CheckResult(Verdict.PASS, text, " ".join([OWN, *_in_common(run)]))
+    return holds(text, " ".join([OWN, *_in_common(run)]))
 
 
 def _edits(maker: Run | Tombstone) -> bool:

@@ -15,19 +15,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
-from fuaudit.runs.derived_files import same_round
+from fuaudit.runs.encoding import digest_of_vector, same_round
 from fuaudit.runs.ledger import models_told
-from fuaudit.runs.writer import digest_of_vector
 from fuaudit.text import counted
 from fuaudit.training.execute import initial_state
 from fuaudit.training.rounds import State
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
-from fuaudit.verification.finding import Finding, Subject, Verdict
+from fuaudit.verification.finding import Finding, Verdict
 from fuaudit.verification.rerun import EQUAL_BITS
 
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
@@ -40,7 +40,7 @@ class Replay:
 
     Attributes:
         stretches: how many stretches between stored models to replay, drawn by the key of the audit, each from
-            the model stored before it; 0 replays everything from scratch. ``Case.spot`` goes before it.
+            the model stored before it; 0 replays everything from scratch. ``effort.spot_check`` goes before it.
         detection: the probability with which a spot check must have seen one forged stretch in order to pass,
             in (0, 1]; at 1 only a check of all stretches passes.
         tolerance: on another platform, in units of the machine epsilon of the run's dtype (256 are 3.1e-5 in
@@ -69,31 +69,13 @@ class Replay:
 
     def examine(self, case: Case) -> Finding:
         """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
-        run = case.run
-        if case.dataset is not None and case.evidence.differences.contradict:
-            return _other_rows(case)
-        if case.evidence.is_editor:
-            reason = f"The model was edited by {run.info['unlearner']['use']!r}: no plan makes it to be replayed."
-            return Finding("replay", Subject.RUN, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
-        if case.dataset is None:
-            reason = "The retained data is not at hand: nothing was replayed."
-            details = ("Give --data ROOT.",)
-            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=details)
-        if missing := case.evidence.differences.absent:
-            count = sum(map(len, missing.values()))
-            reason = (
-                f"{counted(count, 'retained row')} of {counted(len(missing), 'client')} "
-                f"{'is' if count == 1 else 'are'} not at hand: nothing was replayed."
-            )
-            named = tuple(_rows_in_words(case, missing))
-            return Finding("replay", Subject.RUN, Verdict.INCONCLUSIVE, reason, SHOWS_NOT, details=named)
-        if wrong_records := contradictions(case):
-            reason = "The run contradicts itself about the models that it stores."
-            return Finding("replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, details=wrong_records)
         stretches = self.stretches if case.effort.spot_check is None else case.effort.spot_check
-        return spot_check(case, stretches, self.detection) if stretches else self._whole(case)
+        judged = _unreplayed(case)
+        if judged is None and stretches:
+            return spot_check(case, stretches, self.detection)
+        return (judged or self._whole(case)).finding("replay", SHOWS_NOT)
 
-    def _whole(self, case: Case) -> Finding:
+    def _whole(self, case: Case) -> Judgement:
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
         differences = [
             (round_number, _largest(vector, stored[round_number][0]))
@@ -103,30 +85,15 @@ class Replay:
         if number := wrong_tale(case, case.rerun.told, range(1, case.run.rounds_executed + 1)):
             tale = f"What a ledger tells of round {number} is not what its stages tell when it is executed."
             elsewhere = case.rerun.elsewhere(case.run)
-            verdict = Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL
-            return Finding("replay", Subject.RUN, verdict, tale, SHOWS_NOT, details=elsewhere)
+            return Judgement(Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL, tale, details=elsewhere)
         if not differences:
-            return Finding(
-                "replay",
-                Subject.RUN,
-                Verdict.PASS,
-                f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit.",
-                SHOWS_NOT,
-                (
-                    Figure(
-                        "models",
-                        "Stored models compared",
-                        len(stored),
-                        "each computed anew from the retained data",
-                    ),
-                    Figure(
-                        "rounds",
-                        "Rounds executed",
-                        case.run.rounds_executed,
-                        "as the run records them; all were executed again",
-                    ),
-                ),
+            shows = f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit."
+            again = "as the run records them; all were executed again"
+            figures = (
+                Figure("models", "Stored models compared", len(stored), "each computed anew from the retained data"),
+                Figure("rounds", "Rounds executed", case.run.rounds_executed, again),
             )
+            return Judgement(Verdict.PASS, shows, figures)
         figures = (
             Figure("first_difference", "First round that differs", differences[0][0], BITWISE),
             Figure("differences", "Stored models that differ", len(differences), BITWISE),
@@ -135,16 +102,33 @@ class Replay:
         elsewhere = case.rerun.elsewhere(case.run, until=differences[0][0])
         if not elsewhere:
             reason = "Stored models are not what the plan makes of the retained data."
-            bits = (EQUAL_BITS,)
-            return Finding(
-                "replay", Subject.RUN, Verdict.FAIL, reason, SHOWS_NOT, figures, assumptions=bits, details=details
-            )
+            return Judgement(Verdict.FAIL, reason, figures, assumptions=(EQUAL_BITS,), details=details)
         judged = within_tolerance(case, stored, self.tolerance)
-        judged = replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
-        return judged.finding("replay", SHOWS_NOT)
+        return replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
 
 
-def _other_rows(case: Case) -> Finding:
+def _unreplayed(case: Case) -> Judgement | None:
+    """What can be said before anything is executed: nothing can be, or need be; None where it must."""
+    if case.dataset is not None and case.evidence.differences.contradict:
+        return _other_rows(case)
+    if case.evidence.is_editor:
+        reason = f"The model was edited by {case.run.info['unlearner']['use']!r}: no plan makes it to be replayed."
+        return Judgement(Verdict.NOT_APPLICABLE, reason)
+    if case.dataset is None:
+        reason = "The retained data is not at hand: nothing was replayed."
+        return Judgement(Verdict.INCONCLUSIVE, reason, details=("Give --data ROOT.",))
+    if missing := case.evidence.differences.absent:
+        count = sum(map(len, missing.values()))
+        whose = f"{counted(count, 'retained row')} of {counted(len(missing), 'client')}"
+        reason = f"{whose} {'is' if count == 1 else 'are'} not at hand: nothing was replayed."
+        return Judgement(Verdict.INCONCLUSIVE, reason, details=tuple(_rows_in_words(case, missing)))
+    if wrong_records := contradictions(case):
+        reason = "The run contradicts itself about the models that it stores."
+        return Judgement(Verdict.FAIL, reason, details=wrong_records)
+    return None
+
+
+def _other_rows(case: Case) -> Judgement:
     """Rows at hand are not those committed to: a FAIL where they are read as they were for the run."""
     found = case.evidence.differences
     count = sum(map(len, found.rows.values()))
@@ -165,7 +149,7 @@ def _other_rows(case: Case) -> Finding:
         Figure("other_clients", "Clients whose rows they are", len(found.rows), how),
         Figure("other_test_rows", "Test rows at hand that are other ones", len(found.tests), how),
     )
-    return Finding("replay", Subject.RUN, verdict, reason, SHOWS_NOT, figures, details=tuple(details))
+    return Judgement(verdict, reason, figures, details=tuple(details))
 
 
 def _rows_in_words(case: Case, rows: Mapping[int, tuple[int, ...]]) -> Iterator[str]:

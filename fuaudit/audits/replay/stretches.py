@@ -15,9 +15,8 @@ from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.derived_files import same_round
+from fuaudit.runs.encoding import digest_of_vector, same_round
 from fuaudit.runs.ledger import models_told
-from fuaudit.runs.writer import digest_of_vector
 from fuaudit.statistics.rounding import down
 from fuaudit.text import counted
 from fuaudit.training.execute import RoundState, execute, initial_state
