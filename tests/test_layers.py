@@ -97,6 +97,15 @@ def test_statistics_know_numbers_only():
         assert {room(module) for module in imported(path)} <= {None, "statistics"}, name_of(path)
 
 
+def test_what_reads_runs_imports_nothing_that_writes_them():
+    """No audit trusts the code that made a run's files, but for ``derived_files``, the specification of both."""
+    writing = {"writer", "prune", "swap"}
+    for reader in ("verification", "replicas", "audits", "reporting"):
+        for path in (ROOT / "fuaudit" / reader).rglob("*.py"):
+            found = [module for module in imported(path) if module.startswith("fuaudit.runs.")]
+            assert not writing & {module.split(".")[2] for module in found}, name_of(path)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_fuaudit_reaches_plugins_by_entry_points_only(path):
     assert not [m for m in imported(path) if m.split(".")[0] in ("fuaudit_plugins", "plugins")]

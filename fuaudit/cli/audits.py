@@ -11,9 +11,9 @@ import click
 from fuaudit.cli.completion import ARun, client_names, spec_names
 from fuaudit.cli.options import (
     Folder,
+    Output,
     commitment_of,
     data_option,
-    emit,
     hexadecimal,
     output_options,
     place,
@@ -77,8 +77,7 @@ def verify(
     key: str | None,
     clients: tuple[str, ...],
     samples: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    output: Output,
     **given: Any,
 ) -> None:
     """Audit RUN against a spec; findings go to <RUN>.audit."""
@@ -100,9 +99,8 @@ def verify(
 
         with trusting(policy.trusts if policy else None):
             given["request"] = requested(load_run(run), clients, places)
-    silent = quiet or as_json
-    estimate = None if silent else lambda text: say(text, err=True)
-    with bars(silent) as progress:
+    estimate = None if output.silent else lambda text: say(text, err=True)
+    with bars(output.silent) as progress:
         # what is left are options, in the words of verify
         result = work(run, policy, chosen, progress=progress, estimate=estimate, **given)
     lines = [f"{result.verdict}: {result.reason} {result.standing}", *_who(result), ""]
@@ -117,10 +115,9 @@ def verify(
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
     lines += ["", f"findings {result.path}", f"report   {command('report', run)}"]
-    emit(
-        as_json,
+    output.emit(
         result.as_json() | {"stored": str(result.path), "standing": result.standing},
-        lines[:1] if quiet else lines,
+        lines,
     )
     sys.exit(result.exit_code)
 
@@ -131,18 +128,18 @@ def verify(
 @click.option("--findings", type=Folder, help="A file of findings; default: those of the last verification.")
 @click.option("--out", type=Folder, help="File to write; default: beside the findings, under their name.")
 @output_options
-def report(run: Path, form: str, findings: Path | None, out: Path | None, as_json: bool, quiet: bool) -> None:
+def report(run: Path, form: str, findings: Path | None, out: Path | None, output: Output) -> None:
     """Write a report from the findings of RUN."""
     from fuaudit.reporting import write_report
 
     path = write_report(run, form, findings, out)
-    emit(as_json, {"report": str(path)}, [str(path)])
+    output.emit({"report": str(path)}, [str(path)])
 
 
 @click.command()
 @click.argument("run", type=ARun)
 @output_options
-def history(run: Path, as_json: bool, quiet: bool) -> None:
+def history(run: Path, output: Output) -> None:
     """List all verifications of RUN, as the log beside it tells."""
     from dataclasses import asdict
 
@@ -152,18 +149,18 @@ def history(run: Path, as_json: bool, quiet: bool) -> None:
     digest = load_run(run).digest
     folder = store.audit_folder(run)
     entries = store.history(folder)
-    lines = [] if quiet else [f"{counted(len(entries), 'verification')} by {folder / store.LOG}"]
+    lines = [] if output.quiet else [f"{counted(len(entries), 'verification')} by {folder / store.LOG}"]
     for entry in entries:
         about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
         key = "key given" if entry.key_given else "key drawn"
         spec = f"{entry.spec['id']} ({entry.spec['origin']}, {entry.spec['digest'][:16]})"
         lines.append(f"{entry.number:>4}  {entry.begun}  {entry.verdict or 'not finished':<14} {spec}; {key}{about}")
-        if not quiet:
+        if not output.quiet:
             kept = "as stored" if entry.kept else "missing or altered"
             lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []
             lines += [f"      {entry.findings}: {kept}"] if entry.findings else []
     rows = [asdict(entry) | {"this_run": entry.run == digest} for entry in entries]
-    emit(as_json, {"verifications": rows}, lines)
+    output.emit({"verifications": rows}, lines, lines)
 
 
 def _who(result: Any) -> list[str]:

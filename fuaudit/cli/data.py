@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fuaudit.cli.options import Folder, emit, given, output_options
+from fuaudit.cli.options import Folder, Output, given, output_options
 from fuaudit.cli.proposed import to_forget
 from fuaudit.errors import UsageError
 from fuaudit.text import command
@@ -18,14 +18,14 @@ from fuaudit.text import command
 @click.argument("dataset")
 @click.option("--data", "root", type=Folder, required=True, help="The folder to fetch to, later given with --data.")
 @output_options
-def fetch(dataset: str, root: Path, as_json: bool, quiet: bool) -> None:
+def fetch(dataset: str, root: Path, output: Output) -> None:
     """Download DATASET (mnist, fashion-mnist, cifar-10, cifar-100) to a folder, or complete what is there."""
     from fuaudit.importing.fetch import fetch as work
 
     # torchvision draws its bars on standard error and cannot be told otherwise; what goes wrong it raises
-    with redirect_stderr(StringIO()) if quiet or as_json else nullcontext():
+    with redirect_stderr(StringIO()) if output.silent else nullcontext():
         work(dataset, root)
-    emit(as_json, {"dataset": dataset, "data": str(root)}, [f"{dataset} is in {root}"])
+    output.emit({"dataset": dataset, "data": str(root)}, [f"{dataset} is in {root}"])
 
 
 @click.command("import")
@@ -63,12 +63,11 @@ def import_(
     divided: tuple[str, ...],
     like: Path | None,
     dtype: str,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Make a folder that trains from FILE, a CSV file with a header: a row a sample, all other columns numbers."""
     if like is not None:
-        _import_own(file, like, out, as_json, quiet)
+        _import_own(file, like, out, output)
         return
     if client is None or label is None:
         raise UsageError("say which columns name client and class: --client COLUMN --label COLUMN")
@@ -86,7 +85,7 @@ def import_(
     ]
     hint = "HEX is the commitment that train prints; publish it before anybody asks to be forgotten"
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", *commands, "", hint]
-    emit(as_json, made.record | {"folder": str(out), "next": commands}, lines[:1] if quiet else lines)
+    output.emit(made.record | {"folder": str(out), "next": commands}, lines)
 
 
 def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -100,7 +99,7 @@ def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _import_own(file: Path, like: Path, out: Path, as_json: bool, quiet: bool) -> None:
+def _import_own(file: Path, like: Path, out: Path, output: Output) -> None:
     from fuaudit.importing.own_rows import import_own
 
     if spare := given("client", "label", "test", "share", "seed", "ignored", "divided", "dtype"):
@@ -108,4 +107,4 @@ def _import_own(file: Path, like: Path, out: Path, as_json: bool, quiet: bool) -
     made = import_own(file, like, out)
     check = command("receipt", check="RECEIPT", data=out, commitment="HEX")
     lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", check]
-    emit(as_json, made.record | {"folder": str(out), "next": [check]}, lines[:1] if quiet else lines)
+    output.emit(made.record | {"folder": str(out), "next": [check]}, lines)

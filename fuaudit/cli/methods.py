@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fuaudit.cli.completion import plugin_of
-from fuaudit.cli.options import Folder, emit, given, hexadecimal, options_of, options_option, output_options
+from fuaudit.cli.options import Folder, Output, given, hexadecimal, options_of, options_option, output_options
 from fuaudit.declared import WORDS, said
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.text import counted, quoted_path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, shell_complete=plugin_of())
 @click.option("--long", "long", is_flag=True, help="Import each, and list guarantee and paper; mutants are marked.")
 @output_options
-def plugins(name: str | None, long: bool, as_json: bool, quiet: bool) -> None:
+def plugins(name: str | None, long: bool, output: Output) -> None:
     """List what is installed: name, kind, distribution, version. Nothing is imported for it.
 
     With NAME: all that one plugin says of itself, with its options, their types, defaults and docs.
@@ -33,20 +33,21 @@ def plugins(name: str | None, long: bool, as_json: bool, quiet: bool) -> None:
     if name is not None:
         if long:
             raise UsageError("--long is for the list of all plugins", "One plugin is always described at length.")
-        _describe(name, as_json, quiet)
+        _describe(name, output)
         return
     from fuaudit import registry
 
     kinds = (*registry.KINDS, *registry.WORDS)
     found = [entry for kind in kinds for _, entry in sorted(registry.entries(kind).items())]
     if long:
-        _plugins_at_length(found, as_json, quiet)
+        _plugins_at_length(found, output)
         return
     rows = [_named(entry) for entry in found]
-    emit(as_json, {"plugins": rows}, list(map(" ".join, _columns(rows))))
+    lines = list(map(" ".join, _columns(rows)))
+    output.emit({"plugins": rows}, lines, lines)
 
 
-def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
+def _plugins_at_length(found: list[Entry], output: Output) -> None:
     """What the plugins say of themselves, each imported. PluginError where some cannot be, after the others."""
     rows, broken = [], []
     for entry in found:
@@ -60,9 +61,9 @@ def _plugins_at_length(found: list[Entry], as_json: bool, quiet: bool) -> None:
     lines = []
     for row, (one, name, owner) in zip(rows, _columns(rows), strict=True):
         lines.append(f"{one} {name} {owner}{'  mutant: wrong on purpose' * row['mutant']}")
-        if not quiet:
+        if not output.quiet:
             lines += [f"{' ' * len(one + name)}  {row[word]}" for word in ("guarantee", "cite") if row[word]]
-    emit(as_json, {"plugins": rows, "broken": broken}, lines)
+    output.emit({"plugins": rows, "broken": broken}, lines, lines)
     if broken:
         raise PluginError("\n".join(broken))
 
@@ -80,20 +81,19 @@ def _columns(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _describe(name: str, as_json: bool, quiet: bool) -> None:
+def _describe(name: str, output: Output) -> None:
     from fuaudit.describe import description, named
 
     found = [description(entry) for entry in named(name)]
-    lines = [line for each in found for line in described(each, quiet)]
-    emit(as_json, {"plugins": [each.as_json() for each in found]}, lines)
+    each_described = list(map(described, found))
+    lines = [line for one in each_described for line in one]
+    output.emit({"plugins": [each.as_json() for each in found]}, lines, [one[0] for one in each_described])
 
 
-def described(plugin: Description, quiet: bool) -> list[str]:
-    """A plugin in words."""
+def described(plugin: Description) -> list[str]:
+    """A plugin in words, the first line by its name."""
     mark = "  mutant: wrong on purpose" if plugin.mutant else ""
     lines = [f"{plugin.kind} {plugin.name}  {plugin.distribution} {plugin.version}{mark}"]
-    if quiet:
-        return lines
     facts = {"says": plugin.doc, "guarantee": plugin.guarantee, "paper": plugin.cite}
     lines += [f"  {word:<10} {text}" for word, text in facts.items() if text]
     if plugin.exact_for is not None:
@@ -120,7 +120,7 @@ BEGUN = (
 @click.argument("name")
 @click.option("--out", type=Folder, help="Folder to write, a new one; default: NAME.")
 @output_options
-def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> None:
+def new(kind: str, name: str, out: Path | None, output: Output) -> None:
     """Write a package with a plugin to begin with, its tests and its README. An editor is an unlearner of models."""
     from fuaudit.new import new as work
 
@@ -135,7 +135,7 @@ def new(kind: str, name: str, out: Path | None, as_json: bool, quiet: bool) -> N
         f"pytest {where}",
         f"fuaudit plugins {name}",
     ]
-    emit(as_json, {"folder": str(folder), "files": list(names)}, lines[:1] if quiet else lines)
+    output.emit({"folder": str(folder), "files": list(names)}, lines)
 
 
 @click.command()
@@ -167,8 +167,7 @@ def prove(
     without_replacement: bool,
     up_to: int | None,
     leaves: int,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Compare the law of unlearner NAME with retraining, exactly, on small federations.
 
@@ -189,12 +188,12 @@ def prove(
             f"Leave out {'it' if len(single) == 1 else 'them'}, or --up-to.",
         )
     sizes = dict(zip(words, (clients, samples, rounds, cohort, steps, batch, requests), strict=True))
-    with bars(quiet or as_json) as progress:
+    with bars(output.silent) as progress:
         found = work(
             table, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
         )
     lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
-    emit(as_json, found.as_json(), [short] if quiet else lines)
+    output.emit(found.as_json(), lines, [short])
     sys.exit({True: 0, False: 1, None: 3}[found.exact])
 
 
@@ -261,16 +260,17 @@ def _many(swept: Swept) -> tuple[list[str], str]:
 @click.option("--pairs", type=click.IntRange(2), default=32, show_default=True, help="Of runs in each of those.")
 @click.option("--key", help="Key of everything that is drawn, 64 hex digits; default: zeros.")
 @output_options
-def selftest(name: str, repetitions: int, pairs: int, key: str | None, as_json: bool, quiet: bool) -> None:
+def selftest(name: str, repetitions: int, pairs: int, key: str | None, output: Output) -> None:
     """Plant known faults and see each caught by the level that is there for it. Exit code 1 if one is not."""
     chosen = hexadecimal(key, "--key") or bytes(32)
     from fuaudit.selftest import selftest as work
     from fuaudit.terminal import bars
 
-    with bars(quiet or as_json) as progress:
+    with bars(output.silent) as progress:
         result = work(name, chosen, repetitions, pairs, progress)
     document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
-    emit(as_json, document, lines_of(result, quiet))
+    lines = lines_of(result, output.quiet)
+    output.emit(document, lines, lines)
     sys.exit(0 if result.held else 1)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,11 +47,40 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
         raise Interrupted("interrupted; nothing that was complete is lost", hint) from None
 
 
-def output_options(command: Command) -> Command:
-    """``--json`` prints one document and nothing else; ``--quiet`` draws no progress and prints a line, or a list."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+@dataclass(frozen=True)
+class Output:
+    """How a command prints: one JSON document and nothing else, or lines for people, and fewer where it is quiet."""
+
+    as_json: bool
+    quiet: bool
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing but the result is printed."""
+        return self.as_json or self.quiet
+
+    def emit(self, document: dict[str, Any], lines: Sequence[str], brief: Sequence[str] | None = None) -> None:
+        """Print the result. Names in lines cannot move the cursor, nor begin a line.
+
+        ``brief``: the lines where it is quiet, by default the first.
+        """
+        if self.as_json:
+            text = json.dumps(document, sort_keys=True, indent=1, default=str)  # escapes all but one control character
+            click.echo(text.replace("\x7f", "\\u007f"))
+        else:
+            say(*((lines[:1] if brief is None else brief) if self.quiet else lines))
+
+
+def output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``--json`` and ``--quiet``, which the command gets as one ``output``."""
+
+    @wraps(command)
+    def printing(*arguments: Any, as_json: bool, quiet: bool, **options: Any) -> None:
+        command(*arguments, output=Output(as_json, quiet), **options)
+
     told = "No progress bars; of the result one line, or one for each thing that it lists."
-    return click.option("-q", "--quiet", is_flag=True, help=told)(command)
+    with_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(printing)
+    return click.option("-q", "--quiet", is_flag=True, help=told)(with_json)
 
 
 def became(error: click.ClickException) -> list[str]:
@@ -68,15 +99,6 @@ def data_option(command: Command) -> Command:
     """The folder of the data."""
     text = "Folder of the data, for datasets that need one (for MNIST the folder above MNIST/raw)."
     return click.option("--data", type=Folder, help=text)(command)
-
-
-def emit(as_json: bool, document: dict[str, Any], lines: list[str]) -> None:
-    """The result of a command, for programs or for people. Names in lines cannot move the cursor, nor begin a line."""
-    if as_json:
-        text = json.dumps(document, sort_keys=True, indent=1, default=str)  # escapes all but one control character
-        click.echo(text.replace("\x7f", "\\u007f"))
-    else:
-        say(*lines)
 
 
 def say(*lines: object, err: bool = False) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fuaudit.cli.completion import ARun, client_names
-from fuaudit.cli.options import Folder, commitment_of, data_option, emit, output_options
+from fuaudit.cli.options import Folder, Output, commitment_of, data_option, output_options
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
 
@@ -28,8 +28,7 @@ def receipt(
     file: Path | None,
     commitment: str | None,
     data: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Make a receipt of what a client of RUN contributed, or check one.
 
@@ -38,17 +37,17 @@ def receipt(
     if file is not None:
         if run is not None or client is not None or out is not None:
             raise UsageError("--check takes --data and --commitment only", "Leave RUN, --client and --out out.")
-        _check(file, data, commitment, as_json, quiet)
+        _check(file, data, commitment, output)
         return
     if run is None or client is None or data is not None:
         raise UsageError(
             "say whose receipt to make, or which to check",
             "As in: fuaudit receipt RUN --client NAME; or: fuaudit receipt --check FILE --data ROOT --commitment HEX",
         )
-    _make(run, client, out, commitment, as_json)
+    _make(run, client, out, commitment, output)
 
 
-def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_json: bool) -> None:
+def _make(run: Path, client: str, out: Path | None, commitment: str | None, output: Output) -> None:
     from fuaudit.formats.files import require_folder_of, write_bytes
     from fuaudit.runs.receipts import receipt_of
     from fuaudit.runs.run import load_run
@@ -65,17 +64,12 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, as_j
     require_folder_of(path)
     write_bytes(path, made.content(), mode=0o600)
     document = {"receipt": str(path), "client": number, "name": made.whose, "rows": len(made.rows)}
-    emit(
-        as_json,
-        document | {"commitment": made.commitment},
-        [
-            f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}",
-            f"commitment {made.commitment}",
-        ],
-    )
+    whose = f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}"
+    lines = [whose, f"commitment {made.commitment}"]
+    output.emit(document | {"commitment": made.commitment}, lines, lines)
 
 
-def _check(file: Path, data: Path | None, commitment: str | None, as_json: bool, quiet: bool) -> None:
+def _check(file: Path, data: Path | None, commitment: str | None, output: Output) -> None:
     from fuaudit import registry
     from fuaudit.runs.receipts import check_dataset, read_receipt
 
@@ -101,8 +95,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, as_json: bool,
         if found.surplus
         else []
     )
-    emit(
-        as_json,
+    output.emit(
         {
             "name": made.whose,
             "client": made.client,
@@ -112,7 +105,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, as_json: bool,
             "missing": list(found.missing),
             "surplus": found.surplus,
         },
-        lines[:1] if quiet else lines,
+        lines,
     )
     if wrong:
         sys.exit(1)

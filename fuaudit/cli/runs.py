@@ -13,8 +13,8 @@ import click
 from fuaudit.cli.completion import ARun, client_names, plugin_of
 from fuaudit.cli.options import (
     Folder,
+    Output,
     data_option,
-    emit,
     hexadecimal,
     options_of,
     options_option,
@@ -46,8 +46,7 @@ def train(
     stop_after: int | None,
     promise: Path | None,
     beacon: str | None,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Train a federation from CONFIG (TOML) and save the run."""
     from fuaudit.config import read_config
@@ -60,7 +59,7 @@ def train(
 
     folder = out or Path("runs") / config.stem
     constant: list[tuple[int, float]] = []
-    with bars(quiet or as_json) as progress, resumable(folder, data):
+    with bars(output.silent) as progress, resumable(folder, data):
         run = work(
             resolved,
             folder,
@@ -68,14 +67,13 @@ def train(
             master,
             stop_after,
             progress=progress,
-            announce=lambda text: say(f"commitment {text}", err=as_json),
+            announce=lambda text: say(f"commitment {text}", err=output.as_json),
             promise=promise,
             beacon=beacon,
             baseline=lambda number, share: constant.append((number, share)),
         )
-    describe(
-        run, as_json, quiet, f"trained {counted(run.rounds_executed, 'round')}", constant, after_training(run, data)
-    )
+    done = f"trained {counted(run.rounds_executed, 'round')}"
+    describe(run, output, done, constant, after_training(run, data))
 
 
 @click.command()
@@ -84,7 +82,7 @@ def train(
 @data_option
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
 @output_options
-def commit(config: Path, out: Path, data: Path | None, secret: str | None, as_json: bool, quiet: bool) -> None:
+def commit(config: Path, out: Path, data: Path | None, secret: str | None, output: Output) -> None:
     """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file."""
     from fuaudit.config import read_config
 
@@ -99,7 +97,7 @@ def commit(config: Path, out: Path, data: Path | None, secret: str | None, as_js
         "  then train with what is published after it: "
         + command("train", config, data=data, promise=out, beacon="HEX"),
     ]
-    emit(as_json, {"commitment": promise.commitment, "promise": str(out)}, lines[:1] if quiet else lines)
+    output.emit({"commitment": promise.commitment, "promise": str(out)}, lines)
 
 
 @click.command()
@@ -133,8 +131,7 @@ def unlearn(
     allow_inexact: bool,
     out: Path | None,
     data: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Carry out a request on RUN; the result is a child run beside it."""
     from fuaudit.registry import find
@@ -152,7 +149,7 @@ def unlearn(
     from fuaudit.workflow.unlearn import unlearn as work
 
     folder = out or parent.path.with_name(f"{parent.path.name}-{name}")
-    with bars(quiet or as_json) as progress, resumable(folder, data, parent.path):
+    with bars(output.silent) as progress, resumable(folder, data, parent.path):
         child = work(
             parent,
             name,
@@ -175,7 +172,7 @@ def unlearn(
         )
     asked = f" ({', '.join(samples)})" if samples else ""
     following = to_verify(child.path, child.commitment or "HEX", data, clients, samples)
-    describe(child, as_json, quiet, f"forgot {request}{asked} with {name}{note}", following=following)
+    describe(child, output, f"forgot {request}{asked} with {name}{note}", following=following)
 
 
 @click.command()
@@ -183,7 +180,7 @@ def unlearn(
 @data_option
 @click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")
 @output_options
-def resume(run: Path, data: Path | None, parent: Path | None, as_json: bool, quiet: bool) -> None:
+def resume(run: Path, data: Path | None, parent: Path | None, output: Output) -> None:
     """Finish the interrupted training or unlearning in RUN."""
     from fuaudit.runs.run import require_begun
 
@@ -192,27 +189,27 @@ def resume(run: Path, data: Path | None, parent: Path | None, as_json: bool, qui
     from fuaudit.terminal import bars
     from fuaudit.workflow.resume import resume as work
 
-    with bars(quiet or as_json) as progress, resumable(run, data, parent):
+    with bars(output.silent) as progress, resumable(run, data, parent):
         done = work(run, data, parent, progress=progress)
-    describe(done, as_json, quiet, "finished", following=() if done.is_child else after_training(done, data))
+    describe(done, output, "finished", following=() if done.is_child else after_training(done, data))
 
 
 @click.command()
 @click.argument("run", type=ARun)
 @output_options
-def show(run: Path, as_json: bool, quiet: bool) -> None:
+def show(run: Path, output: Output) -> None:
     """Show what RUN records, after checking every byte of it."""
     from fuaudit.runs.run import load_run
 
     found = load_run(run)
     redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
-    describe(found, as_json, quiet, redacted if found.redacted else "every byte accounted for")
+    describe(found, output, redacted if found.redacted else "every byte accounted for")
 
 
 @click.command()
 @click.argument("folder", type=Folder, default=Path("runs"))
 @output_options
-def runs(folder: Path, as_json: bool, quiet: bool) -> None:
+def runs(folder: Path, output: Output) -> None:
     """List the runs in FOLDER (default: runs), as their files tell: no digest is compared.
 
     Kind, parent, unlearner, request in ids, and the verdict of the last verification by the log beside each.
@@ -222,9 +219,9 @@ def runs(folder: Path, as_json: bool, quiet: bool) -> None:
     from fuaudit.runs.listing import runs_in
 
     rows = [asdict(row) | {"verdict": _last_verdict(folder / row.name, row.digest)} for row in runs_in(folder)]
-    emit(
-        as_json, {"folder": str(folder), "runs": rows}, [_listed(row, quiet) for row in rows] or [f"no run in {folder}"]
-    )
+    none = [f"no run in {folder}"]
+    names = [row["name"] for row in rows]
+    output.emit({"folder": str(folder), "runs": rows}, list(map(_listed, rows)) or none, names or none)
 
 
 def _last_verdict(run: Path, digest: str) -> str:
@@ -240,9 +237,7 @@ def _last_verdict(run: Path, digest: str) -> str:
     return "" if not ended else ended[-1].verdict if ended[-1].run == digest else f"{ended[-1].verdict} before a prune"
 
 
-def _listed(row: dict[str, str], quiet: bool) -> str:
-    if quiet:
-        return row["name"]
+def _listed(row: dict[str, str]) -> str:
     of = f"of {row['parent']} by {row['unlearner']}: {row['request'] or '?'}" if row["parent"] else ""
     state = "" if row["state"] == "complete" else f"({row['state']})"
     return "  ".join(filter(None, (f"{row['name']:<24} {row['kind']:<10}", of, row["verdict"], state)))
@@ -252,19 +247,19 @@ def _listed(row: dict[str, str], quiet: bool) -> str:
 @click.argument("run", type=ARun)
 @click.option("--out", required=True, type=Folder, help="The folder to write.")
 @output_options
-def redact(run: Path, out: Path, as_json: bool, quiet: bool) -> None:
+def redact(run: Path, out: Path, output: Output) -> None:
     """Write RUN to another folder without what is the clients' own: their secrets, and what they keep."""
     from fuaudit.workflow.redact import redact as work
 
     digest = work(run, out).digest
-    emit(as_json, {"run": str(out), "digest": digest}, [str(out) if quiet else f"redacted {out}, digest {digest}"])
+    output.emit({"run": str(out), "digest": digest}, [f"redacted {out}, digest {digest}"], [str(out)])
 
 
 @click.command()
 @click.argument("run", type=ARun)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_options
-def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
+def prune(run: Path, yes: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
     from fuaudit.runs.neighbours import orphans, other_holders
     from fuaudit.runs.prune import prune as work
@@ -279,55 +274,43 @@ def prune(run: Path, yes: bool, as_json: bool, quiet: bool) -> None:
         say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
         question = f"This removes the models and keys of the ancestors of {printable(run)} for good. Go on?"
         if not click.confirm(question, err=True):
-            emit(as_json, {"run": str(run), "pruned": False}, ["nothing was changed"])
+            output.emit({"run": str(run), "pruned": False}, ["nothing was changed"])
             return
     pruned, buried = work(run)
     again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
-    emit(
-        as_json,
-        {
-            "run": str(run),
-            "digest": pruned.digest,
-            "tombstones": list(map(str, buried)),
-            "still_holding_keys": others,
-            "unreadable_keys": unread,
-        },
-        [
-            f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
-            *(f"tombstone {path}" for path in buried if not quiet),
-            *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
-            *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
-        ],
-    )
+    lines = [
+        f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
+        *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
+        *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
+    ]
+    document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))}
+    document |= {"still_holding_keys": others, "unreadable_keys": unread}
+    output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
 
 
 @click.command()
 @click.option("--out", type=Folder, default=Path("demo-output"), show_default=True, help="Folder to write.")
 @output_options
-def demo(out: Path, as_json: bool, quiet: bool) -> None:
+def demo(out: Path, output: Output) -> None:
     """Train on real digits, forget a client with FATS, by retraining and with noop, verify, write reports."""
     from fuaudit.demo import demo as work
     from fuaudit.terminal import bars
 
-    with bars(quiet or as_json) as progress:
-        result = work(out, progress, None if as_json or quiet else say)
-    emit(
-        as_json,
-        result,
-        [
-            f"report of the untouched model: {result['noop']['report']}",
-            f"report of the FATS model:      {result['fats']['report']}",
-        ],
-    )
+    with bars(output.silent) as progress:
+        result = work(out, progress, None if output.silent else say)
+    lines = [
+        f"report of the untouched model: {result['noop']['report']}",
+        f"report of the FATS model:      {result['fats']['report']}",
+    ]
+    output.emit(result, lines, lines)
     if not (result["as_expected"] and result["forgotten"]):
         sys.exit(1)
 
 
 def describe(
     run: Any,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
     what: str,
     constant: Sequence[tuple[int, float]] = (),
     following: Sequence[str] = (),
@@ -396,7 +379,7 @@ def describe(
             )
     document |= {"next": list(following)} if following else {}
     lines += ["", "publish the commitment; to forget, verify and report:", *following] if following else []
-    emit(as_json, document, lines[:1] if quiet else lines)
+    output.emit(document, lines)
 
 
 def _requests(run: Any) -> list[str]:
