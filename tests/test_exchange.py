@@ -27,7 +27,7 @@ from tests_support import (
 )
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.commitments.secrets import ClientSecrets, Step, first_secrets, secret_digest
+from fuaudit.commitments.secrets import ClientSecrets, Renewal, first_secrets, secret_digest
 from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, UsageError
@@ -429,7 +429,7 @@ def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, wo
 
 
 def test_byzantine_clients_must_be_there(tmp_path):
-    with pytest.raises(UsageError, match="'test-flip' names client 9, and there is none"):
+    with pytest.raises(UsageError, match="'test-flip' names client 9, but the federation has no such client"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
     with pytest.raises(PluginError, match="'test-nameless' must name the clients"):
         train(tables([{"use": "test-nameless"}]), tmp_path / "run")
@@ -976,7 +976,7 @@ def test_no_two_parts_share_noise(places):
 def test_siblings_configs_and_methods_never_share_secrets(whole, tmp_path):
     secret_before = bytes(range(32))
     steps = [
-        Step(commitment, context, {"use": use, "options": options}, executed)
+        Renewal(commitment, context, {"use": use, "options": options}, executed)
         for commitment in ("c1", "c2")
         for context in ("r1", "r2")
         for use, options in (("fats", {}), ("retrain", {}), ("fats", {"a": 1}))

@@ -335,7 +335,7 @@ def describe(
         "metrics": run.metrics,
         "requests": list(map(str, run.requests)),
         "pruned": run.pruned,
-        "clients": _clients(run),
+        "clients": {str(client): run.name(client) for client in run.plan.retained.clients},
         "law": law.name,
         "beacon": run.beacon,
         "stability": _stability(run),
@@ -387,11 +387,6 @@ def _requests(run: Any) -> list[str]:
     if len(run.requests) == 1:
         return [f"  request       {run.request}"]
     return [f"  request {number:<5} {request}" for number, request in enumerate(run.requests, 1)]
-
-
-def _clients(run: Any) -> dict[str, str]:
-    """Client id -> name, of the retained clients."""
-    return {str(client): run.name(client) for client in run.plan.retained.clients}
 
 
 def _kept(run: Any) -> str:

@@ -5,8 +5,8 @@ the run says so. The digest of each stands in its client's node of the contents,
 
 A draw follows from the secret, the commitment and the context of the generation, so one secret in two federations never
 makes one noise. For a request each retained client makes its next secret from its last one, the commitment, the
-request, the method with its options, and the round after which the request came. Children of one parent share no noise:
-the difference of their models would have none.
+request, the method with its options, and the round after which the request came. Two children of one parent never
+share noise: it would cancel in the difference of their models.
 
 What all draw together has a secret of its own, which goes the same way. The first one is one more leaf of the tree of
 seeds, from which no plan is drawn.
@@ -62,10 +62,11 @@ class ClientSecrets:
         """The secrets of some clients."""
         return replace(self, generations=tuple({c: own[c] for c in own if c in clients} for own in self.generations))
 
-    def after(self, clients: Collection[int], step: Step) -> ClientSecrets:
+    def after(self, clients: Collection[int], renewal: Renewal) -> ClientSecrets:
         """With the generation of a request that leaves these clients."""
-        last = {client: step.next(secret) for client, secret in self.generations[-1].items() if client in clients}
-        return replace(self, generations=(*self.generations, last), shared=(*self.shared, step.next(self.shared[-1])))
+        renewed = renewal.renewed
+        last = {client: renewed(secret) for client, secret in self.generations[-1].items() if client in clients}
+        return replace(self, generations=(*self.generations, last), shared=(*self.shared, renewed(self.shared[-1])))
 
     def draws(self, plan: Plan, commitment: str, contexts: Sequence[str]) -> PlannedDraws:
         """What stages draw under a plan; ``contexts`` has that of every generation."""
@@ -102,7 +103,7 @@ def first_secrets(clients: Sequence[int], master: bytes | None, seeds: Seeds) ->
 
 
 @dataclass(frozen=True)
-class Step:
+class Renewal:
     """What made a generation out of the one before.
 
     Attributes:
@@ -117,7 +118,7 @@ class Step:
     unlearner: Mapping[str, Any]
     executed: int
 
-    def next(self, secret: bytes) -> bytes:
+    def renewed(self, secret: bytes) -> bytes:
         """A secret of the new generation from the one before."""
         method = canonical_json([self.unlearner["use"], self.unlearner["options"], self.executed]).decode()
         return derive(secret, "next", self.commitment, self.context, method)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.errors import UsageError, nearest
+from fuaudit.formats.files import write_folder
 from fuaudit.importing.csv_table import CsvTable, Wanted, Words, is_number, read_table
 from fuaudit.runs.layout import CONFIG
 from fuaudit.text import counted
@@ -118,7 +119,14 @@ def import_csv(source: Source, folder: Path) -> Imported:
         "repeated_elsewhere": elsewhere,
         "test_rows_in_training": leaked,
     }
-    _write(folder, parts, record, owners, classes)
+    files = {
+        "data.safetensors": tensors_file(parts),
+        "owners.json": as_json(list(owners)),
+        CLASSES: as_json(list(classes)),
+        RECORD: as_json(record),
+        CONFIG: _config(parts, len(classes)).encode(),
+    }
+    write_folder(folder, files)
     return Imported(folder, record, owners, classes, tuple(_notes(record, parts, owners, classes, train)))
 
 
@@ -164,8 +172,13 @@ def divided(table: CsvTable, divisors: Mapping[str, str]) -> NDArray[Any]:
 def in_order(words: Words) -> tuple[tuple[str, ...], Integers]:
     """The names in their order, and the number of every row's name: whole numbers by size, other names as texts."""
     names = _sorted(words.names)
+    return names, _numbered(words, names)
+
+
+def _numbered(words: Words, names: tuple[str, ...]) -> Integers:
+    """The place among names of what each row holds."""
     places = {name: place for place, name in enumerate(names)}
-    return names, np.array([places[name] for name in words.names], dtype=np.int64)[words.codes]
+    return np.array([places[name] for name in words.names], dtype=np.int64)[words.codes]
 
 
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -183,12 +196,7 @@ def _classes(label: Words, test: Words | None, source: Source) -> tuple[tuple[st
     named = (*label.names, *(name for name in (test.names if test else ()) if name not in lines))
     _require_classes(named, lines, source)
     names = _sorted(named)
-    places = {name: place for place, name in enumerate(names)}
-
-    def numbered(words: Words) -> Integers:
-        return np.array([places[name] for name in words.names], dtype=np.int64)[words.codes]
-
-    return names, numbered(label), None if test is None else numbered(test)
+    return names, _numbered(label, names), None if test is None else _numbered(test, names)
 
 
 def _require_classes(names: tuple[str, ...], lines: dict[str, int], source: Source) -> None:
@@ -423,27 +431,6 @@ def _config(parts: dict[str, NDArray[Any]], classes: int) -> str:
     counts = np.bincount(parts["owners"])
     cohort, batch = max(1, min(4, len(counts) // 5)), min(8, int(counts.min()))
     return TEMPLATE.format(classes=classes, cohort=cohort, batch=batch, step_size=step_size(parts["inputs"]))
-
-
-def _write(
-    folder: Path,
-    parts: dict[str, NDArray[Any]],
-    record: dict[str, Any],
-    owners: tuple[str, ...],
-    classes: tuple[str, ...],
-) -> None:
-    from fuaudit.formats.files import write_folder
-
-    write_folder(
-        folder,
-        {
-            "data.safetensors": tensors_file(parts),
-            "owners.json": as_json(list(owners)),
-            CLASSES: as_json(list(classes)),
-            RECORD: as_json(record),
-            CONFIG: _config(parts, len(classes)).encode(),
-        },
-    )
 
 
 def tensors_file(parts: Mapping[str, NDArray[Any]]) -> bytes:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count, filterfalse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fuaudit.draws import END, Address, Position, Purpose
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import read_bytes, sha256
+from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import Array, as_tensors, tensor_bytes
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
-from fuaudit.runs.layout import CHECKPOINT, MEMORIES, checkpoint_name, form_of, memories_name
+from fuaudit.runs.layout import checkpoint_name, memories_name
+from fuaudit.runs.manifest import read_form
 from fuaudit.training.rounds import CLIENT, State, owner_of
 
 if TYPE_CHECKING:
@@ -54,11 +55,9 @@ def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
 
 def read_checkpoint(path: Path, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Model and state after a stored round of a run that is still growing."""
-    found = dict[str, Any]()
-    for form, name in ((CHECKPOINT, checkpoint_name(round_number)), (MEMORIES, memories_name(round_number))):
-        if form is CHECKPOINT or (path / name).exists():
-            found |= as_tensors(form_of(form).parse(read_bytes(path / name), path / name))
-    return model_and_state(found)
+    memories = memories_name(round_number)
+    found = as_tensors(read_form(path, checkpoint_name(round_number)))
+    return model_and_state(found | (as_tensors(read_form(path, memories)) if (path / memories).exists() else {}))
 
 
 def model_and_state(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -176,11 +176,8 @@ _FIGURES = Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_
 
 def _wrong_participation(value: Any) -> list[str]:
     """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
-    return Fields(TAKING_PART, {name: _is_anything for name in value} if isinstance(value, dict) else {}).wrong(value)
-
-
-def _is_anything(value: Any) -> bool:
-    return True
+    others = dict.fromkeys(value, lambda inner: True) if isinstance(value, dict) else {}
+    return Fields(TAKING_PART, others).wrong(value)
 
 
 def _rows(shape: Shape) -> Json:

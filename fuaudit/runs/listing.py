@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import read_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.layout import MANIFEST, PLAN, RUN, TOMBSTONE, form_of
-from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.layout import MANIFEST, PLAN, RUN, TOMBSTONE
+from fuaudit.runs.manifest import read_form
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,10 @@ def _listed(folder: Path) -> Listed:
     try:
         if not (folder / MANIFEST).exists():
             gone = (folder / TOMBSTONE).exists()
-            info = _read(folder, TOMBSTONE)["info"] if gone else _read(folder, RUN)
+            info = read_form(folder, TOMBSTONE)["info"] if gone else read_form(folder, RUN)
             return _row(folder, info, "tombstone" if gone else "interrupted")
-        digest = _read(folder, MANIFEST)["digest"]
-        return _row(folder, _read(folder, RUN), "complete", digest)
+        digest = read_form(folder, MANIFEST)["digest"]
+        return _row(folder, read_form(folder, RUN), "complete", digest)
     except EvidenceError as error:
         return Listed(folder.name, state=str(error).partition("\n")[0])
 
@@ -74,9 +73,5 @@ def _row(folder: Path, info: dict[str, Any], state: str, digest: str = "") -> Li
 
 
 def _request(folder: Path) -> str:
-    rows = _read(folder, PLAN)["requests"]
+    rows = read_form(folder, PLAN)["requests"]
     return str(Request(tuple(rows[-1]["clients"]), tuple(rows[-1]["samples"]))) if rows else ""
-
-
-def _read(folder: Path, name: str) -> Any:
-    return form_of(name).parse(read_bytes(folder / name, limit_of(name)), folder / name)

@@ -39,6 +39,11 @@ def limit_of(name: str) -> int:
     return file.form.limit if file else MAX_TENSOR_BYTES
 
 
+def read_form(folder: Path, name: str) -> Any:
+    """What a file in a folder holds, of whatever run; EvidenceError where it cannot be read, or is in another form."""
+    return form_of(name).parse(read_bytes(folder / name, limit_of(name)), folder / name)
+
+
 def entry_of(content: bytes) -> dict[str, Any]:
     """What a manifest lists of a file."""
     return {"sha256": sha256(content), "size": len(content)}
@@ -101,8 +106,7 @@ def check_files(folder: Path) -> Checked:
         EvidenceError: a file is missing, surplus, altered or in another form, or manifest and ledger name different
             runs.
     """
-    path = folder / MANIFEST
-    manifest = form_of(MANIFEST).parse(read_bytes(path, limit_of(MANIFEST)), path)
+    manifest = read_form(folder, MANIFEST)
     listed: Files = manifest["files"]
     found = {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)}
     clients_own = set(filter(is_clients_own, listed))

@@ -98,15 +98,11 @@ def retained_secrets(run: Run) -> ClientSecrets | None:
     return run.secrets and run.secrets.among(run.plan.retained.samples)
 
 
-def _erased(run: Run) -> list[int]:
-    """The clients that were erased, here or in an ancestor."""
-    return [client for client in run.original.clients if client not in run.plan.retained.samples]
-
-
 def dropped_ids(run: Run) -> frozenset[int]:
     """The ids that a prune takes out of the partition: those of erased clients' rows that no request names."""
     named = {sample for request in run.requests for sample in request.samples}
-    return frozenset(s for client in _erased(run) for s in run.original.samples[client] if s not in named)
+    erased = run.original.samples.keys() - run.plan.retained.samples
+    return frozenset(s for client in erased for s in run.original.samples[client] if s not in named)
 
 
 def unspoiled(run: Run, chain: Sequence[Run | Tombstone]) -> bool:

@@ -51,7 +51,7 @@ from fuaudit.runs.layout import (
 )
 from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
-from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_listed
+from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.training.exchange import first_state
@@ -172,10 +172,8 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield f"cannot be a run: {error}"
     if wrong := wrong_course(run.ledger, info, run.checkpoints):
         yield f"has a ledger that is not that of such a run: {wrong}"
-    if (info["engine"], info["device"]) != (run.config.run.engine, run.config.run.device):
-        yield f"names another engine or device in {RUN} than in {CONFIG}"
-    if [(row["kind"], row["use"]) for row in info["plugins"]] != run.config.plugins:
-        yield f"names other plugins in {RUN} than in {CONFIG}"
+    if wrong := run.unlike(run.config):
+        yield wrong
     if not run.checkpoints:
         yield "stores no models"
     if run.has(FORMER) != run.pruned:
@@ -228,14 +226,14 @@ def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[
             expected = expected and {key: kind for key, kind in expected.items() if not key.startswith("state.client.")}
         if expected is not None and found != expected:
             surplus = sorted(found.keys() ^ expected.keys()) or "other shapes"
-            yield f"has memories in {name} that its solver and server do not keep: {surplus}"
+            yield f"has memories in {name} that nothing in its rounds keeps: {surplus}"
     parameters = tensors[MODEL].values()
     if sum(prod(shape) for _, shape in parameters) != prod(last) or any(kind != dtype for kind, _ in parameters):
         yield f"has parameters in {MODEL} that are not those of the last model"
 
 
 def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
-    """Name -> kind and shape of what solver and server of a run keep; None where they cannot say without a model."""
+    """Name -> kind and shape of what is kept from round to round; None where a plugin cannot say without a model."""
     exchange, solver = run.exchange, registry.build("solvers", run.config.solver)
     clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
 
@@ -292,5 +290,5 @@ def read_config_of(folder: Path) -> Config:
 
 def read_info(folder: Path) -> dict[str, Any]:
     """``run.json`` of a run that is still growing; EvidenceError when a field is missing, wrong or unknown."""
-    info: dict[str, Any] = form_of(RUN).parse(read_bytes(folder / RUN, limit_of(RUN)), folder / RUN)
+    info: dict[str, Any] = read_form(folder, RUN)
     return info

@@ -12,7 +12,7 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
-from fuaudit.runs.layout import form_of, is_clients_own, rounds_in
+from fuaudit.runs.layout import CONFIG, RUN, form_of, is_clients_own, rounds_in
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
 from fuaudit.training.exchange import Exchange, exchange_of
@@ -41,6 +41,14 @@ class WithInfo:
     def by_editor(self) -> bool:
         """Whether it says that an editor made its model."""
         return bool(self.is_child and self.info["unlearner"]["kind"] == "editor")
+
+    def unlike(self, config: Config) -> str:
+        """What ``run.json`` names otherwise than a config; empty for nothing."""
+        if (self.info["engine"], self.info["device"]) != (config.run.engine, config.run.device):
+            return f"names another engine or device in {RUN} than in {CONFIG}"
+        if [(row["kind"], row["use"]) for row in self.info["plugins"]] != config.plugins:
+            return f"names other plugins in {RUN} than in {CONFIG}"
+        return ""
 
     @property
     def checkpoints(self) -> tuple[int, ...]:

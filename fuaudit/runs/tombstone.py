@@ -25,13 +25,12 @@ from fuaudit.runs.layout import (
     checkpoint_name,
     clients_own,
     file_of,
-    form_of,
     is_clients_own,
     names_in,
     stored_rounds,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
-from fuaudit.runs.manifest import digest_of_files, limit_of
+from fuaudit.runs.manifest import digest_of_files, limit_of, read_form
 from fuaudit.runs.stored import WithInfo
 from fuaudit.training.exchange import exchange_of
 
@@ -58,7 +57,7 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
     if strange := [name for name in names_in(path, torn=True) if file_of(name) is None]:
         raise EvidenceError(f"{path} holds what neither a run nor a tombstone has: {', '.join(strange[:5])}")
     at = path / TOMBSTONE
-    stone = Tombstone(path, **form_of(TOMBSTONE).parse(read_bytes(at, limit_of(TOMBSTONE)), at), config=config)
+    stone = Tombstone(path, **read_form(path, TOMBSTONE), config=config)
     if not {RUN, CONFIG} <= stone.files.keys() or digest_of_files(stone.files) != stone.digest:
         raise EvidenceError(f"{at} is not a tombstone: its files do not have its digest")
     if sha256(pretty_json(stone.info)) != stone.files[RUN]["sha256"]:
@@ -66,7 +65,10 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
     ledger = stone.ledger
     if ledger.events[-1].get("digest") != stone.digest or wrong_course(ledger, stone.info, stone.checkpoints):
         raise EvidenceError(f"the ledger of {path} is not that of the run that its tombstone names")
-    if wrong := _wrong_files(stone, ledger.kinds[-1] == "pruned") or _wrong_info(stone):
+    wrong = _wrong_files(stone, ledger.kinds[-1] == "pruned")
+    if not wrong and config is not None and (unlike := stone.unlike(config)):
+        wrong = f"it {unlike}"
+    if wrong:
         raise EvidenceError(f"{at} is not that of a run: {wrong}")
     return stone
 
@@ -94,18 +96,6 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     # counted before they are listed: the last round may be any number
     if every and not editor and (last // every > len(stone.files) or stone.checkpoints != stored_rounds(every, last)):
         return "it lists models of other rounds than its config stores"
-    return ""
-
-
-def _wrong_info(stone: Tombstone) -> str:
-    """What the ``run.json`` in a tombstone says otherwise than its config; empty for nothing."""
-    config, info = stone.config, stone.info
-    if config is None:
-        return ""
-    if (info["engine"], info["device"]) != (config.run.engine, config.run.device):
-        return f"it names another engine or device in {RUN} than in {CONFIG}"
-    if [(row["kind"], row["use"]) for row in info["plugins"]] != config.plugins:
-        return f"it names other plugins in {RUN} than in {CONFIG}"
     return ""
 
 

@@ -102,7 +102,7 @@ def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outsi
         f"Every required check passed for the request to forget {forgotten}: evidence for {spec.claim.title} "
         "within the stated scope.",
         *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
-        f"Asked by the spec {_named(spec)}.",
+        f"Asked by the spec {spec.id} ({spec.source}, digest {spec.digest[:SHORT]}).",
     ]
     if outside:
         sentences.append(f"It rests on outside code: {'; '.join(map(str, outside))}.")
@@ -113,10 +113,6 @@ def _said(check: Check, finding: Finding) -> str:
     """What a finding has to say to the whole; in whose name, where it is not fuaudit's."""
     entry = registry.find("audits", check.audit["use"])
     return finding.qualification if entry.own else f"The {entry} says: {finding.qualification}"
-
-
-def _named(spec: Spec) -> str:
-    return f"{spec.id} ({spec.source}, digest {spec.digest[:SHORT]})"
 
 
 def _rests_on(spec: Spec, pairs: Pairs, outside: tuple[Outside, ...]) -> tuple[str, ...]:

@@ -88,4 +88,4 @@ def _require_named_clients(ready: Setup, population: Population) -> None:
         if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
             raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
         if strangers := sorted({*named}.difference(population.clients)):
-            raise UsageError(f"{name!r} names client {strangers[0]}, and there is none")
+            raise UsageError(f"{name!r} names client {strangers[0]}, but the federation has no such client")

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuaudit.commitments.keys import contexts
-from fuaudit.commitments.secrets import Step
+from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import TEMPORARY, claimed, read_bytes, storage
+from fuaudit.formats.files import TEMPORARY, claimed, storage
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
-from fuaudit.runs.layout import MEMORIES, checkpoint_name, form_of, memories_name
+from fuaudit.runs.layout import checkpoint_name, memories_name
 from fuaudit.runs.ledger import mend_ledger, models_told
+from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
@@ -75,9 +76,9 @@ def _require_fitting(run: Run, stored: Sequence[int]) -> None:
         vector, _ = read_checkpoint(run.path, number)
         if number in told and digest_of_vector(vector) != told[number]:
             raise EvidenceError(f"{run.path / checkpoint_name(number)} is not the model that the ledger names")
-        path = run.path / memories_name(number)
-        if salt is not None and form_of(MEMORIES).parse(read_bytes(path), path)["salt"].tobytes() != salt:
-            raise EvidenceError(f"{path} has another salt than follows from the secrets of clients")
+        name = memories_name(number)
+        if salt is not None and read_form(run.path, name)["salt"].tobytes() != salt:
+            raise EvidenceError(f"{run.path / name} has another salt than follows from the secrets of clients")
 
 
 def _require_next_secrets(run: Run, parent: Run) -> None:
@@ -85,6 +86,6 @@ def _require_next_secrets(run: Run, parent: Run) -> None:
     if run.secrets is None or parent.redacted:
         return
     context = contexts(run.beacon, run.requests, run.original)[-1]
-    step = Step(run.commitment, context, run.info["unlearner"], parent.rounds_executed)
-    if not parent.secrets or parent.secrets.after(run.plan.retained.samples, step) != run.secrets:
+    renewal = Renewal(run.commitment, context, run.info["unlearner"], parent.rounds_executed)
+    if not parent.secrets or parent.secrets.after(run.plan.retained.samples, renewal) != run.secrets:
         raise EvidenceError(f"the secrets of clients in {run.path} do not follow from those of {parent.path}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.commitments.secrets import Step
+from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
 from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
@@ -99,8 +99,8 @@ def unlearn(
     }
     if editor:
         info["edited_by"] = name
-    step = Step(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
-    secrets = run.secrets and run.secrets.after(change.plan.retained.samples, step)
+    renewal = Renewal(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
+    secrets = run.secrets and run.secrets.after(change.plan.retained.samples, renewal)
     with claimed(out):
         writer = RunWriter(out)
         writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)

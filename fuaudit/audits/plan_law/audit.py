@@ -24,7 +24,7 @@ from fuaudit.audits.plan_law.comparison import (
 )
 from fuaudit.audits.plan_law.known_laws import POWER, chance, suspects
 from fuaudit.audits.plan_law.outcome import NAME, plans_drawn, untouched_below
-from fuaudit.audits.plan_law.simulate import CHUNK, Scores, Step, Trial, retrained, simulate, trained
+from fuaudit.audits.plan_law.simulate import Scores, Step, Trial, chunks, retrained, simulate, trained
 from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
@@ -153,9 +153,9 @@ class PlanLaw:
         plans = self.planned(trial)
         beside = references(trial, key)
         compared = Comparison(0, None, 0)
-        for start in range(0, plans, CHUNK):
-            compared = compared.then(compare(trial, beside, key, range(start, min(start + CHUNK, plans))))
-            progress("plans", min(start + CHUNK, plans), plans)
+        for chunk in chunks(range(plans)):
+            compared = compared.then(compare(trial, beside, key, chunk))
+            progress("plans", chunk.stop, plans)
             if compared.first is not None:
                 break
         seen = Seen(trial, beside, compared, own(beside), plans)
@@ -245,9 +245,9 @@ class PlanLaw:
         wanted = max([seen.plans, *(s.plans or 0 for s in suspects(seen.trial, alpha, self.effect))])
         plans = min(wanted, max(self.most, seen.plans))
         parts = []
-        for start in range(0, plans, CHUNK):
-            parts.append(simulate(seen.trial, key, range(start, min(start + CHUNK, plans))))
-            progress("plans", min(start + CHUNK, plans), plans)
+        for chunk in chunks(range(plans)):
+            parts.append(simulate(seen.trial, key, chunk))
+            progress("plans", chunk.stop, plans)
         fresh = retrained(seen.trial, key, range(plans))
         found = outcome.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
         rests = (

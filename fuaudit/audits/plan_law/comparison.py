@@ -14,7 +14,7 @@ from math import exp, expm1, log, log1p
 
 import numpy as np
 
-from fuaudit.audits.plan_law.simulate import CHUNK, Step, Trial, sharing, trained
+from fuaudit.audits.plan_law.simulate import Step, Trial, chunks, sharing, trained
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import START, Keyed, Position, Stream
 from fuaudit.errors import FuauditError
@@ -117,8 +117,8 @@ def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | 
     ours, theirs = expand_many(found), expand_many(expected)
     places = max(s.cohorts.shape[2] for s in (ours, theirs))
     same = np.ones(len(found), dtype=np.bool_)
-    for name, axis in (("cohorts", 2), ("batches", 2)):
-        a, b = (_padded(getattr(s, name), axis, places) for s in (ours, theirs))
+    for name in ("cohorts", "batches"):
+        a, b = (_padded(getattr(s, name), places) for s in (ours, theirs))
         same &= (a == b).reshape(len(found), -1).all(axis=1)
     return [
         _initial(a, b) or (None if same[place] else _first(ours, theirs, place))
@@ -126,8 +126,8 @@ def _read(found: Sequence[Plan], expected: Sequence[Plan]) -> list[Difference | 
     ]
 
 
-def _padded(array: Ids, axis: int, length: int) -> Ids:
-    gaps = [(0, length - size if place == axis else 0) for place, size in enumerate(array.shape)]
+def _padded(array: Ids, places: int) -> Ids:
+    gaps = [(0, places - size if axis == 2 else 0) for axis, size in enumerate(array.shape)]
     return np.pad(array, gaps, constant_values=NONE)
 
 
@@ -196,8 +196,7 @@ def compare(trial: Trial, beside: Sequence[str], key: bytes, numbers: range) -> 
         PluginError: an unlearner raised, or returned no plan over the retained population.
     """
     equal = redrawn = 0
-    for start in range(numbers.start, numbers.stop, CHUNK):
-        chunk = range(start, min(start + CHUNK, numbers.stop))
+    for chunk in chunks(numbers):
         plans, expected, anew = _carried_out(trial, beside, key, chunk)
         redrawn += anew
         for number, found in enumerate(differences(plans, expected)):

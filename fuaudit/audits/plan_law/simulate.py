@@ -6,7 +6,7 @@ grouped. The rewriter runs as it is installed, once a plan; what surrounds it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -109,6 +109,11 @@ class Scores:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__annotations__))
 
 
+def chunks(numbers: range) -> Iterator[range]:
+    """Numbers of plans, in parts that are worked on at once."""
+    return (range(start, min(start + CHUNK, numbers.stop)) for start in range(numbers.start, numbers.stop, CHUNK))
+
+
 def trained(trial: Trial, key: bytes, numbers: range, label: str = "plan law training") -> list[Plan]:
     """The training plans with these numbers."""
     secrets = (derive(key, label, str(number)) for number in numbers)
@@ -121,11 +126,7 @@ def simulate(trial: Trial, key: bytes, numbers: range) -> Scores:
     Raises:
         PluginError: an unlearner raised, or returned no plan over the retained population.
     """
-    parts = [
-        _chunk(trial, key, range(start, min(start + CHUNK, numbers.stop)))
-        for start in range(numbers.start, numbers.stop, CHUNK)
-    ]
-    return Scores.joined(parts)
+    return Scores.joined([_chunk(trial, key, chunk) for chunk in chunks(numbers)])
 
 
 def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
@@ -156,8 +157,7 @@ def _chunk(trial: Trial, key: bytes, numbers: range) -> Scores:
 def retrained(trial: Trial, key: bytes, numbers: range) -> Ids:
     """The numbers of plans drawn on the retained population, ``(n, 5)``: what the known laws describe."""
     parts = []
-    for start in range(numbers.start, numbers.stop, CHUNK):
-        chunk = range(start, min(start + CHUNK, numbers.stop))
+    for chunk in chunks(numbers):
         sources = (Keyed(derive(key, "plan law retraining", str(number))) for number in chunk)
         plans = [Plan.fresh(trial.law, trial.retained, source) for source in sources]
         parts.append(score(Stack(plans), replace(trial.probe, target=Request()), None))

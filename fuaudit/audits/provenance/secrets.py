@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.commitments.keys import contexts
-from fuaudit.commitments.secrets import Step
+from fuaudit.commitments.secrets import Renewal
 from fuaudit.errors import RedactedError
 from fuaudit.plans.stage_draws import keeps_draws
 from fuaudit.runs.run import Run
@@ -33,7 +33,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
         if last - number + 1 >= len(chain):
             return unclear(f"Secrets of request {number} of {name_of(run)} follow from a parent that is not at hand.")
         maker, parent = chain[last - number], chain[last - number + 1]
-        step = Step(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
+        renewal = Renewal(run.commitment, context, maker.info["unlearner"], parent.rounds_executed)
         known = run.exchange.draws and depended_on(run.config, run.requests[number - 1])
         # asked of the plan that is left: what an ancestor kept and was drawn anew since bears on nothing
         if known and keeps_draws(run.plan, number) and not all(map(_edits, chain[: last - number + 1])):
@@ -42,8 +42,8 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
             )
             return fails(text)
         before, found = secrets.generations[number - 1], secrets.generations[number]
-        follow = all(client in before and step.next(before[client]) == secret for client, secret in found.items())
-        if not follow or step.next(secrets.shared[number - 1]) != secrets.shared[number]:
+        follow = all(client in before and renewal.renewed(before[client]) == secret for client, secret in found.items())
+        if not follow or renewal.renewed(secrets.shared[number - 1]) != secrets.shared[number]:
             return fails(
                 f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
             )
