@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -169,21 +170,11 @@ def statistics(law: UniformLaw, retained: Population, probe: Probe, one: Number 
     mean = taking / clients
     distinct = prod(max(clients - i, 0) / clients for i in range(places)) if says(law, "replacement") else 1.0
     member = mean * law.steps * exact_laws.share(law, retained, probe.client, 1.0)
-
-    def participations(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
-        return exact_laws.participations(law, retained, terms, one)
-
-    def repeats(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
-        return exact_laws.repeats(law, retained, terms, one)
-
-    def memberships(terms: int, one: Number = 1.0) -> exact_laws.Polynomial:
-        return exact_laws.memberships(law, retained, probe.client, terms, one)
-
     found = []
     for name, probabilities, expected, largest in (
-        ("participations", participations, mean, taking),
-        ("repeats", repeats, law.rounds * (1 - distinct), law.rounds),
-        ("memberships", memberships, member, taking * law.steps),
+        ("participations", partial(exact_laws.participations, law, retained), mean, taking),
+        ("repeats", partial(exact_laws.repeats, law, retained), law.rounds * (1 - distinct), law.rounds),
+        ("memberships", partial(exact_laws.memberships, law, retained, probe.client), member, taking * law.steps),
     ):
         if name == "memberships" and probe.sample == NOTHING:
             continue
