@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from fuaudit.declared import says
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
-from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.unlearning.protocol import claimed_laws, claims_exactness, is_editor
 from fuaudit.verification.case import Case
@@ -116,19 +115,13 @@ def exact_law(case: Case) -> AssumptionStatus:
 def fixed_sizes(case: Case) -> AssumptionStatus:
     """Cohort size, batch size, steps and rounds are those of training, in every run of the lineage."""
     runs = [case.run, *case.evidence.ancestors]
-    same = {_config_digest(run) for run in runs}
-    if len(same) > 1:
+    if len({run.files[CONFIG]["sha256"] for run in runs}) > 1:
         return AssumptionStatus(NOT_MET, "the configs of the lineage differ")
     if not case.evidence.complete_lineage:
         return AssumptionStatus(
             ON_TRUST, f"{counted(len(runs), 'run has', 'runs have')} one config; the older ones are not at hand"
         )
     return AssumptionStatus(MET, f"all {len(runs)} runs of the lineage have one config")
-
-
-def _config_digest(run: Run | Tombstone) -> str:
-    digest: str = run.files[CONFIG]["sha256"]
-    return digest
 
 
 def fixed_partition(case: Case) -> AssumptionStatus:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from fuaudit.commitments.keys import derive
 from fuaudit.data.dataset import Dataset
-from fuaudit.data.partition import is_name
 from fuaudit.draws.seeds import Seeds, node_digest
 from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.plans import Population
@@ -229,18 +228,12 @@ class Contents:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, NDArray[Any]], where: object) -> Contents:
-        """The inverse of :meth:`tensors`; EvidenceError, naming ``where``, for anything else."""
-        columns = [tensors.get(name) for name in ("clients", "ends")]
-        names_of_tables = ("names", "rows", "tests", *(["secrets"] if "secrets" in tensors else []))
-        tables = [tensors.get(name) for name in names_of_tables]
-        if (
-            len(tensors) != 2 + len(tables)
-            or any(c is None or c.dtype != np.int64 or c.ndim != 1 for c in columns)
-            or any(t is None or t.dtype != np.uint8 or t.shape[1:] != (DIGEST_BYTES,) for t in tables)
-        ):
+        """The inverse of :meth:`tensors`, for tensors of its names and kinds; EvidenceError where they do not fit."""
+        tables = [tensors[name] for name in ("names", "rows", "tests", "secrets") if name in tensors]
+        if any(table.shape[1:] != (DIGEST_BYTES,) for table in tables):
             raise EvidenceError(f"{where} does not hold the leaves of contents")
-        clients, ends = (c.tolist() for c in columns if c is not None)
-        names, rows, tests, *secrets = (t for t in tables if t is not None)
+        clients, ends = tensors["clients"].tolist(), tensors["ends"].tolist()
+        names, rows, tests, *secrets = tables
         bounds = [0, *ends]
         if (
             clients != sorted(set(clients))
@@ -275,18 +268,15 @@ class Opening:
         return {"names": names, "salts": self.salts.as_rows()}
 
     @classmethod
-    def of_table(cls, table: Any, where: object) -> Opening:
-        """The inverse of :meth:`table`; EvidenceError, naming ``where``, for anything else."""
-        if not isinstance(table, dict) or table.keys() != {"names", "salts"}:
-            raise EvidenceError(f"{where} does not hold names and salts")
-        salts = Seeds.of_rows(table["salts"])
-        names = table["names"]
+    def of_table(cls, table: Mapping[str, Any], where: object) -> Opening:
+        """The inverse of :meth:`table`, for a table of its shape from the file at ``where``.
+
+        Raises:
+            EvidenceError: salts are no tree, or two clients have one name.
+        """
+        names, salts = table["names"], Seeds.of_rows(table["salts"])
         if names is None:
             return cls(None, salts)
-        if not isinstance(names, dict) or not all(is_name(name) for name in names.values()):
-            raise EvidenceError(f"{where} does not hold names of clients")
-        if not all(key.isdecimal() and str(int(key)) == key and len(key) < 16 for key in names):
-            raise EvidenceError(f"{where}: a name belongs to no client id")
         if len(set(names.values())) != len(names):
             raise EvidenceError(f"{where}: two clients have one name")
         return cls({int(key): name for key, name in names.items()}, salts)
@@ -327,11 +317,6 @@ def salts_for(contents: Contents, kept: Population, before: Mapping[int, Sequenc
     return ranges
 
 
-def salts_under(secret: bytes, contents: int) -> Seeds:
-    """So many salts under a master secret."""
-    return Seeds.of(derive(secret, "salts"), contents)
-
-
 def commit(
     dataset: Dataset, population: Population, names: Names | None, secret: bytes, secrets: Sequence[bytes] = ()
 ) -> tuple[Contents, Opening]:
@@ -341,7 +326,8 @@ def commit(
     """
     clients = population.clients
     sizes = tuple(len(population.samples[client]) for client in clients)
-    opening = Opening(names, salts_under(secret, len(clients) + sum(sizes) + len(dataset.test_targets)))
+    count = len(clients) + sum(sizes) + len(dataset.test_targets)
+    opening = Opening(names, Seeds.of(derive(secret, "salts"), count))
     salts = [salt or b"" for salt in opening.salts.between(0, opening.salts.size)]
     digests = _digests_by_id(dataset, [row for client in clients for row in population.samples[client]])
     named, rows, place = list[bytes](), list[bytes](), 0

@@ -171,12 +171,11 @@ def carry_out(
     first = change.first_round(parent.rounds_executed)
     # only those that training on would have stored: the round after which training was stopped is no such round
     to_store = stored_rounds(ready.config.run.checkpoint_every, plan.law.rounds)
-    kept = [number for number in parent.checkpoints if number < first and number in to_store]
+    kept = {number for number in parent.checkpoints if number < first and number in to_store}
     before, after = parent.plan.retained, plan.retained
-    for round_number in kept if change.first_change != START else []:
-        if round_number not in writer.stored:
-            vector, state = parent.checkpoint(round_number)
-            writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
+    for round_number in sorted(kept - {*writer.stored}) if change.first_change != START else []:
+        vector, state = parent.checkpoint(round_number)
+        writer.checkpoint(round_number, vector, state_without(ready.procedure, state, before, after))
     done = max(writer.stored, default=0)
     before_a_kill = writer.ledger.of_kind("unlearning")
     kept_rounds = before_a_kill[0]["kept_rounds"] if before_a_kill else done
