@@ -377,7 +377,7 @@ def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
 
     with pytest.raises(EvidenceError, match="is not the one that was committed to"):
         exchanged_for("first", generations=({**first, one: bytes(32)}, last))
-    with pytest.raises(EvidenceError, match="what all draw with is not what was committed to"):
+    with pytest.raises(EvidenceError, match="the shared secret is not the one that was committed to"):
         exchanged_for("shared", shared=(bytes(32), child.secrets.shared[1]))
     with pytest.raises(EvidenceError, match="lacks secrets of clients"):
         exchanged_for("kept", generations=(first, {**last, drawn_client(run): bytes(32)}))
@@ -982,7 +982,7 @@ def test_siblings_configs_and_methods_never_share_secrets(whole, tmp_path):
         for use, options in (("fats", {}), ("retrain", {}), ("fats", {"a": 1}))
         for executed in (7, 8)
     ]
-    assert len({step.next(secret_before) for step in steps}) == len(steps)
+    assert len({step.renewed(secret_before) for step in steps}) == len(steps)
     other = train(EVERYTHING | {"scaling": "standardise"}, tmp_path / "other", secret=secret(1))
     # one master secret gives the same secrets to clients, and the commitments make of them other draws
     assert other.secrets.generations == whole.secrets.generations
