@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fuaudit.cli.options import Folder, emit, output_options
+from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
 
@@ -43,8 +43,7 @@ def conspar(
     delta: float,
     target: float | None,
     picture: Path | None,
-    as_json: bool,
-    quiet: bool,
+    output: Output,
 ) -> None:
     """Account for ConSpar: exactly for one round, and for all rounds of a client.
 
@@ -70,7 +69,7 @@ def conspar(
         plot(shape, number, delta, picture)
     result = account(shape, number, delta, BINS if target is None else COARSE)
     document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
-    emit(as_json, document, _short(result) if quiet else _lines(result))
+    output.emit(document, _lines(result), _short(result))
 
 
 def _found(
