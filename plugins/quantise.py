@@ -1,8 +1,9 @@
 """Quantise: updates as whole numbers of a public step, by stochastic rounding.
 
 Every coordinate is clipped to [-clip, clip] and rounded to a neighbour among 2**bits - 1 evenly spaced values, up with
-the probability that keeps its mean (Alistarh et al., "QSGD", NeurIPS 2017, with one scale that everybody knows). Sums
-of what is sent are sums of whole numbers: exact, and the same in any order.
+the probability that keeps its mean (Alistarh et al., "QSGD", NeurIPS 2017, with one scale that everybody knows). Their
+distance is a power of two. So what is sent is a whole number in the scale of floats too, and sums in float64 are sums
+of whole numbers: exact, and the same in any order.
 
 Guarantee: none for privacy. The mean of what is sent is the clipped update; the rounding is the client's own draw.
 """
@@ -10,7 +11,7 @@ Guarantee: none for privacy. The mean of what is sent is the clipped update; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import frexp, inf, ldexp
 from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit.plugins import RoundContext, Sent, State, Stateless, UsageError
@@ -38,8 +39,9 @@ class Quantise(Stateless):
 
     @property
     def step(self) -> float:
-        """The distance of neighbours."""
-        return self.clip / self._most
+        """The distance of neighbours: the least power of two with which the whole numbers reach the clip."""
+        share, exponent = frexp(self.clip / self._most)
+        return ldexp(1.0, exponent - (share == 0.5))
 
     @property
     def _most(self) -> int:

@@ -1,0 +1,241 @@
+"""FedREP: consensus sparsification by its exact law, what clients keep, momentum, buffers, and a federation of all."""
+
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
+from math import comb, exp
+
+import pytest
+import torch
+from fuaudit_plugins.conspar import Consensus, proposed, top
+from fuaudit_plugins.error_feedback import ErrorFeedback
+from fuaudit_plugins.quantise import Quantise
+
+from fuaudit.errors import UsageError
+from fuaudit.plans.stage_draws import Place
+from fuaudit.plugins import check_agreement, check_client_stage
+from fuaudit.testing.contexts import context_of, shape_of, updates_of
+from fuaudit.training.events import Rejected, Sent
+from fuaudit.training.exchange import Exchange, client_half, delivered, server_half, settled
+from fuaudit.training.stages import Chain, Mean
+
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+
+# the law of what a client proposes
+
+
+class Path:
+    """Draws of one path: how many are replaced, which ranks stay and come; with the probability of each."""
+
+    def __init__(self, replaced, stay, come):
+        self.replaced, self.ranks, self.weight = replaced, {"stay": stay, "come": come}, Fraction(1)
+
+    def binomial(self, label, trials, probability):
+        r = self.replaced
+        self.weight *= comb(trials, r) * probability**r * (1 - probability) ** (trials - r)
+        return r
+
+    def subset(self, label, size, count):
+        self.weight /= comb(size, count)
+        return torch.tensor(self.ranks[label], dtype=torch.int64).numpy()
+
+
+def law(largest, columns, alpha):
+    """Each set that a client can propose, with its probability, by all paths of its draws."""
+    found, k = defaultdict(Fraction), len(largest)
+    for r in range(k + 1):
+        for stay, come in product(combinations(range(k), k - r), combinations(range(columns - k + r), r)):
+            path = Path(r, stay, come)
+            columns_of = proposed(torch.tensor(largest), columns, alpha, path)
+            found[tuple(columns_of.tolist())] += path.weight
+    return found
+
+
+def equation_18(columns, k, alpha, overlap):
+    return sum(
+        alpha ** (k - i) * (1 - alpha) ** i * comb(overlap, i) / Fraction(comb(columns - i, columns - k))
+        for i in range(overlap + 1)
+    )
+
+
+@pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1, 20), HALF, Fraction(19, 20), Fraction(1)])
+def test_what_is_proposed_has_the_law_of_equation_18(alpha):
+    for columns in range(1, 7):
+        for k in range(1, columns + 1):
+            largest = [(3 * place + 1) % columns if columns % 3 else columns - 1 - place for place in range(k)]
+            found = law(largest, columns, alpha)
+            assert sum(found.values()) == 1
+            for chosen in combinations(range(columns), k):
+                assert found[chosen] == equation_18(columns, k, alpha, len({*chosen} & {*largest}))
+            if alpha == 1:
+                assert {*found.values()} == {Fraction(1, comb(columns, k))}
+
+
+def test_what_a_client_draws_has_this_law():
+    """The stage itself, in rounds enough: the number of sets of each kind is within five standard deviations."""
+    rounds, stage, seen = 1500, Consensus(2, 0.5), defaultdict(int)
+    row = torch.tensor([[0.1, -3.0, 2.0, 0.0, -0.2]])
+    whole = context_of([2], torch.float32)
+    for number in range(1, rounds + 1):
+        context = replace(whole, number=number).at(Place("client", 1), stage, None)
+        seen[tuple(stage.propose(row, context)[0].tolist())] += 1
+    for chosen, share in law([1, 2], 5, HALF).items():
+        assert abs(seen[chosen] - rounds * share) < 5 * (rounds * share) ** 0.5
+
+
+def test_the_top_is_by_size_and_of_equal_ones_the_lower():
+    generator = torch.Generator().manual_seed(1)
+    for columns in range(1, 9):
+        row = torch.randint(-2, 3, (columns,), generator=generator).to(torch.float32)
+        wanted = sorted(range(columns), key=lambda place: (-abs(row[place]), place))
+        for k in range(columns + 2):
+            assert top(row, k).tolist() == wanted[:k]
+
+
+def test_theorem_1_and_both_propositions_by_exact_expectations():
+    """Three clients of four coordinates; rows and probabilities are fractions."""
+    d, k, m = 4, 1, 3
+    rows = [[Fraction(n) for n in numbers] for numbers in ((5, -2, 1, 0), (4, -3, 0, 1), (1, 1, -6, 2))]
+    tops = [sorted(range(d), key=lambda j, row=row: (-abs(row[j]), j))[:k] for row in rows]
+    apart = sum((a - b) ** 2 for a, b in zip(*rows[:2], strict=True))
+    for alpha in (Fraction(0), THIRD, HALF, Fraction(1)):
+        laws = [law(top, d, alpha) for top in tops]
+        within = [[sum(p for s, p in own.items() if j in s) for j in range(d)] for own in laws]
+        # Theorem 1, where each sends its own coordinates
+        sparse = sum(
+            p * q * sum(((rows[0][j] if j in s else 0) - (rows[1][j] if j in t else 0)) ** 2 for j in range(d))
+            for (s, p), (t, q) in product(laws[0].items(), laws[1].items())
+        )
+        a, b = within[:2]
+        said = sum(
+            (rows[0][j] - rows[1][j]) ** 2 * a[j] * b[j]
+            + rows[0][j] ** 2 * a[j] * (1 - b[j])
+            + rows[1][j] ** 2 * b[j] * (1 - a[j])
+            for j in range(d)
+        )
+        assert sparse == said
+        for honest in (3, 2):  # of three; a third one that is not honest proposes nothing
+            kept = [Fraction(0)] * m
+            for path in product(*(laws[:honest])):
+                agreed, weight = {j for s in path for j in s}, Fraction(1)
+                for own, chosen in zip(laws, path, strict=False):
+                    weight *= own[chosen]
+                # Proposition 1, on every path
+                assert sum((rows[0][j] - rows[1][j]) ** 2 for j in agreed) <= apart
+                for client in range(honest):
+                    kept[client] += weight * sum(rows[client][j] ** 2 for j in agreed)
+            # Proposition 2
+            left = exp(-float(alpha) * k * (honest - 1) / d)
+            share = (d * (1 - left) + k * left) / d
+            for client in range(honest):
+                assert kept[client] >= share * float(sum(x * x for x in rows[client])) * (1 - 1e-12)
+
+
+# the agreement
+
+
+def agreed_on(proposals, per_client=2, columns=None):
+    told = []
+    context = replace(context_of([0, 2, 3], torch.float64).bare(), coordinates=columns, tell=told.append)
+    found = Consensus(per_client).agree([torch.tensor(one, dtype=torch.int64) for one in proposals], context)
+    return found.tolist(), told
+
+
+def test_what_no_client_may_propose_is_rejected_by_name():
+    found, told = agreed_on([[0, 4], [1], [3, 0]])
+    assert found == [0, 1, 3, 4]
+    assert told == [Sent(0, "coordinates", 8), Sent(2, "coordinates", 4), Sent(3, "coordinates", 8)]
+    for wrong, why in (
+        ([0, 1, 2], "too many coordinates"),
+        ([2, 2], "a coordinate twice"),
+        ([0, 5], "a coordinate out of range"),
+        ([-1], "a coordinate out of range"),
+    ):
+        found, told = agreed_on([[4], wrong, [3]])
+        assert (found, told[2]) == ([3, 4], Rejected(2, why))
+    assert agreed_on([[2], [], []], columns=torch.tensor([0, 3]))[0] == []
+
+
+def test_options_that_cannot_be():
+    for options in ((0,), (3, 1.5), (3, -0.1), (3, 0.12345678911)):
+        with pytest.raises(UsageError, match="per_client of at least 1 and an alpha from 0 to 1"):
+            Consensus(*options)
+
+
+# rounds
+
+
+CLIENTS = [0, 1, 2, 3, 4, 5]
+"""Of whom client 1 was emptied."""
+
+
+def rounds(exchange, count, key=0, grid=2.0**-20):
+    """Rounds of an exchange on updates that are multiples of a grid: what it made, with memories before and after."""
+    kept = exchange.client_stages.init(shape_of(torch.float64))
+    server = exchange.server.init(shape_of(torch.float64))
+    for number in range(1, count + 1):
+        updates = (updates_of(100 * key + number, len(CLIENTS), torch.float64) / grid).round() * grid
+        context = context_of(CLIENTS, torch.float64, number)
+        sending = client_half(exchange, updates, context, kept)
+        delivery = delivered(exchange, sending)
+        served = server_half(exchange, delivery, sending.context, server)
+        after = settled(exchange, sending, delivery.sent, served.answer)
+        yield updates, kept, sending, delivery, served, after
+        kept, server = after, served.state
+
+
+def chain(*stages):
+    return Exchange(Chain((Mean(),)), Chain(stages))
+
+
+def test_nothing_is_lost():
+    """What a client keeps and what it sent are what it kept and its update: exactly, in every round."""
+    exchange = chain(ErrorFeedback(), Consensus(1, 0.5), Quantise(0.7, 6))
+    for updates, before, sending, delivery, _, after in rounds(exchange, 12):
+        whole = sending.context.on_all(delivery.sent)
+        assert torch.equal(after["0.memory"] + whole, before["0.memory"] + updates)
+        lost = after["0.memory"].norm(dim=1) / (before["0.memory"] + updates).norm(dim=1)
+        assert torch.allclose(after["0.lost"][:, 0], lost)
+        assert bool(delivery.sent.any())
+
+
+def test_at_alpha_one_coordinates_do_not_depend_on_data():
+    agreed = [
+        [sending.context.coordinates.tolist() for _, _, sending, *_ in rounds(chain(ErrorFeedback(), stage), 6, key)]
+        for stage in (Consensus(1, 1), Consensus(1, 0.5))
+        for key in (1, 2)
+    ]
+    assert agreed[0] == agreed[1]
+    assert agreed[2] != agreed[3]
+
+
+def test_all_coordinates_are_no_sparsification():
+    for alpha in (0.0, 0.3, 1):
+        sparse = chain(ErrorFeedback(), Consensus(5, alpha))
+        for one, other in zip(rounds(sparse, 4), rounds(chain(), 4), strict=True):
+            assert torch.equal(one[4].row, other[4].row)
+            assert not bool(one[5]["0.memory"].any())
+
+
+def test_who_has_no_samples_proposes_nothing():
+    stage = Consensus(2, 0.5)
+    for _, _, sending, *_ in rounds(chain(stage), 1):
+        found = stage.propose(updates_of(3, 6, torch.float64), sending.context.at(Place("client"), stage, None))
+        assert [len(one) for one in found] == [2, 0, 2, 2, 2, 2]
+
+
+def test_contracts():
+    check_client_stage(ErrorFeedback())
+    check_client_stage(Quantise(0.3, 24))
+    for options in ((2, 1), (9, 0.25)):
+        check_agreement(Consensus(*options))
+
+
+def test_quantised_rows_are_whole_numbers_of_a_power_of_two():
+    for clip, bits in ((1.0, 12), (0.7, 6), (3.0, 24), (2047 / 1024, 12)):
+        stage = Quantise(clip, bits)
+        assert Fraction(stage.step).numerator == 1 or Fraction(stage.step).denominator == 1
+        most = 2 ** (bits - 1) - 1
+        assert most * stage.step >= clip > most * stage.step / 2
