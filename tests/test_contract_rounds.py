@@ -266,6 +266,7 @@ def grows(self, updates, context, state):
         ({"apply": lambda s, u, c, state: (u + random.random(), state)}, "other bits"),
         ({"init": lambda s, shape: {"more": shape.zeros(1)}}, "named in per_client_state"),
         ({"init": lambda s, shape: {"seen": shape.zeros(1, shape.dimension)}}, "one row a client"),
+        ({"init": lambda s, shape: {"seen": shape.zeros(shape.clients)}}, "one row a client, (M, d)"),
         ({"proposals": lambda s, found, u, c: found[:1]}, "one for each row"),
         ({"proposals": lambda s, found, u, c: [one + 9 for one in found]}, "no int64 columns"),
         ({"proposals": lambda s, found, u, c: [one.zero_() for one in found]}, "that it was given, in place"),

@@ -81,11 +81,11 @@ def round_of(stage: Any) -> Step:
 
 
 def require_rows(stage: Any, state: State, problems: Problems) -> None:
-    """All that a stage in front of the transport keeps has one row a client, and is named."""
+    """All that a stage in front of the transport keeps has one row a client, ``(M, d)``, and is named."""
     named = state.keys() == set(says(stage, "per_client_state"))
     problems.require(named, "all that it keeps must be named in per_client_state")
-    rows = all(tensor.shape[:1] == (len(SIZES),) for tensor in state.values())
-    problems.require(rows, "its state must have one row a client")
+    rows = all(tensor.ndim == 2 and len(tensor) == len(SIZES) for tensor in state.values())
+    problems.require(rows, "its state must have one row a client, (M, d)")
 
 
 def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
