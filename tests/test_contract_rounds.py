@@ -78,6 +78,9 @@ def test_the_contract_of_client_stages(stages):
         (part(stages.Memory, vectorised=True, apply=by_id), "unused places"),
         (Narrows(), "apply made (4, 4) of (4, 5)"),
         (Remembers(), "with other rounds before"),
+        (part(Stateless, apply=scaled(lambda c: (c.clients == 2).any())), "or on who they are"),
+        (part(Stateless, apply=scaled(lambda c: c.steps.sum())), "or on who they are"),
+        (part(Stateless, apply=scaled(lambda c: c.sizes.max())), "or on who they are"),
         (part(Stateless, apply=tells(lambda rows, c: float(rows.sum()))), "what it tells, of a client or of nobody"),
         (part(Stateless, apply=tells(lambda rows, c: c.own(1).integers("x", 9**9, 1).item()), draws=True), "it tells"),
         (part(stages.Memory, init=lambda s, shape: {"memory": shape.zeros(shape.clients, 5) + shape.clients}), "first"),
@@ -96,6 +99,11 @@ def tells(number):
         return updates, state
 
     return apply
+
+
+def scaled(number):
+    """Wrong: scales a row by a number of the whole cohort."""
+    return lambda self, updates, context, state: (updates * (1 + number(context.cohort)), state)
 
 
 def spoils(write):
@@ -200,8 +208,14 @@ def seen():
     ("body", "words"),
     [
         ({"draws": False}, "did not declare it"),
-        ({"propose": lambda s, u, c: [(u - u.mean(dim=0)).argmax(dim=1)[:1]] * len(u)}, "rows or draws of others"),
-        ({"propose": lambda s, u, c: [torch.tensor(c.own(0).integers("x", 3, 1)) for _ in u]}, "rows or draws of"),
+        (
+            {"propose": lambda s, u, c: [(u - u.mean(dim=0)).argmax(dim=1)[:1]] * len(u)},
+            "depends on the rows, memories or draws of others",
+        ),
+        (
+            {"propose": lambda s, u, c: [torch.tensor(c.own(0).integers("x", 3, 1)) for _ in u]},
+            "depends on the rows, memories or",
+        ),
         ({"propose": lambda s, u, c: [row.argmax()[None].int() for row in u]}, "no int64 columns"),
         ({"propose": lambda s, u, c: [torch.tensor([4]) for _ in u]}, "no int64 columns of those that there are"),
         ({"propose": lambda s, u, c: torch.zeros(len(u), 1).long()}, "a list of tensors"),
@@ -410,4 +424,9 @@ def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
 def test_a_private_solver_mixes_no_clients(stages):
     check_solver(stages.LocalMomentum())
     broken(check_solver, stages.SharedMomentum(), "what a client sends or keeps depends on the rows")
+
+    def counted(self, outcome, context, state):
+        return outcome.updates * context.cohort.sizes.sum(), state
+
+    broken(check_solver, part(stages.LocalMomentum, after=counted, depends_on=frozenset({"samples"})), "who they are")
     broken(check_solver, part(stages.LocalMomentum, per_client_state=frozenset()), "must be named in per_client_state")

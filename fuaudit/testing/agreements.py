@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement
+from fuaudit.testing.client_stages import ALONE
 from fuaudit.testing.contexts import DIMENSION, FIRST, Step, others_changed
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, trials
@@ -84,10 +85,10 @@ def _require_agreed(agreed: Tensor, columns: int, problems: Problems) -> None:
 
 
 def _check_alone(agreement: Any, trial: Trial, columns: Tensor, problems: Problems) -> None:
-    """The proposal of each row, with rows and draws of all others changed."""
+    """The proposal of each row, with other clients in all other places."""
     for place in range(len(trial.updates)):
         updates, whole = others_changed(trial.updates, trial.whole, place)
         context = replace(whole.at(FIRST, agreement, None), coordinates=None if columns is ALL_COLUMNS else columns)
         alone = agreement.propose(updates[:, columns], context)[place]
-        told = "a proposal depends on the rows or draws of others: a client knows nothing but its own"
+        told = f"a proposal {ALONE}"
         problems.require(torch.equal(alone, trial.made[str(place)]), told)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import is_agreement, says
-from fuaudit.testing.contexts import FIRST, SIZES, Step, draws_changed, others_changed, same, where_not
+from fuaudit.testing.contexts import FIRST, SIZES, Step, company_changed, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
     DTYPES,
@@ -25,7 +25,7 @@ from fuaudit.training.events import Event, Told
 from fuaudit.training.rounds import RoundContext, State, telling
 from fuaudit.training.stages import Mean
 
-ALONE = "depends on the rows, memories or draws of others: a client knows nothing but its own"
+ALONE = "depends on the rows, memories or draws of others, or on who they are: a client knows nothing but its own"
 
 
 def check_client_stage(stage: Any) -> None:
@@ -34,8 +34,8 @@ def check_client_stage(stage: Any) -> None:
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept,
     finite in finite out, the same bits when repeated, inputs and old state left alone, a state of constant names,
     shapes and dtypes with one row a client, of which only those of participants change. **A row, and what its client
-    keeps, depend on this client alone**: with rows, memories and draws of all others changed they stay as they are, in
-    this round and in all before it. So does what is told of the client, and what is told of nobody.
+    keeps, depend on this client alone**: with rows, memories and draws of all others changed, and with other clients in
+    their places, they stay as they are, in this round and in all before it. So does what is told of the client, and what is told of nobody.
     What it does not declare has no effect: draws, how many clients and samples there are, the aggregator's row. Where
     ``vectorised`` is claimed, several runs in one tensor give the bits of each run by itself, and unused places of a
     cohort do not count. No global generator is touched.
@@ -89,7 +89,7 @@ def require_rows(stage: Any, state: State, problems: Problems) -> None:
 
 
 def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
-    """The row of each place, and what its client keeps, with rows, memories and draws of all others changed."""
+    """The row of each place, and what its client keeps, with other clients in all other places."""
     rows, answer = trial.made["rows"], Mean().apply(trial.made["rows"], trial.context, {})[0]
     told: Told
     clients = trial.context.cohort.clients.tolist()
@@ -119,7 +119,7 @@ def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
         for trial in lived:
             others = (trial.whole.cohort.clients != client).unsqueeze(1)
             updates = torch.where(others, trial.updates.flip(1) - 0.5, trial.updates)
-            context, sent = draws_changed(trial.whole, client).at(FIRST, stage, None), trial.made["rows"]
+            context, sent = company_changed(trial.whole, client).at(FIRST, stage, None), trial.made["rows"]
             rows, state = stage.apply(updates, context, state)
             alone = torch.equal(rows.masked_fill(others, 0), sent.masked_fill(others, 0))
             if hasattr(stage, "settle"):

@@ -69,12 +69,21 @@ class _Others(PublicDraws):
 
 
 def others_changed(updates: Tensor, context: ExchangeContext, place: int) -> tuple[Tensor, ExchangeContext]:
-    """A round in which rows and draws of all but the client at a place are other ones."""
+    """A round in which all but the client at a place are other clients, with other rows."""
     client = int(context.cohort.clients[place])
-    return where_not(place, updates.flip(1) - 0.5, updates), draws_changed(context, client)
+    return where_not(place, updates.flip(1) - 0.5, updates), company_changed(context, client)
 
 
-def draws_changed(context: ExchangeContext, client: int) -> ExchangeContext:
+def company_changed(context: ExchangeContext, client: int) -> ExchangeContext:
+    """A round in which all but a client are other clients, with samples, steps and draws of their own."""
+    others = sorted({*range(len(SIZES))} - {client})
+    ids = [client if one == client else others[others.index(one) - 1] for one in context.cohort.clients.tolist()]
+    cohort = context_of(ids, context.vectors.dtype).cohort
+    more = cohort.steps + (cohort.clients != client)
+    return replace(draws_changed(context, client), cohort=replace(cohort, steps=more))
+
+
+def draws_changed(context: ExchangeContext, client: int = -1) -> ExchangeContext:
     """A round in which all but a client draw otherwise."""
     return replace(context, draws=(_Others(client),))
 

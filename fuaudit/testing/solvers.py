@@ -109,11 +109,11 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
 
 
 def _check_alone(solver: Any, trial: Trial, problems: Problems) -> None:
-    """What the client at each place sends and keeps, with updates and memories of all others changed."""
+    """What the client at each place sends and keeps, with other clients in all other places."""
     for place, own in enumerate(trial.context.cohort.clients.tolist()):
-        updates, _ = others_changed(trial.updates, trial.whole, place)
+        updates, whole = others_changed(trial.updates, trial.whole, place)
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
-        made, new = _step(solver)(updates, trial.context, memories)
+        made, new = _step(solver)(updates, whole.bare(), memories)
         alone = all(torch.equal(made[name][place], tensor[place]) for name, tensor in trial.made.items())
         alone &= all(torch.equal(new[name][own], tensor[own]) for name, tensor in trial.new.items())
         problems.require(alone, f"what a client sends or keeps {ALONE}")
