@@ -63,8 +63,8 @@ def test_the_contract_of_client_stages(stages):
     for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
         check_client_stage(right)
     for wrong, words in (
-        (stages.Neighbour(), "depends on the rows, memories or draws of others"),
-        (stages.OneNoise(), "depends on the rows, memories or draws of others"),
+        (stages.Neighbour(), "depends on the rows, memories or draws"),
+        (stages.OneNoise(), "depends on the rows, memories or draws"),
         (stages.MixesAtTheEnd(), "what a client keeps depends on"),
         (stages.Unsaid(), "declare answered = True"),
         (stages.Counting(), "declare it in depends_on"),
@@ -325,6 +325,49 @@ def undivided(self, rows, context):
     return replace(came, rows=came.rows * max(len(rows), 1))
 
 
+def halves(shown):
+    """Sums of two halves."""
+
+    def deliver(self, rows, context):
+        if len(rows) < 4:
+            return Delivery(rows[:0], context.cohort.counted(0), 0 * rows)
+        means = torch.stack([rows[:2].mean(dim=0), rows[2:].mean(dim=0)])
+        return Delivery(shown(means), context.cohort.counted(2), rows)
+
+    return deliver
+
+
+def overlapping(self, rows, context):
+    """Of all, and of all but the last."""
+    if len(rows) < 4:
+        return Delivery(rows[:0], context.cohort.counted(0), 0 * rows)
+    return Delivery(torch.stack([rows.mean(dim=0), rows[:3].mean(dim=0)]), context.cohort.counted(2), rows)
+
+
+def faint(self, rows, context):
+    """A row and next to nothing of all others, which it says were sent so."""
+    if len(rows) < 4:
+        return Delivery(rows[:0], context.cohort.counted(0), 0 * rows)
+    weights = torch.tensor([[4.0 - 3e-6], [1e-6], [1e-6], [1e-6]], dtype=rows.dtype)
+    return Delivery((weights * rows).mean(dim=0, keepdim=True), context.cohort.counted(1), weights * rows)
+
+
+def weighing(self, rows, context):
+    """One client's row three times as large."""
+    rows = torch.where((context.cohort.clients == 2).unsqueeze(1), 3 * rows, rows)
+    return Delivery(rows, context.cohort, rows)
+
+
+def sends(told):
+    """Brings all rows, or their mean, and says that something else was sent."""
+
+    def deliver(self, rows, context):
+        came = delivered(self, rows, context) if self.shows == "sums" else Delivery(rows, context.cohort, rows)
+        return replace(came, sent=told(rows))
+
+    return deliver
+
+
 def mixed_up(self, rows, context):
     return Delivery(rows.flip(0), context.cohort, rows)
 
@@ -372,6 +415,17 @@ def with_unused(self, rows, context):
         ({"deliver": one_by_one, "shows": "sums"}, "the row of one participation"),
         ({"deliver": told_who, "shows": "sums"}, "it names who is in them"),
         ({"deliver": undivided, "shows": "sums"}, "divide each sum by the number of rows in it"),
+        ({"deliver": halves(lambda sums: sums[:1].expand(2, -1)), "shows": "sums"}, "in two of its sums"),
+        ({"deliver": halves(lambda sums: 1.1 * sums), "shows": "sums"}, "is not the mean of what was sent"),
+        ({"deliver": overlapping, "shows": "sums"}, "a participation is in two of its sums"),
+        ({"deliver": faint, "shows": "sums"}, "divide each sum"),
+        ({"deliver": sends(lambda rows: rows.flip(0))}, "depends on the rows of others"),
+        ({"deliver": sends(lambda rows: rows.abs())}, "is not of its row"),
+        ({"deliver": sends(lambda rows: 0.9 * rows)}, "is not what it says was sent by that client"),
+        ({"deliver": sends(lambda rows: rows.flip(0)), "shows": "sums"}, "depends on the rows of others"),
+        ({"deliver": weighing}, "weigh nobody"),
+        ({"deliver": lambda s, rows, c: Delivery(rows, replace(c.cohort, total=7), rows)}, "other numbers of all"),
+        ({"deliver": lambda s, rows, c: Delivery(rows, replace(c.cohort, members=1), rows)}, "other numbers of all"),
         ({"deliver": with_unused, "vectorised": True}, "unused places"),
         ({"in_the_clear": lambda s: Clear(), "deliver": mixed_up}, "in_the_clear makes other deliveries"),
     ],
@@ -382,6 +436,7 @@ def test_transports_that_break_their_word(stages, body, words):
 
 def test_a_sum_of_all_is_a_sum(stages):
     check_transport(part(stages.DropsAll, deliver=delivered, shows="sums"))
+    check_transport(part(stages.DropsAll, deliver=halves(lambda sums: sums), shows="sums"))
 
 
 CALLS = count()

@@ -34,11 +34,11 @@ def check_client_stage(stage: Any) -> None:
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept,
     finite in finite out, the same bits when repeated, inputs and old state left alone, a state of constant names,
     shapes and dtypes with one row a client, of which only those of participants change. **A row, and what its client
-    keeps, depend on this client alone**: with rows, memories and draws of all others changed, and with other clients in
-    their places, they stay as they are, in this round and in all before it. So does what is told of the client, and what is told of nobody.
-    What it does not declare has no effect: draws, how many clients and samples there are, the aggregator's row. Where
-    ``vectorised`` is claimed, several runs in one tensor give the bits of each run by itself, and unused places of a
-    cohort do not count. No global generator is touched.
+    keeps, depend on this client alone**: with rows, memories and draws of all others changed, and other clients in
+    their places, they stay as they are, in this round and in all before it. So does what is told of the client, and
+    what is told of nobody. What it does not declare has no effect: draws, how many clients and samples there are, the
+    aggregator's row. Where ``vectorised`` is claimed, several runs in one tensor give the bits of each run by itself,
+    and unused places of a cohort do not count. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.

@@ -19,10 +19,12 @@ def check_transport(transport: Any) -> None:
 
     Over rounds of no row, one and four, in float32 and float64: as many places in the cohort as rows, ``sent`` with one
     row for each that was given, dtype kept, finite in finite out, the same when repeated, inputs left alone. **What it
-    shows is so.** "rows": each is that of the client that the cohort names, and of one whose row does not come nothing
-    was sent. "sums": the cohort is counted and no more, and each row is of two participations or of none. What it does
-    not declare has no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same
-    deliveries. No global generator is touched.
+    shows is so.** What was sent of a participation follows from its own row. "rows": each is what was sent by the
+    client that the cohort names, and of one whose row does not come nothing was sent. "sums": the cohort is counted and
+    no more; each row is the mean of what was sent of two participations or more, or of none; nobody is in two sums. Of
+    equal rows all is sent alike. Numbers of all clients and samples are those that it got. What it does not declare has
+    no effect: shared draws, how many clients and samples there are. ``in_the_clear`` makes the same deliveries. No
+    global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -40,9 +42,11 @@ def check_transport(transport: Any) -> None:
             with problems.during(f"{count} rows of {dtype}"):
                 for trial in trials(transport, step, count, dtype, problems):
                     came = transport.deliver(trial.updates, trial.context)
-                    _SHOWN[shows](came, trial, _bears(transport, came, trial), problems)
-                    if shows == "sums" and count:
-                        _check_divided(transport, trial, problems)
+                    others = [_turned(transport, trial, row) for row in range(count)]
+                    _check_sent(came, others, trial, problems)
+                    _SHOWN[shows](came, trial, _bears(came, others), problems)
+                    if count:
+                        _check_equal(transport, trial, problems)
     problems.conclude()
 
 
@@ -69,31 +73,58 @@ def _tensors(came: Delivery) -> list[Tensor]:
     return [came.rows, came.sent, *(getattr(came.cohort, name) for name in ARRAYS)]
 
 
-def _bears(transport: Any, came: Delivery, trial: Trial) -> Tensor:
+def _turned(transport: Any, trial: Trial, row: int) -> Delivery:
+    """What it delivers where one row has the other sign."""
+    turned = trial.updates.clone()
+    turned[row] *= -1
+    came: Delivery = transport.deliver(turned, trial.context)
+    return came
+
+
+def _bears(came: Delivery, others: list[Delivery]) -> Tensor:
     """Which rows that were given bear on which that are delivered: bool ``(n, b)``, each with its sign turned."""
-    bears = torch.zeros(len(trial.updates), len(came.rows), dtype=torch.bool)
-    for row in range(len(trial.updates)):
-        turned = trial.updates.clone()
-        turned[row] *= -1
-        other = transport.deliver(turned, trial.context).rows
-        bears[row] = other.shape != came.rows.shape or (other != came.rows).any(dim=-1)
+    bears = torch.zeros(len(others), len(came.rows), dtype=torch.bool)
+    for row, other in enumerate(others):
+        bears[row] = other.rows.shape != came.rows.shape or (other.rows != came.rows).any(dim=-1)
     return bears
+
+
+def _check_sent(came: Delivery, others: list[Delivery], trial: Trial, problems: Problems) -> None:
+    """What is said to be sent of a participation changes with its row, and with no other."""
+    for row, other in enumerate(others):
+        changed = (other.sent != came.sent).any(dim=-1)
+        alone = not bool(changed[torch.arange(len(changed)) != row].any())
+        problems.require(alone, "what it says was sent of a participation depends on the rows of others")
+        follows = bool(changed[row]) or not bool(came.sent[row].any())
+        problems.require(follows, "what it says was sent of a participation is not of its row")
+    given, told = trial.context.cohort, came.cohort
+    problems.require(
+        (given.members, given.total) == (told.members, told.total),
+        "it tells of other numbers of all clients or samples than it was given",
+    )
 
 
 def _check_sums(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
     counted = _places(trial.context.cohort.counted(len(came.rows)))
     told = "behind sums it names who is in them: cohort.counted(b) is all that may be known"
     problems.require(torch.equal(_places(came.cohort), counted), told)
-    several = bool((bears.sum(dim=0) != 1).all())
-    problems.require(several, "what it shows as a sum is the row of one participation")
+    numbers = bears.sum(dim=0)
+    problems.require(bool((numbers != 1).all()), "what it shows as a sum is the row of one participation")
+    once = bool((bears.sum(dim=1) <= 1).all())
+    problems.require(once, "a participation is in two of its sums: their difference shows who is in one of them")
+    sums, sent = came.rows * numbers.unsqueeze(1), bears.T.to(came.sent.dtype) @ came.sent
+    near = 1e-3 * came.sent.abs().max() if sent.numel() else 0
+    problems.require(bool(((sums - sent).abs() <= near).all()), "a sum is not the mean of what was sent of its rows")
 
 
-def _check_divided(transport: Any, trial: Trial, problems: Problems) -> None:
-    """Of equal rows each sum, divided by its number, is that row; where none or one came, there may be no sum."""
+def _check_equal(transport: Any, trial: Trial, problems: Problems) -> None:
+    """Of equal rows each that is delivered is that row, and so is what was sent; some may not come."""
     one = trial.updates[:1].sign() + 0.5
-    came = transport.deliver(one.expand(trial.updates.shape).clone(), trial.context).rows
-    told = "a sum of equal rows is not that row: divide each sum by the number of rows in it"
-    problems.require(torch.allclose(came, one.expand(came.shape), rtol=0.5), told)
+    came = transport.deliver(one.expand(trial.updates.shape).clone(), trial.context)
+    told = "of equal rows it delivers others: divide each sum by the number of rows in it, and weigh nobody"
+    problems.require(torch.allclose(came.rows, one.expand(came.rows.shape), rtol=0.25), told)
+    sent = came.sent[came.sent.any(dim=-1)]
+    problems.require(torch.allclose(sent, one.expand(sent.shape), rtol=0.25), told)
 
 
 def _check_rows(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
@@ -103,6 +134,8 @@ def _check_rows(came: Delivery, trial: Trial, bears: Tensor, problems: Problems)
     problems.require(bool((among[0] <= among[1]).all()), "its cohort has a place that is none of those that it got")
     own = given.clients.unsqueeze(1) == names
     problems.require(not bool((bears & ~own).any()), "a row that it delivers is not that of the client that is named")
+    sent = ((came.sent.unsqueeze(0) == came.rows.unsqueeze(1)).all(dim=-1) & own.T).any(dim=-1)
+    problems.require(bool(sent.all()), "a row that it delivers is not what it says was sent by that client")
     left = ~torch.isin(given.clients, names)
     problems.require(not bool(came.sent[left].any()), "it says of a row that does not come that something was sent")
 
