@@ -123,6 +123,21 @@ def test_a_word_of_another_type_is_refused(kind, name, value):
         require_words(made(kind, **{name: value}), kind)
 
 
+@pytest.mark.parametrize("kind", ["aggregators", "solvers", "stages"])
+def test_a_part_with_a_state_says_which_rows_are_of_clients(kind):
+    body = {name: getattr(GOOD[kind], name) for name in METHODS[kind]}
+    silent = type("Silent", (), {"__doc__": "One.", "__module__": __name__, **body})
+    (told,) = wrong(dataclass(frozen=True)(silent), kind)
+    assert "does not say per_client_state" in told
+
+
+def test_a_set_is_no_option():
+    """It has no form in a config."""
+    body = {"__annotations__": {"per_client_state": frozenset[str]}, "per_client_state": frozenset({"memory"})}
+    with pytest.raises(PluginError, match="write per_client_state: ClassVar"):
+        require_words(made("stages", **body), "stages")
+
+
 def test_a_class_variable_that_is_no_word_is_refused():
     """It may be a word that the author believes in."""
     with pytest.raises(PluginError, match="'exact' is no word of unlearners"):

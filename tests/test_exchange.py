@@ -45,7 +45,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
-from fuaudit.training.events import Sent
+from fuaudit.training.events import Rejected, Sent
 from fuaudit.training.exchange import (
     Clear,
     Delivery,
@@ -760,6 +760,12 @@ def test_what_honest_stages_and_transports_must_not_make():
         context_of([0], torch.float32).tell("a tale")
     with pytest.raises(PluginError, match="more than 64 bits"):
         context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
+    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Rejected(1.0, "late")):
+        with pytest.raises(PluginError, match="clients and sizes are whole numbers from 0"):
+            context_of([0], torch.float32).tell(event)
+    unnamed = {"deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
+    with pytest.raises(PluginError, match="shows rows of nobody"):
+        one_round(Mean(), transport=type("Odd", (Clear,), unnamed)())
 
 
 def answering(**answers):
