@@ -320,7 +320,7 @@ def test_ids_of_an_erased_client_that_were_exchanged_are_not_believed(tmp_path, 
     place = (tensors["samples"] == 4).nonzero().item()
     tensors["samples"][place : place + 4] = torch.arange(20, 24)
     case = Case(Evidence(child, None, more), Keyed(SECRET))
-    assert (sorted(case.evidence.at_hand.places), case.evidence.unopened) == ([4, 5, 6, 7], ())
+    assert (sorted(case.evidence.at_hand.places), case.evidence.unopened(child.before)) == ([4, 5, 6, 7], ())
     (child.path / "partition.safetensors").write_bytes(tensor_bytes(tensors))
     sealed(child.path)
     case = Case(Evidence(load_run(child.path), None, more), Keyed(SECRET))

@@ -193,9 +193,18 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
         for s, at in sorted(index.samples.items())
         if run.original.owner[s] == client and at.round == index.clients[client]
     )
-    _, found = audits(unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True))
+    child = unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
+    _, found = audits(child)
     assert found["replay"].verdict == "PASS"
     assert found["stress"].verdict == "FAIL"
+    later = Request.of([next(c for c, at in sorted(child.plan.index.clients.items(), reverse=True) if at > 2)])
+    spec = of_the_run("stress")
+    anew = unlearn(child, "retrain", later, tmp_path / "anew")
+    assert audits(anew, spec=spec)[1]["stress"].verdict == "PASS"
+    # rounds know of the first request, and not of the second, also when its run is a tombstone
+    second = unlearn(child, "fats", later, tmp_path / "second", allow_inexact=True)
+    for again in (second, prune(second)[0]):
+        assert audits(again, spec=spec)[1]["stress"].verdict == "FAIL"
 
 
 def test_memory_that_was_not_rewound(tmp_path):

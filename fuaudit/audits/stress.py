@@ -3,10 +3,14 @@
 The run's own plan can miss a fault: if the owner of an erased sample took part in no kept round, weights by
 sample counts look right. So keys are searched for plans in which the target sits in a kept round and the
 restart is late or absent, and their kept rounds are executed twice: as training did, and on the retained data.
+
+Rounds that are kept through several requests may know what one of them took, and nothing of the next. So each is tried
+by itself, back to the one that drew everything anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar
@@ -14,17 +18,18 @@ from typing import ClassVar
 import torch
 
 from fuaudit.commitments.keys import derive
-from fuaudit.draws import END, Keyed
+from fuaudit.draws import END, Draws, Keyed, Stream
 from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Request
+from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import occurrences
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
+from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.text import counted
-from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.execute import execute, initial_state
+from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, Finding, Subject, Verdict
@@ -35,12 +40,50 @@ RARE = 0.05
 """Where no candidate keeps a round, a PASS needs that fewer than this share of plans can (59 candidates, by a
 Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing."""
 
+FEW = 64
+"""The candidates of an earlier request, where one plan is tried: as many as let a PASS be given where none keeps."""
+
 COMPARED = "bitwise comparison of the models after the kept rounds"
 
 
 @dataclass(frozen=True)
+class Step:
+    """A request by itself: who was there before it and after it, and the child that carried it out.
+
+    ``child`` is None where it is not at hand, or a prune left a tombstone, whose word for its method is not believed:
+    then plans keep what comes before the first involvement.
+    """
+
+    number: int
+    request: Request
+    before: Population
+    after: Population
+    child: Run | None
+
+    def rewritten(self, plan: Plan, fresh: Draws) -> Plan:
+        """The plan that its method makes."""
+        if self.child is None:
+            return plan.erase(self.request, fresh, plan.first_involvement(self.request) or END)
+        return rewritten(self.child.unlearner, self.child.info["unlearner"]["use"], plan, self.request, fresh, END)
+
+
+def steps_of(case: Case) -> list[Step]:
+    """The last request, and before it those whose rounds the run may still keep; the last one first."""
+    requests = case.run.requests
+    chain = dict(zip(range(len(requests), 0, -1), (case.run, *case.evidence.ancestors), strict=False))
+    (first,) = case.run.plan.streams[Stream.INITIAL]
+    steps = list[Step]()
+    for number in range(len(requests), min(first.source, len(requests) - 1), -1):
+        run = chain.get(number)
+        child = run if isinstance(run, Run) and not is_editor(run.unlearner) else None
+        before, after = case.run.populations[number - 1 : number + 1]
+        steps.append(Step(number, requests[number - 1], before, after, child))
+    return steps
+
+
+@dataclass(frozen=True)
 class Stress:
-    """Tries ``plans`` plans, the most telling ones among ``candidates`` keys.
+    """Tries ``plans`` plans of the last request, the most telling ones among ``candidates`` keys, and one of others.
 
     Attributes:
         plans: how many plans are tried.
@@ -75,23 +118,23 @@ class Stress:
                 SHOWS_NOT,
                 details=("Give --data ROOT.",),
             )
-        chosen = self._choose(case, case.request)
-        ready = case.rerun.ready
-        problems = ready.client_problem(case.run.before), ready.client_problem(case.run.plan.retained)
-        details, faults, kept_total = [], 0, 0
-        for number, (plan, after) in enumerate(chosen, 1):
+        details, faults, kept_total, unseen, steps = list[str](), 0, 0, list[int](), steps_of(case)
+        chosen = [(step, *pair) for step in steps for pair in self._choose(case, step)]
+        for number, (step, plan, after) in enumerate(chosen, 1):
             kept = kept_rounds_of(plan, after)
             kept_total += kept
-            round_number, gap = self._gap(case, plan, kept, problems) if kept else (0, 0.0)
+            round_number, gap = self._gap(case, step, plan, kept) if kept else (0, 0.0)
             faults += round_number != 0
+            unseen += [] if kept or step.number in unseen else [step.number]
             case.effort.progress("stress plans", number, len(chosen))
             details.append(
-                f"plan {number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
-                f"{_participations(plan, case.request, kept)} participations of the target in them; "
+                f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
+                f"{_participations(plan, step.request, kept)} participations of the target in them; "
                 + (f"models differ by {gap:.3g} after round {round_number}" if round_number else "equal bits")
             )
-        if not kept_total:
-            return self._nothing_kept(tuple(details))
+        few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
+        if not faults and unseen and (few or not kept_total):
+            return self._nothing_kept(case, len(chosen), kept_total, unseen, tuple(details))
         shows = (
             f"In {faults} of {counted(len(chosen), 'plan')}, kept rounds depend on the erased data."
             if faults
@@ -107,45 +150,49 @@ class Stress:
                 *_figures(len(chosen), kept_total),
                 Figure("faults", "Plans with a difference", faults, COMPARED),
             ),
-            assumptions=case.evidence.unopened,
+            assumptions=case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
             details=tuple(details),
         )
 
-    def _nothing_kept(self, details: tuple[str, ...]) -> Finding:
+    def _nothing_kept(
+        self, case: Case, plans: int, kept: int, unseen: Sequence[int], details: tuple[str, ...]
+    ) -> Finding:
         """There was nothing to compare: PASS where a method that often keeps rounds would have shown one."""
-        rate = 1 - 0.05 ** (1 / self.candidates)
+        tried = min(self._effort(case, number)[0] for number in unseen)
+        whose = f" of request {unseen[0]}" if kept else ""
         shows = (
-            f"None of {self.candidates} candidate plans keeps a round, so nothing was compared. That is no proof that "
-            f"none ever does: at most {up(rate)} of plans do, at confidence .95."
+            f"None of {tried} candidate plans{whose} keeps a round, so nothing was compared. That is no proof that "
+            f"none ever does: at most {up(_rate(tried))} of plans do, at confidence .95."
         )
         return Finding(
             "stress",
             Subject.ALGORITHM,
-            Verdict.PASS if rate <= RARE else Verdict.INCONCLUSIVE,
+            Verdict.PASS if _rate(tried) <= RARE else Verdict.INCONCLUSIVE,
             shows,
             SHOWS_NOT,
-            _figures(min(self.plans, self.candidates), 0),
+            _figures(plans, kept),
             details=details,
         )
 
-    def _choose(self, case: Case, request: Request) -> list[tuple[Plan, Plan]]:
+    def _effort(self, case: Case, number: int) -> tuple[int, int]:
+        """The candidates of a request, and how many of them are tried."""
+        return (self.candidates, self.plans) if number == len(case.run.requests) else (min(self.candidates, FEW), 1)
+
+    def _choose(self, case: Case, step: Step) -> list[tuple[Plan, Plan]]:
         """The candidate plans whose kept rounds read the target most often, then have it take part, then are most."""
-        law, before = case.run.plan.law, case.run.before
-        scored = []
-        for number in range(self.candidates):
+        law, request, scored = case.run.plan.law, step.request, []
+        candidates, plans = self._effort(case, step.number)
+        for number in range(candidates):
             source = Keyed(derive(case.key.secret, "stress", str(number)))
-            plan = Plan.fresh(law, before, source)
-            fresh = Keyed(derive(case.key.secret, "stress request", str(number)))
-            after = rewritten(case.evidence.unlearner, case.run.info["unlearner"]["use"], plan, request, fresh, END)
+            plan = Plan.fresh(law, step.before, source)
+            after = step.rewritten(plan, Keyed(derive(case.key.secret, "stress request", str(number))))
             kept = kept_rounds_of(plan, after)
             telling = _draws(plan, request, kept), _participations(plan, request, kept), kept
             scored.append((*telling, -number, plan, after))
         scored.sort(key=lambda row: row[:4], reverse=True)
-        return [(plan, after) for *_, plan, after in scored[: self.plans]]
+        return [(plan, after) for *_, plan, after in scored[:plans]]
 
-    def _gap(
-        self, case: Case, plan: Plan, kept: int, problems: tuple[ClientProblem, ClientProblem]
-    ) -> tuple[int, float]:
+    def _gap(self, case: Case, step: Step, plan: Plan, kept: int) -> tuple[int, float]:
         """The first kept round after which full and retained data give other models or states, and by how much.
 
         Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
@@ -155,22 +202,27 @@ class Stress:
         sides = [
             execute(
                 ready.procedure,
-                problem,
+                ready.client_problem(population),
                 population,
                 schedule,
                 initial_state(ready.procedure, [plan], population, ready.device),
                 ready.engine,
                 draws=(draws,),
             )
-            for problem, population in zip(problems, (case.run.before, case.run.plan.retained), strict=True)
+            for population in (step.before, step.after)
         ]
         for (round_number, everything), (_, retained) in zip(*sides, strict=True):
-            full = everything.without(ready.procedure, case.run.before, case.run.plan.retained)
+            full = everything.without(ready.procedure, step.before, step.after)
             pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
             if not all(torch.equal(a, b) for a, b in pairs):
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
                 return round_number, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
         return 0, 0.0
+
+
+def _rate(candidates: int) -> float:
+    """The largest share of plans that can keep a round where no candidate does."""
+    return 1.0 - float(0.05 ** (1 / candidates))
 
 
 def _figures(plans: int, kept: int) -> tuple[Figure, ...]:

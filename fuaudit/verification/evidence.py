@@ -10,7 +10,7 @@ from typing import Any
 from fuaudit.commitments.contents import Differences
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Population, Request
 from fuaudit.runs.ancestors import lineage
 from fuaudit.runs.platforms import plugins_of, versions
 from fuaudit.runs.receipts import Receipt
@@ -122,21 +122,21 @@ class Evidence:
     @property
     def erased_rows(self) -> frozenset[int]:
         """The sample ids that the last request took away, as far as they are known."""
-        if self.request is None:
-            return frozenset()
-        owned = {s for c in self.request.clients for s in self.run.before.samples[c]}
-        return frozenset(owned.union(self.request.samples) - self.run.stand_ins)
+        return frozenset() if self.request is None else self.erased_since(self.run.before)
+
+    def erased_since(self, before: Population) -> frozenset[int]:
+        """The sample ids that requests took away since a population, as far as they are known."""
+        return frozenset(before.owner.keys() - self.run.plan.retained.owner.keys() - self.run.stand_ins)
 
     @cached_property
     def at_hand(self) -> AtHand:
         """What lies under the ids of erased rows. UsageError without data."""
         return at_hand(self.run, self.ancestors, self.known.receipts, self.rows)
 
-    @property
-    def unopened(self) -> tuple[str, ...]:
-        """What it assumes to compute with the rows that the last request took away; empty where all open leaves."""
+    def unopened(self, before: Population) -> tuple[str, ...]:
+        """What it assumes to compute with the rows taken away since a population; empty where all open leaves."""
         here = self.at_hand
-        rows = self.erased_rows.intersection((*here.other, *here.unknown))
+        rows = self.erased_since(before).intersection((*here.other, *here.unknown))
         if not rows:
             return ()
         return (f"{len(rows)} erased rows at hand are the ones that were trained on: the commitment does not show it.",)

@@ -250,7 +250,7 @@ class ModelLaw:
                 NON_ADAPTIVE,
                 RESAMPLED,
                 *(STOPPED if case.effort.stopping == "decided" else ()),
-                *case.evidence.unopened,
+                *case.evidence.unopened(case.run.before),
             ),
             details=(*details, *_batch_details(sampled)),
             series={
