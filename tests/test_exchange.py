@@ -763,7 +763,7 @@ def test_what_honest_stages_and_transports_must_not_make():
     for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Rejected(1.0, "late")):
         with pytest.raises(PluginError, match="clients and sizes are whole numbers from 0"):
             context_of([0], torch.float32).tell(event)
-    unnamed = {"deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
+    unnamed = {"vectorised": False, "deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
     with pytest.raises(PluginError, match="shows rows of nobody"):
         one_round(Mean(), transport=type("Odd", (Clear,), unnamed)())
 
