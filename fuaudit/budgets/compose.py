@@ -46,18 +46,21 @@ def optimal(epsilon: float, rounds: int, delta: float) -> float:
         worse = values > total
         return float(-np.expm1(total - values[worse]) @ masses[worse])
 
-    return min(rounds * epsilon, _smallest(left, delta * (1 - 1e-9), rounds * epsilon) * (1 + 1e-12))
+    return min(rounds * epsilon, crossing(left, delta * (1 - 1e-9), rounds * epsilon)[1] * (1 + 1e-12))
 
 
-def _smallest(left: Callable[[float], float], delta: float, high: float) -> float:
-    """The smallest number, from above, at which a falling function is at most ``delta``."""
+def crossing(left: Callable[[float], float], delta: float, high: float) -> tuple[float, float]:
+    """Two close numbers up to ``high``: a falling function is above ``delta`` at the first, and not at the other.
+
+    0 and 0 where it is nowhere above.
+    """
     if left(0.0) <= delta:
-        return 0.0
+        return 0.0, 0.0
     low = 0.0
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if left(middle) > delta else (low, middle)
-    return high
+    return low, high
 
 
 def composed(law: Losses, rounds: int, delta: float, bins: int) -> Bracket | None:
@@ -77,8 +80,8 @@ def composed(law: Losses, rounds: int, delta: float, bins: int) -> Bracket | Non
     if slack > delta / 2:
         return None
     tail = _tail(delta)
-    high = _epsilon(upper, law.left_out, interval, rounds, delta - slack, tail)
-    low = _epsilon(lower, 0.0, interval, rounds, delta + slack + 2 * tail, tail)
+    _, high = _epsilons(upper, law.left_out, interval, rounds, delta - slack, tail)
+    low, _ = _epsilons(lower, 0.0, interval, rounds, delta + slack + 2 * tail, tail)
     return Bracket(low, high)
 
 
@@ -127,10 +130,10 @@ def _gathered(places: Floats, masses: Floats) -> tuple[int, Floats]:
     return first, np.bincount((places - first).astype(np.int64), weights=masses).astype(np.float64)
 
 
-def _epsilon(
+def _epsilons(
     cells: tuple[int, Floats], infinite: float, interval: float, rounds: int, delta: float, tail: float
-) -> float:
-    """What the library says; its losses are the cells' numbers times ``interval``."""
+) -> tuple[float, float]:
+    """Numbers around the epsilon at ``delta`` of so many rounds; losses are the cells' numbers times ``interval``."""
     first, masses = cells
     (there,) = np.nonzero(masses)
     pmf = dict(zip((there + first).tolist(), masses[there].tolist(), strict=True))
@@ -139,10 +142,8 @@ def _epsilon(
         pmf, infinite, interval, symmetric=True
     )
     total = pld.self_compose(rounds, tail_mass_truncation=tail)
-    # asked for an epsilon below 0 the library goes through all losses, and exp(-loss) overflows
-    if total.get_delta_for_epsilon(0.0) <= delta:
-        return 0.0
-    return float(total.get_epsilon_for_delta(delta))
+    # its get_epsilon_for_delta loses exp(-loss) beyond 709, and overflows below -709
+    return crossing(total.get_delta_for_epsilon, delta, rounds * interval * (first + len(masses)))
 
 
 def _library() -> Any:

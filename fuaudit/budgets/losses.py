@@ -16,6 +16,8 @@ from fuaudit.budgets.conspar import ConSpar, growths
 
 Floats = NDArray[np.float64]
 
+TINY = 1e-200
+"""A probability up to which a loss is left out: sums of such masses underflow."""
 LEFT_OUT = 60.0
 """Minus the log of a bound on the probability of each of the four tails that are cut off."""
 CELLS = 5 * 10**7
@@ -54,7 +56,8 @@ def losses(round_: ConSpar) -> Losses:
         found.append((up, overlap * sum(own[i + apart] * other[i] for i in range(h + 1 - apart))))
         found.append((down, overlap * sum(own[i] * other[i + apart] for i in range(h + 1 - apart))))
     values, masses = map(np.concatenate, zip(*found, strict=True))
-    return Losses(values[masses > 0], masses[masses > 0], 4 * exp(-LEFT_OUT))
+    seen = masses > TINY
+    return Losses(values[seen], masses[seen], 4 * exp(-LEFT_OUT) + len(masses) * TINY)
 
 
 def is_too_wide(round_: ConSpar) -> bool:
