@@ -273,16 +273,17 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
     redacted = load_run(tmp_path / "redacted")
     assert (redacted.digest, redacted.redacted) == (whole.digest, True)
     assert not (tmp_path / "redacted" / "clients").exists()
-    stages = "test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
+    stages = "sgd -> test-remembering -> test-memory -> test-clip-and-noise -> test-agreement -> quantise -> test-flip"
     for path, made in ((whole.path, "; clients' secrets were made from one secret"), (redacted.path, "")):
-        assert f"  exchange      {stages} -> test-sums{made}; events: 8 released, 32 sent\n" in fuaudit("show", path)[1]
+        drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
+        assert drawn in fuaudit("show", path)[1]
     assert verdicts(looked_at(redacted, quick)) == REDACTED
     shutil.copytree(whole.path, tmp_path / "torn")
     (tmp_path / "torn" / "clients" / "000004.safetensors").unlink()
     with pytest.raises(EvidenceError, match="missing: clients/000004"):
         load_run(tmp_path / "torn")
     plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
-    assert "exchange" not in fuaudit("show", plain.path)[1]
+    assert "  round  " not in fuaudit("show", plain.path)[1]
     with pytest.raises(UsageError, match=r"draw nothing, so there is nothing to leave out\n  It holds .*keys\.json"):
         redact(plain, tmp_path / "no")
     for inside in ("new", "clients/new"):

@@ -1,20 +1,27 @@
 """FedREP: consensus sparsification by its exact law, what clients keep, momentum, buffers, and a federation of all."""
 
+import tomllib
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb, exp
+from pathlib import Path
 
 import pytest
 import torch
 from fuaudit_plugins.conspar import Consensus, proposed, top
 from fuaudit_plugins.error_feedback import ErrorFeedback
+from fuaudit_plugins.fedrep import LocalMomentum
 from fuaudit_plugins.quantise import Quantise
+from tests_support import config, secret
+from torch.nn.functional import cross_entropy
 
+from fuaudit import train
+from fuaudit.data.images import Digits
 from fuaudit.errors import UsageError
 from fuaudit.plans.stage_draws import Place
-from fuaudit.plugins import check_agreement, check_client_stage
+from fuaudit.plugins import check_agreement, check_client_stage, check_solver
 from fuaudit.testing.contexts import context_of, shape_of, updates_of
 from fuaudit.training.events import Rejected, Sent
 from fuaudit.training.exchange import Exchange, client_half, delivered, server_half, settled
@@ -26,7 +33,7 @@ HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 # the law of what a client proposes
 
 
-class Path:
+class OnePath:
     """Draws of one path: how many are replaced, which ranks stay and come; with the probability of each."""
 
     def __init__(self, replaced, stay, come):
@@ -47,7 +54,7 @@ def law(largest, columns, alpha):
     found, k = defaultdict(Fraction), len(largest)
     for r in range(k + 1):
         for stay, come in product(combinations(range(k), k - r), combinations(range(columns - k + r), r)):
-            path = Path(r, stay, come)
+            path = OnePath(r, stay, come)
             columns_of = proposed(torch.tensor(largest), columns, alpha, path)
             found[tuple(columns_of.tolist())] += path.weight
     return found
@@ -167,6 +174,7 @@ def test_options_that_cannot_be():
 # rounds
 
 
+CLIENT_STAGES = "error-feedback", "consensus", "quantise"
 CLIENTS = [0, 1, 2, 3, 4, 5]
 """Of whom client 1 was emptied."""
 
@@ -229,6 +237,8 @@ def test_who_has_no_samples_proposes_nothing():
 def test_contracts():
     check_client_stage(ErrorFeedback())
     check_client_stage(Quantise(0.3, 24))
+    for momentum in (0.0, 0.9):
+        check_solver(LocalMomentum(momentum))
     for options in ((2, 1), (9, 0.25)):
         check_agreement(Consensus(*options))
 
@@ -239,3 +249,60 @@ def test_quantised_rows_are_whole_numbers_of_a_power_of_two():
         assert Fraction(stage.step).numerator == 1 or Fraction(stage.step).denominator == 1
         most = 2 ** (bits - 1) - 1
         assert most * stage.step >= clip > most * stage.step / 2
+
+
+# runs
+
+
+def trained(folder, learner=(), clients=4, **more):
+    options = {"use": "fedrep", "rounds": 3, "cohort": 4, "steps": 2, "batch": 4, "step_size": 0.1} | dict(learner)
+    table = config(learner=options, partition={"use": "iid", "clients": clients}, **more)
+    table["run"] = {"checkpoint_every": 1, "engine": "reference", "device": "cpu", "dtype": "float64"}
+    return train(table, folder, secret=secret(2))
+
+
+def test_momentum_is_carried_from_round_to_round(tmp_path):
+    """Equation 180, by hand."""
+    run = trained(tmp_path / "run", server=[{"use": "mean"}], solver={"use": "local-momentum", "momentum": 0.8})
+    data, (model, _) = Digits().load(None), run.checkpoint(0)
+    inputs, targets = data.inputs.to(torch.float64), data.targets
+    momenta = dict.fromkeys(range(4), torch.zeros_like(model))
+    for number in range(1, 4):
+        ends = []
+        for client in run.plan.cohort(number):
+            w = model.clone()
+            for step in (1, 2):
+                rows = list(run.plan.batch(number, step, client, 0))
+                w.requires_grad_()
+                answers = inputs[rows].flatten(1) @ w[:640].view(10, 64).T + w[640:]
+                (gradient,) = torch.autograd.grad(cross_entropy(answers, targets[rows]), w)
+                momenta[client] = 0.8 * momenta[client] + 0.2 * gradient
+                w = w.detach() - 0.1 * momenta[client]
+            ends.append(w)
+        model = torch.stack(ends).mean(dim=0)
+        stored, state = run.checkpoint(number)
+        assert torch.allclose(stored, model, rtol=1e-10, atol=1e-12)
+        wanted = torch.stack([momenta[client] for client in range(4)])
+        assert torch.allclose(state["client.solver.momenta"], wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_limits_are_runs_without_the_parts(tmp_path):
+    """k = d is SHARE, and no momentum is plain SGD: bit for bit."""
+    dense = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 650, "alpha": 0.25}]
+    pairs = (
+        ({"client": dense}, {}),
+        ({"solver": {"use": "local-momentum", "momentum": 0.0}}, {"solver": {"use": "sgd"}}),
+    )
+    for number, pair in enumerate(pairs):
+        one, other = (trained(tmp_path / f"{number}-{place}", **more) for place, more in enumerate(pair))
+        assert torch.equal(one.model, other.model)
+    assert {len(one.plan.cohort(number)) for number in (1, 2, 3)} == {4}
+
+
+def test_the_example_trains_and_its_round_is_drawn(tmp_path, fuaudit):
+    table = tomllib.loads((Path(__file__).parents[1] / "examples" / "fedrep.toml").read_text())
+    table["learner"]["rounds"] = 12  # of 60, for time
+    run = train(table, tmp_path / "run", secret=bytes(32))
+    assert run.metrics[-1]["test_accuracy"] > run.metrics[0]["test_accuracy"] + 0.2
+    drawn = " -> ".join(["local-momentum", *CLIENT_STAGES, "clear", "geometric-median"])
+    assert f"  round         {drawn}; clients' secrets" in fuaudit("show", run.path)[1]

@@ -420,13 +420,15 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
 
 
 def _exchange(run: Any) -> dict[str, Any]:
-    """What stands before the server, how clients' secrets were made, and how many events of each kind there are."""
+    """The parts of a round, how clients' secrets were made, and how many events of each kind there are."""
     from fuaudit.config import CLEAR
     from fuaudit.runs.layout import SECRETS
 
     kinds = [event["kind"] for line in run.ledger.of_kind("round") for event in line.get("told", [])]
     return {
+        "solver": run.config.solver["use"],
         "client": [stage["use"] for stage in run.config.client],
+        "server": [stage["use"] for stage in run.config.server],
         "transport": (run.config.transport or CLEAR)["use"],
         "secrets": run.document(SECRETS)["made"] if run.exchange.has_secrets and not run.redacted else None,
         "events": {kind: kinds.count(kind) for kind in sorted({*kinds})},
@@ -434,12 +436,13 @@ def _exchange(run: Any) -> dict[str, Any]:
 
 
 def _sent(exchange: dict[str, Any]) -> list[str]:
-    """The exchange in words; nothing where every row comes as the solver leaves it, without draws and events."""
-    parts = " -> ".join([*exchange["client"], exchange["transport"]])
+    """The round in words; nothing where every row comes as the solver leaves it, without draws and events."""
+    parts = " -> ".join([exchange["solver"], *exchange["client"], exchange["transport"], *exchange["server"]])
     made = f"; clients' secrets were made {exchange['secrets']}" * bool(exchange["secrets"])
     told = [f"{count} {kind}" for kind, count in exchange["events"].items()]
     events = f"; events: {', '.join(told)}" * bool(told)
-    return [f"exchange      {parts}{made}{events}"] if parts != "clear" or made or events else []
+    plain = not exchange["client"] and exchange["transport"] == "clear"
+    return [] if plain and not made and not events else [f"round         {parts}{made}{events}"]
 
 
 def _stability(run: Any) -> list[str]:
