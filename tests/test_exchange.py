@@ -20,6 +20,7 @@ from tests_support import (
     drawn_sample,
     edit,
     of_the_run,
+    remade,
     reseal,
     secret,
     told,
@@ -878,6 +879,19 @@ def test_noise_is_never_used_twice_over_other_rows(tmp_path):
     with pytest.raises(UsageError, match="with the noise that they had"):
         unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
     unlearn(run, "retrain", Request.of(samples=[sample]), tmp_path / "retrained")
+
+
+def test_one_noise_over_two_models_is_found_where_nothing_says_what_rounds_depend_on(tmp_path, quick):
+    """The stage divides by the number of clients, unsaid: the operator makes kept rounds again with their noise."""
+    run = train(tables([{"use": "test-counting"}, {"use": "quantise"}]), tmp_path / "run", secret=secret(5))
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
+    found = looked_at(child, quick)
+    assert (found["replay"].verdict, found["provenance"].verdict) == ("FAIL", "PASS")
+    forged = remade(child.path)
+    for again in (forged, prune(forged)[0]):
+        found = looked_at(again, quick)
+        assert (found["replay"].verdict, found["provenance"].verdict) == ("PASS", "FAIL")
+        assert "one noise over two models" in found["provenance"].shows
 
 
 def test_an_editor_makes_no_round_again_and_has_one_verdict_after_a_prune(tmp_path, quick):

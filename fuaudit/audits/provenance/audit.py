@@ -12,7 +12,7 @@ from typing import ClassVar
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
 from fuaudit.audits.provenance.draws import NOTHING, absence, asked, key_reuse, never_drawn
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
-from fuaudit.audits.provenance.secrets import secrets_follow
+from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
 from fuaudit.runs.run import Run
 from fuaudit.verification.case import Case
@@ -49,6 +49,7 @@ class Provenance:
         if case.run.is_child:
             answers += [asked(case), absence(case), key_reuse(case.run.plan)]
         answers += [secrets_follow(case.run, chain)] if case.run.exchange.has_secrets else []
+        answers += [noise_used_once(case.run, chain)] if case.run.exchange.draws else []
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         shows = next(answer.text for answer in answers if answer.verdict is worst)

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Renewal
+from fuaudit.draws import Position
 from fuaudit.errors import RedactedError
 from fuaudit.plans.stage_draws import keeps_draws
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
@@ -51,9 +54,35 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     return holds(text, " ".join([OWN, *_in_common(run)]))
 
 
+def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
+    """Rounds that keep their draws of stages have the models that they had: else rows changed, and the noise did not.
+
+    A child copies the models of kept rounds, so they are equal bits on every platform. What stages draw in a round is
+    of one generation, and the ancestor of that generation executed the round. Its stored models are asked, or its
+    ledger where a prune left no more.
+    """
+    last = len(run.requests)
+    for number in () if _edits(run) else run.checkpoints:
+        source, _ = run.plan.latest(Position(number, run.plan.law.steps + 1))
+        if not number or not 0 < last - source < len(chain):
+            continue
+        maker = chain[last - source]
+        if _model_of(maker, number) not in (None, digest_of_vector(run.checkpoint(number)[0])):
+            text = f"The model after round {number} of {name_of(run)} is another than that of {name_of(maker)}"
+            return fails(f"{text}, and stages drew there what they had drawn: one noise over two models.")
+    return holds(f"Rounds of {name_of(run)} that keep draws of stages keep their models.")
+
+
+def _model_of(run: Run | Tombstone, number: int) -> str | None:
+    """The digest of the model after a round, where a run stores it, or tells of it."""
+    if isinstance(run, Run):
+        return digest_of_vector(run.checkpoint(number)[0]) if number in run.checkpoints else None
+    return models_told(run.ledger).get(number)
+
+
 def _edits(maker: Run | Tombstone) -> bool:
     """Whether an editor made a run: it executes no round again, so its plan has the draws of before."""
-    return bool(maker.info["unlearner"]["kind"] == "editor")
+    return maker.is_child and bool(maker.info["unlearner"]["kind"] == "editor")
 
 
 def _in_common(run: Run) -> Iterator[str]:
