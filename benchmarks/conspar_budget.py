@@ -101,7 +101,7 @@ def by_alpha() -> tuple[list[str], list[Account]]:
     lines, found = [], []
     for text in sorted({*OF_THE_PAPER, *BEYOND}, key=decimal):
         each = account(ConSpar(DIM, PER_CLIENT, decimal(text)), ROUNDS, DELTA)
-        printed = theorem2(each.round_)
+        printed = theorem2(each.mechanism)
         optimal = each.optimal if each.optimal is not None else each.basic
         lines.append(
             row(
@@ -120,13 +120,13 @@ def by_alpha() -> tuple[list[str], list[Account]]:
 
 def in_words(found: list[Account]) -> str:
     first = next(each for each in found if right(each) != "always, or nearly so")
-    half = next(each for each in found if each.round_.alpha == decimal("0.5"))
-    printed = appendix(half.round_) or 0.0
+    half = next(each for each in found if each.mechanism.alpha == decimal("0.5"))
+    printed = appendix(half.mechanism) or 0.0
     return (
         "In words: at every alpha of the paper but 1 the 7,500 rounds leave no guarantee, and the paper's main results "
         "are at alpha 0, where one round leaves none. At alpha 1 nothing depends on the gradients, and no top "
         "coordinate is sent on purpose. "
-        f"A figure that means something begins at alpha = {float(first.round_.alpha):g}. "
+        f"A figure that means something begins at alpha = {float(first.mechanism.alpha):g}. "
         "Theorem 2 hardly moves with alpha, so it does not show this. "
         f"The form of the appendix prints {number(printed)} a round at alpha .5, and is still above 5,000 at .999999."
     )
@@ -136,7 +136,7 @@ def by_ten() -> list[str]:
     lines = []
     for text in ("0.5", "0.95", "0.99", *BEYOND):
         each = account(ConSpar(DIM, PER_CLIENT, decimal(text), 10), ROUNDS, DELTA)
-        lines.append(row(text, number(theorem2(each.round_)), number(each.per_round), between(each)))
+        lines.append(row(text, number(theorem2(each.mechanism)), number(each.per_round), between(each)))
     return lines
 
 

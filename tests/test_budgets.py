@@ -106,10 +106,10 @@ def test_large_numbers_have_all_their_digits(alpha, h):
     ("d", "k", "alpha", "low"), [(10**6, 5 * 10**5, "0.9", 275_000), (1000, 900, "0.1", 850), (270_000, 422, "0.5", 0)]
 )
 def test_neighbours_follow_from_each_other(d, k, alpha, low):
-    round_ = ConSpar(d, k, decimal(alpha))
-    found = growths(round_, low, min(k, low + 400))
+    mechanism = ConSpar(d, k, decimal(alpha))
+    found = growths(mechanism, low, min(k, low + 400))
     for u in range(low, low + len(found), 7):
-        assert found[u - low] == pytest.approx(growth_by_sum(round_, u), rel=1e-11, abs=0)
+        assert found[u - low] == pytest.approx(growth_by_sum(mechanism, u), rel=1e-11, abs=0)
 
 
 def exact_losses(d, k, alpha, h):
@@ -159,9 +159,9 @@ def test_windows_leave_out_nothing_that_counts():
     assert law.masses @ (law.values > 0) == pytest.approx(kept_alone(large), rel=1e-9)
 
 
-def kept_alone(round_):
+def kept_alone(mechanism):
     """The chance that one top coordinate is sent, and one other is not: kept, or given up and drawn."""
-    d, k, alpha = round_.dim, round_.per_client, float(round_.alpha)
+    d, k, alpha = mechanism.dim, mechanism.per_client, float(mechanism.alpha)
     kept = np.arange(k + 1)
     hit = (k - kept) / (d - kept)
     alone = kept / k * (1 - hit) + (1 - kept / k) * hit * (1 - (k - kept - 1) / (d - kept - 1))
@@ -170,10 +170,10 @@ def kept_alone(round_):
 
 def test_masses_that_underflow_are_left_out():
     """The library divides by the smallest of them, and a warning is an error here."""
-    law = losses(round_ := ConSpar(10**9, 30, Fraction(99, 100), 30))
+    law = losses(mechanism := ConSpar(10**9, 30, Fraction(99, 100), 30))
     assert law.masses.min() > 0
     assert 0 < law.left_out < 1e-25
-    assert account(round_, 100, 1e-5, COARSE).exact.low > 100
+    assert account(mechanism, 100, 1e-5, COARSE).exact.low > 100
 
 
 def test_hits_are_those_of_drawing_without_replacement():
@@ -242,10 +242,10 @@ def test_one_direction_is_both_for_the_library_too():
 
 def test_randomised_response_has_the_optimal_composition():
     """One of two coordinates is randomised response, whose composition no other with its epsilon exceeds."""
-    round_ = ConSpar(2, 1, Fraction(9, 10))
+    mechanism = ConSpar(2, 1, Fraction(9, 10))
     for rounds, delta in ((10, 1e-3), (300, 1e-6)):
-        best = optimal(epsilon(round_), rounds, delta)
-        found = composed(losses(round_), rounds, delta, COARSE)
+        best = optimal(epsilon(mechanism), rounds, delta)
+        found = composed(losses(mechanism), rounds, delta, COARSE)
         assert found.low <= best <= found.high * (1 + 1e-9)
         assert found.high < best * 1.001
     large = ConSpar(2, 1, decimal("1e-13"))
@@ -297,17 +297,17 @@ def test_sets_that_differ_in_very_many_are_composed_without_the_law():
 @pytest.mark.parametrize(("d", "k"), SMALL)
 def test_what_the_paper_prints_is_a_bound_but_for_one_coordinate(d, k):
     for alpha in ALPHAS:
-        round_ = ConSpar(d, k, alpha)
+        mechanism = ConSpar(d, k, alpha)
         ratio = 1 / left_of(d, k, alpha, 1)
         printed = (1 + alpha) * k * (d - k + 1) / (2 * alpha)
-        assert theorem2_is_bound(round_) == (printed >= ratio)
-        assert math.exp(theorem2(round_)) == pytest.approx(float(printed), rel=1e-12)
+        assert theorem2_is_bound(mechanism) == (printed >= ratio)
+        assert math.exp(theorem2(mechanism)) == pytest.approx(float(printed), rel=1e-12)
         if alpha >= Fraction(1, 2):
-            printed = 1 + round_.odds * (2**k + 1) * d**k
-            assert appendix(round_) == pytest.approx(log(printed), rel=1e-12)
+            printed = 1 + mechanism.odds * (2**k + 1) * d**k
+            assert appendix(mechanism) == pytest.approx(log(printed), rel=1e-12)
             assert printed >= ratio
         else:
-            assert appendix(round_) is None
+            assert appendix(mechanism) is None
     assert k > 1 or theorem2_is_bound(ConSpar(d, k, Fraction(d, 3 * d - 2)))
     assert k > 1 or not theorem2_is_bound(ConSpar(d, k, Fraction(d, 3 * d - 2) - Fraction(1, 10**9)))
 
@@ -348,16 +348,16 @@ def test_rounds_that_cannot_be_are_refused(numbers):
 
 
 def test_targets_are_met_and_nothing_less_would_do():
-    round_, delta, rounds = ConSpar(270_000, 422, decimal("0.9999")), 1e-5, 500
-    found = for_rounds(round_, delta, 1.0)
-    assert account(round_, found, delta, COARSE).total <= 1 < account(round_, found + 1, delta, COARSE).total
-    found = for_alpha(round_, rounds, delta, 1.0)
+    mechanism, delta, rounds = ConSpar(270_000, 422, decimal("0.9999")), 1e-5, 500
+    found = for_rounds(mechanism, delta, 1.0)
+    assert account(mechanism, found, delta, COARSE).total <= 1 < account(mechanism, found + 1, delta, COARSE).total
+    found = for_alpha(mechanism, rounds, delta, 1.0)
     assert account(found, rounds, delta, COARSE).total <= 1
     less = ConSpar(270_000, 422, found.alpha - (1 - found.alpha) / 99)
     assert account(less, rounds, delta, COARSE).total > 1
     found = for_per_client(300, Fraction(19, 20), 1, 3, 0.0, 0.9)
     assert account(found, 3).total <= 0.9 < account(ConSpar(300, found.per_client - 1, Fraction(19, 20)), 3).total
-    assert for_alpha(round_, rounds, 0.0, 0.0).alpha == 1
+    assert for_alpha(mechanism, rounds, 0.0, 0.0).alpha == 1
     with pytest.raises(UsageError, match="already"):
         for_rounds(ConSpar(300, 3, Fraction(1, 2)), 0.0, 0.5)
     with pytest.raises(UsageError, match="no number of coordinates"):
@@ -406,9 +406,11 @@ def test_no_guarantee_is_null_with_a_reason_and_words(said):
     assert (found["epsilon_per_round"], found["epsilon_total"], found["theorem2_per_round"]) == (None, None, None)
     assert "no guarantee" in found["reason"]
     assert "20 rounds: no guarantee" in said(*arguments)
-    found = json.loads(said(*SMALL_ONE, "--alpha", "1", "--rounds", 20, "--json"))
+    found = json.loads(said(*SMALL_ONE, "--alpha", "1", "--rounds", 20, "--delta", "1e-5", "--json"))
     assert (found["epsilon_per_round"], found["epsilon_total"], found["appendix_per_round"]) == (0.0, 0.0, 0.0)
+    assert found["epsilon_total_at_least"] == 0.0
     assert found["theorem2_per_round"] > 9
+    assert found["statement"]["accountant"].endswith("sum over rounds")
 
 
 def test_a_printed_value_below_the_exact_one_is_no_bound(said):

@@ -34,12 +34,12 @@ class Account:
     Args:
         per_round: pure, exact.
         basic: the sum of the rounds' pure epsilons, which is exact at delta 0.
-        optimal: what holds for every mechanism with this pure epsilon a round; None at delta 0.
+        optimal: what holds for every mechanism with this pure epsilon a round; None at delta 0, and at alpha 0 and 1.
         exact: both sides of the exact epsilon at delta; None where it is not computed.
         note: why something is missing, or what an epsilon of 0 means; may be empty.
     """
 
-    round_: ConSpar
+    mechanism: ConSpar
     rounds: int
     delta: float
     per_round: float
@@ -54,14 +54,19 @@ class Account:
         known = [self.basic, self.optimal, self.exact.high if self.exact else None]
         return min(each for each in known if each is not None)
 
+    def _at_least(self) -> float | None:
+        if self.exact:
+            return self.exact.low
+        return _finite(self.basic) if self.optimal is None else None
+
     def as_json(self) -> dict[str, Any]:
         """What ``--json`` prints; null is an epsilon that is unbounded or not stated."""
-        shape = self.round_
+        shape = self.mechanism
         return {
             "dim": shape.dim, "per_client": shape.per_client, "alpha": decimal_text(shape), "differ": shape.differ,
             "rounds": self.rounds, "delta": self.delta,
             "epsilon_per_round": _finite(self.per_round), "epsilon_total": _finite(self.total),
-            "epsilon_total_at_least": self.exact.low if self.exact else _finite(self.basic) if not self.delta else None,
+            "epsilon_total_at_least": self._at_least(),
             "epsilon_basic": _finite(self.basic), "epsilon_optimal": self.optimal,
             "theorem2_per_round": theorem2(shape), "theorem2_is_bound": theorem2_is_bound(shape),
             "appendix_per_round": appendix(shape),
@@ -69,7 +74,7 @@ class Account:
         }  # fmt: skip
 
 
-def account(round_: ConSpar, rounds: int, delta: float = 0.0, bins: int = BINS) -> Account:
+def account(mechanism: ConSpar, rounds: int, delta: float = 0.0, bins: int = BINS) -> Account:
     """The account of so many rounds; the exact loss is composed on a grid of so many ``bins``.
 
     Raises:
@@ -79,24 +84,24 @@ def account(round_: ConSpar, rounds: int, delta: float = 0.0, bins: int = BINS) 
         raise UsageError(f"rounds are 1 to {ROUNDS:,}, not {rounds}")
     if not 0 <= delta < 1:
         raise UsageError(f"delta is at least 0 and below 1, not {delta}")
-    one = epsilon(round_)
-    if not 0 < round_.alpha < 1:
-        return Account(round_, rounds, delta, one, one * rounds, note=CONSTANT if one == 0 else UNBOUNDED)
+    one = epsilon(mechanism)
+    if not 0 < mechanism.alpha < 1:
+        return Account(mechanism, rounds, delta, one, one * rounds, note=CONSTANT if one == 0 else UNBOUNDED)
     if delta == 0:
-        return Account(round_, rounds, delta, one, one * rounds)
+        return Account(mechanism, rounds, delta, one, one * rounds)
 
     from fuaudit.budgets.compose import composed, optimal
     from fuaudit.budgets.losses import is_too_wide, losses
 
-    wide = is_too_wide(round_)
-    exact = None if wide else composed(losses(round_), rounds, delta, bins)
+    wide = is_too_wide(mechanism)
+    exact = None if wide else composed(losses(mechanism), rounds, delta, bins)
     note = "" if exact else NOT_COMPOSED if wide else TOO_SMALL
-    return Account(round_, rounds, delta, one, one * rounds, optimal(one, rounds, delta), exact, note)
+    return Account(mechanism, rounds, delta, one, one * rounds, optimal(one, rounds, delta), exact, note)
 
 
 def statement(found: Account) -> dict[str, str]:
     """What an epsilon is about, word by word."""
-    shape, sets = found.round_, counted(found.round_.differ, "element")
+    shape, sets = found.mechanism, counted(found.mechanism.differ, "element")
     return {
         "delta": f"{found.delta:g}" if found.delta else "0: pure differential privacy",
         "unit": f"the sets of {shape.per_client:,} top coordinates that one client has in the rounds covered",
@@ -116,7 +121,7 @@ def statement(found: Account) -> dict[str, str]:
 
 def _accountant(found: Account) -> str:
     text = f"fuaudit {_version('fuaudit')}, exact law of the overlap"
-    if found.delta == 0:
+    if found.optimal is None:
         return f"{text}; sum over rounds"
     if found.exact is None or found.total < found.exact.high:
         return f"{text}; optimal composition of pure budgets"
@@ -138,13 +143,13 @@ def _percent(share: float) -> str:
     return f"{-(-share * 10_000 // 1) / 100:.2f}"
 
 
-def decimal_text(round_: ConSpar) -> str:
+def decimal_text(mechanism: ConSpar) -> str:
     """The chance alpha with all its digits."""
-    alpha, digits = round_.alpha, 0
+    alpha, digits = mechanism.alpha, 0
     while alpha.denominator != 1 and digits < 150:
         alpha, digits = alpha * 10, digits + 1
     if alpha.denominator != 1:
-        return str(round_.alpha)
+        return str(mechanism.alpha)
     text = f"{alpha.numerator:0{digits + 1}d}"
     return f"{text[:-digits]}.{text[-digits:]}" if digits else text
 

@@ -82,27 +82,30 @@ class ConSpar:
         return max(0, 2 * self.per_client - self.dim)
 
 
-def probability(round_: ConSpar, overlap: int) -> Fraction:
+def probability(mechanism: ConSpar, overlap: int) -> Fraction:
     """The probability of one set that has this overlap with the top set: equation 18, exactly. For small numbers."""
-    k, kept = round_.per_client, 1 - round_.alpha
+    k, kept = mechanism.per_client, 1 - mechanism.alpha
     terms = (
-        comb(overlap, i) * kept**i * round_.alpha ** (k - i) / comb(round_.dim - i, k - i) for i in range(overlap + 1)
+        comb(overlap, i) * kept**i * mechanism.alpha ** (k - i) / comb(mechanism.dim - i, k - i)
+        for i in range(overlap + 1)
     )
     return sum(terms, Fraction(0))
 
 
-def epsilon(round_: ConSpar) -> float:
+def epsilon(mechanism: ConSpar) -> float:
     """The pure epsilon of one round; infinite at alpha 0."""
-    if round_.alpha == 0:
+    if mechanism.alpha == 0:
         return inf
-    if round_.alpha == 1:
+    if mechanism.alpha == 1:
         return 0.0
-    if round_.differ > DIFFERING:
+    if mechanism.differ > DIFFERING:
         raise BudgetError(f"sets that differ in more than {DIFFERING:,} coordinates are not looked at")
-    return fsum(log1p(growth) for growth in growths(round_, round_.per_client - round_.differ, round_.per_client))
+    return fsum(
+        log1p(growth) for growth in growths(mechanism, mechanism.per_client - mechanism.differ, mechanism.per_client)
+    )
 
 
-def growths(round_: ConSpar, low: int, high: int) -> list[float]:
+def growths(mechanism: ConSpar, low: int, high: int) -> list[float]:
     """f(u + 1) / f(u) - 1 for u = low .. high - 1; alpha must be within (0, 1).
 
     Neighbours g(u - 1) and g(u) are tied: (k - u) g(u) = d odds - u (1 + odds) g(u - 1) / (1 + g(u - 1)). Going up
@@ -111,19 +114,19 @@ def growths(round_: ConSpar, low: int, high: int) -> list[float]:
     found = [0.0] * (high - low)
     first, last = low, high
     while first < last:
-        for growth in _upwards(round_, first, last):
+        for growth in _upwards(mechanism, first, last):
             found[first - low] = growth
             first += 1
-        for growth in _downwards(round_, last - 1, first):
+        for growth in _downwards(mechanism, last - 1, first):
             last -= 1
             found[last - low] = growth
     return found
 
 
-def _upwards(round_: ConSpar, first: int, end: int) -> Iterator[float]:
+def _upwards(mechanism: ConSpar, first: int, end: int) -> Iterator[float]:
     """g(first), and those after it while their relative error is below :data:`ERROR`."""
-    d, k, odds = float(round_.dim), round_.per_client, float(round_.odds)
-    growth, error = growth_by_sum(round_, first), SUMMED
+    d, k, odds = float(mechanism.dim), mechanism.per_client, float(mechanism.odds)
+    growth, error = growth_by_sum(mechanism, first), SUMMED
     yield growth
     for u in range(first + 1, end):
         lost = u * (1 + odds) * growth / (1 + growth)
@@ -135,12 +138,12 @@ def _upwards(round_: ConSpar, first: int, end: int) -> Iterator[float]:
         yield growth
 
 
-def _downwards(round_: ConSpar, first: int, end: int) -> Iterator[float]:
+def _downwards(mechanism: ConSpar, first: int, end: int) -> Iterator[float]:
     """g(first), and those before it down to g(end), while their relative error is below :data:`ERROR`."""
-    d, k, odds = float(round_.dim), round_.per_client, float(round_.odds)
+    d, k, odds = float(mechanism.dim), mechanism.per_client, float(mechanism.odds)
     if first < end:
         return
-    growth, error = growth_by_sum(round_, first), SUMMED
+    growth, error = growth_by_sum(mechanism, first), SUMMED
     yield growth
     for u in range(first, end, -1):
         lost, whole = (k - u) * growth, u * (1 + odds)
@@ -153,15 +156,15 @@ def _downwards(round_: ConSpar, first: int, end: int) -> Iterator[float]:
         yield growth
 
 
-def growth_by_sum(round_: ConSpar, u: int) -> float:
+def growth_by_sum(mechanism: ConSpar, u: int) -> float:
     """f(u + 1) / f(u) - 1 as a mean of odds (d - i) / (k - i) over i <= u, with the terms of f(u) as weights.
 
     No term is negative. The terms are made of ratios of neighbours, from the largest of them on.
     """
     import numpy as np
 
-    d, k, odds = round_.dim, round_.per_client, float(round_.odds)
-    peak = _peak(round_, u)
+    d, k, odds = mechanism.dim, mechanism.per_client, float(mechanism.odds)
+    peak = _peak(mechanism, u)
     width = 256
     while True:
         low, high = max(0, peak - width), min(u, peak + width)
@@ -175,9 +178,9 @@ def growth_by_sum(round_: ConSpar, u: int) -> float:
     return float(odds * np.sum(weights * (d - places) / (k - places)) / np.sum(weights))
 
 
-def _peak(round_: ConSpar, u: int) -> int:
+def _peak(mechanism: ConSpar, u: int) -> int:
     """Where the terms of f(u) are largest: they rise, and then fall."""
-    d, k, odds = round_.dim, round_.per_client, float(round_.odds)
+    d, k, odds = mechanism.dim, mechanism.per_client, float(mechanism.odds)
     low, high = 0, u
     while low < high:
         middle = (low + high) // 2

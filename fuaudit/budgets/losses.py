@@ -35,12 +35,12 @@ class Losses:
     left_out: float
 
 
-def losses(round_: ConSpar) -> Losses:
+def losses(mechanism: ConSpar) -> Losses:
     """The law of the loss of one round; alpha must be within (0, 1), and :func:`is_too_wide` false."""
-    d, k, h = round_.dim, round_.per_client, round_.differ
-    low, high = overlaps(round_)
-    least, most = max(round_.least_overlap, low - h), min(k, high + h)
-    growth = np.array(growths(round_, least, most))
+    d, k, h = mechanism.dim, mechanism.per_client, mechanism.differ
+    low, high = overlaps(mechanism)
+    least, most = max(mechanism.least_overlap, low - h), min(k, high + h)
+    growth = np.array(growths(mechanism, least, most))
     u = np.arange(low, high + 1)
     more = (k - u[:-1]) ** 2.0 / ((u[:-1] + 1.0) * (d - 2 * k + u[:-1] + 1.0))
     rises = more * (1 + growth[low - least :][: high - low])
@@ -60,10 +60,10 @@ def losses(round_: ConSpar) -> Losses:
     return Losses(values[seen], masses[seen], 4 * exp(-LEFT_OUT) + len(masses) * TINY)
 
 
-def is_too_wide(round_: ConSpar) -> bool:
+def is_too_wide(mechanism: ConSpar) -> bool:
     """Whether the sets differ in too many elements to look at all overlaps."""
-    low, high = overlaps(round_)
-    return round_.differ > DIFFERING or (high - low + 1) * (round_.differ + 1) ** 2 > CELLS
+    low, high = overlaps(mechanism)
+    return mechanism.differ > DIFFERING or (high - low + 1) * (mechanism.differ + 1) ** 2 > CELLS
 
 
 def normal(logs: Floats) -> Floats:
@@ -84,16 +84,16 @@ def hits(population: int, marked: int, drawn: NDArray[np.int64]) -> list[Floats]
     return found
 
 
-def overlaps(round_: ConSpar) -> tuple[int, int]:
+def overlaps(mechanism: ConSpar) -> tuple[int, int]:
     """The smallest and largest overlap that are looked at; others have a probability of at most 4 exp(-60).
 
     An overlap is what was kept and what was hit by chance. The less was kept, the more hits there are.
     """
-    d, k = round_.dim, round_.per_client
-    fewest, most = tails(k, float(1 - round_.alpha), float(round_.alpha))
+    d, k = mechanism.dim, mechanism.per_client
+    fewest, most = tails(k, float(1 - mechanism.alpha), float(mechanism.alpha))
     low = fewest + tails(k - most, (k - most) / (d - most), (d - k) / (d - most))[0]
     high = most + tails(k - fewest, (k - fewest) / (d - fewest), (d - k) / (d - fewest))[1]
-    return max(low, round_.least_overlap), min(high, k)
+    return max(low, mechanism.least_overlap), min(high, k)
 
 
 def tails(draws: int, share: float, rest: float) -> tuple[int, int]:

@@ -11,13 +11,13 @@ from fuaudit.errors import UsageError
 POINTS = 30
 
 
-def curve(round_: ConSpar, rounds: int, delta: float) -> list[Account]:
+def curve(mechanism: ConSpar, rounds: int, delta: float) -> list[Account]:
     """Accounts of 1 to ``rounds`` rounds, at most :data:`POINTS`, evenly on a log scale."""
     places = sorted({round(rounds ** (i / (POINTS - 1))) for i in range(POINTS)})
-    return [account(round_, each, delta, COARSE) for each in places]
+    return [account(mechanism, each, delta, COARSE) for each in places]
 
 
-def plot(round_: ConSpar, rounds: int, delta: float, path: Path) -> None:
+def plot(mechanism: ConSpar, rounds: int, delta: float, path: Path) -> None:
     """Draw epsilon against rounds into a file, whose ending says the format: svg, png or pdf.
 
     Raises:
@@ -27,9 +27,9 @@ def plot(round_: ConSpar, rounds: int, delta: float, path: Path) -> None:
 
     if path.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"--plot writes .svg, .png or .pdf, not {path.name!r}")
-    if not 0 < round_.alpha < 1:
+    if not 0 < mechanism.alpha < 1:
         raise UsageError("at alpha 0 and at alpha 1 there is no curve to plot")
-    found = curve(round_, rounds, delta)
+    found = curve(mechanism, rounds, delta)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     numbers = [each.rounds for each in found]

@@ -23,13 +23,13 @@ def alphas() -> Sequence[Fraction]:
     return [*low, Fraction(1, 2), *(1 - alpha for alpha in reversed(low)), Fraction(1)]
 
 
-def for_alpha(round_: ConSpar, rounds: int, delta: float, target: float) -> ConSpar:
+def for_alpha(mechanism: ConSpar, rounds: int, delta: float, target: float) -> ConSpar:
     """The round with the smallest alpha of :func:`alphas` that keeps to the target."""
     choices = alphas()
     fits = bisect_left(
-        range(len(choices) - 1), True, key=lambda i: _fits(replace(round_, alpha=choices[i]), rounds, delta, target)
+        range(len(choices) - 1), True, key=lambda i: _fits(replace(mechanism, alpha=choices[i]), rounds, delta, target)
     )
-    return replace(round_, alpha=choices[fits])
+    return replace(mechanism, alpha=choices[fits])
 
 
 def for_per_client(dim: int, alpha: Fraction, differ: int, rounds: int, delta: float, target: float) -> ConSpar:
@@ -45,14 +45,14 @@ def for_per_client(dim: int, alpha: Fraction, differ: int, rounds: int, delta: f
     return ConSpar(dim, choices[fits], alpha, differ)
 
 
-def for_rounds(round_: ConSpar, delta: float, target: float) -> int:
+def for_rounds(mechanism: ConSpar, delta: float, target: float) -> int:
     """The most rounds that keep to the target; UsageError where one is too many already."""
-    rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: not _fits(round_, rounds, delta, target))
+    rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: not _fits(mechanism, rounds, delta, target))
     if rounds == 0:
-        least: Account = account(round_, 1, delta, COARSE)
+        least: Account = account(mechanism, 1, delta, COARSE)
         raise UsageError(f"one round has epsilon {least.total:.4g} already, and the target is {target:g}", least.note)
     return rounds
 
 
-def _fits(round_: ConSpar, rounds: int, delta: float, target: float) -> bool:
-    return account(round_, rounds, delta, COARSE).total <= target
+def _fits(mechanism: ConSpar, rounds: int, delta: float, target: float) -> bool:
+    return account(mechanism, rounds, delta, COARSE).total <= target

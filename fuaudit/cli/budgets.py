@@ -107,7 +107,7 @@ def _lines(found: Account) -> list[str]:
     """An account in words."""
     from fuaudit.budgets.account import decimal_text, meaning, statement
 
-    shape = found.round_
+    shape = found.mechanism
     sends = f"{shape.per_client:,} of {shape.dim:,} coordinates"
     first = f"ConSpar: a client sends {sends} a round, alpha {decimal_text(shape)}"
     told = [f"  {name}: {text}" for name, text in statement(found).items()]
@@ -129,9 +129,11 @@ def _one_round(found: Account) -> list[str]:
     from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
 
     lines = [f"one round: {_epsilon(found.per_round)}"]
-    if (printed := theorem2(found.round_)) is not None:
-        lines.append(f"  Theorem 2 prints {_beside(printed, found.per_round, bool(theorem2_is_bound(found.round_)))}")
-    if (printed := appendix(found.round_)) is not None:
+    if (printed := theorem2(found.mechanism)) is not None:
+        lines.append(
+            f"  Theorem 2 prints {_beside(printed, found.per_round, bool(theorem2_is_bound(found.mechanism)))}"
+        )
+    if (printed := appendix(found.mechanism)) is not None:
         lines.append(f"  the appendix prints {_beside(printed, found.per_round, True)}")
     return lines
 
@@ -139,7 +141,7 @@ def _one_round(found: Account) -> list[str]:
 def _beside(printed: float, exact: float, is_bound: bool) -> str:
     if not is_bound:
         return f"{printed:.5g}, which is SMALLER than the exact value: it is no bound here"
-    if printed - exact < 5e-5 * printed:
+    if printed - exact <= 5e-5 * printed:
         return f"{printed:.5g}, the same"
     return f"{printed:.5g}: a bound, looser by {printed - exact:.3g}"
 
