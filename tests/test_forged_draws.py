@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests_support import AUDIT_KEY, audits, config, drawn_client, edit, remade, secret
+from tests_support import told as tell
 
-from fuaudit import load_run, train, unlearn, verify
+from fuaudit import load_run, registry, train, unlearn, verify
 from fuaudit.draws import START, Address, Purpose
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import tensor_bytes
@@ -15,6 +16,7 @@ from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.encoding import population_tensors, recorded_tensors
 from fuaudit.runs.prune import prune
 from fuaudit.training.setup import load_dataset
+from fuaudit.unlearning.apply import unlearner_record
 
 
 @pytest.fixture
@@ -206,3 +208,26 @@ def test_a_method_that_was_chosen_later_is_named_with_its_options(tmp_path, quic
             "The unlearner of edited, 'finetune' with rounds = 1, was chosen later: the committed config names none."
         )
         assert words in result.conclusion.rests_on
+
+
+@pytest.mark.parametrize("told", ["retrain", "fats"])
+def test_a_tombstone_is_not_believed_where_its_method_never_makes_its_first_change(told, tmp_path, quick, monkeypatch):
+    """Another name, or another place of the cut, would be one more try of all noise that follows."""
+    parent = train(config(client=[{"use": "quantise"}]), tmp_path / "parent", secret=secret(7))
+    recorded = unlearner_record(registry.find("unlearners", told), registry.build("unlearners", told))
+    with monkeypatch.context() as patch:
+        patch.setattr("fuaudit.workflow.unlearn.unlearner_record", lambda *anything: recorded)
+        first = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "first")
+    if told == "fats":
+        batch = [first.info["first_change"][0], 1]
+        edit(first.path, "run.json", first_change=batch)
+        first = tell(
+            first.path, lambda events: [e | {"first_change": batch} if "kept_rounds" in e else e for e in events]
+        )
+    rounds = first.plan.index.clients
+    earlier = next(c for c, r in rounds.items() if 1 < r <= first.info["first_change"][0])
+    child, _ = prune(unlearn(first, "fats", Request.of([earlier]), tmp_path / "child"))
+    result = verify(child, quick, key=AUDIT_KEY, save=False)
+    found = {finding.audit: finding for finding in result.findings}
+    assert (found["replay"].verdict, found["provenance"].verdict) == ("PASS", "FAIL")
+    assert f"FAIL: first names a first change that {told!r} never makes." in found["provenance"].details

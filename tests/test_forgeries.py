@@ -134,6 +134,21 @@ def test_a_flawed_method_earlier_in_the_lineage(tmp_path):
     assert result.verdict == "FAIL"
 
 
+def test_a_prune_takes_no_doubt_away(tmp_path):
+    """What the flawed method kept is what the right one would have kept here; that it would have cannot be seen."""
+    run = train(config(), tmp_path / "parent", secret=secret(7))
+    late = sorted(run.plan.index.samples.items(), key=lambda item: item[1])
+    sample = next(s for s, at in late if at.round > 3 and at.step == 2)
+    first = unlearn(run, "fats-as-printed", Request.of(samples=[sample]), tmp_path / "first")
+    last = max(first.plan.index.samples, key=first.plan.index.samples.get)
+    second = unlearn(first, "fats", Request.of(samples=[last]), tmp_path / "second", allow_inexact=True)
+    result, found = audits(prune(second)[0])
+    assert {f.verdict for f in found.values() if f.audit != "model-law"} == {"PASS"}
+    (doubt,) = second.info["doubts"]
+    assert (result.verdict, doubt in result.reason) == ("INCONCLUSIVE", True)
+    assert any(doubt in line for line in found["provenance"].assumptions)
+
+
 def test_two_honest_requests_pass_with_the_first_commitment(tmp_path, lineage):
     run, child, commitment = lineage
     second = unlearn(child, "fats", Request.of(clients=[drawn_client(child)]), run.path.parent / "second")

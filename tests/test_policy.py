@@ -270,6 +270,14 @@ def test_an_argument_that_no_check_uses_is_refused(family, arguments, option):
         verify(family["noop"], spec, key=AUDIT_KEY, save=False, **arguments)
 
 
+def test_audits_changed_after_a_spec_was_read_are_told():
+    spec = read_spec("client-erasure")
+    assert spec.source == "built-in"
+    replay = next(check.built for check in spec.checks if check.audit["use"] == "replay")
+    object.__setattr__(replay, "tolerance", 10**9)
+    assert spec.source == "changed from a built-in one by a program"
+
+
 def test_a_wrong_commitment_is_compared_where_a_check_uses_it(family):
     spec = parse_spec(table(*OF_THE_RUN, asks="run"), "ours.toml")
     assert verify(family["fats"], spec, commitment="ab" * 32, key=AUDIT_KEY, save=False).verdict == "FAIL"
@@ -373,15 +381,24 @@ def test_who_calls_itself_fuaudit_is_not_fuaudit(stranger):
 
 def test_an_outside_audit_that_shows_everything_is_named(stranger, family):
     """It may, for auditors write audits; who reads the PASS sees whose word it is."""
-    spec = parse_spec(table("boasts"), "ours.toml")
+    spec = parse_spec(table("boasts", asks="run"), "ours.toml")
     result = verify(family["noop"], spec, key=AUDIT_KEY, save=False)
     assert result.verdict == "PASS"
     assert "outside code: strangers-package 1.5 (audit 'boasts'; SHA-256 of its code" in result.reason
 
 
 @pytest.mark.usefixtures("stranger")
-def test_an_audit_is_built_where_the_spec_is_read_and_not_again(family, monkeypatch):
+def test_no_audit_makes_a_doubted_run_exact(family):
     spec = parse_spec(table("boasts"), "ours.toml")
+    result = verify(family["noop"], spec, key=AUDIT_KEY, save=False)
+    assert result.verdict == "INCONCLUSIVE"
+    assert "doubted: 'noop' claims to be exact for no law." in result.reason
+    assert verify(family["fats"], spec, key=AUDIT_KEY, save=False).verdict == "PASS"
+
+
+@pytest.mark.usefixtures("stranger")
+def test_an_audit_is_built_where_the_spec_is_read_and_not_again(family, monkeypatch):
+    spec = parse_spec(table("boasts", asks="run"), "ours.toml")
     again = classmethod(lambda *_, **__: pytest.fail("it was built again"))
     monkeypatch.setattr(sys.modules["stranger"].Boasts, "__init__", again)
     assert verify(family["noop"], spec, key=AUDIT_KEY, save=False).verdict == "PASS"

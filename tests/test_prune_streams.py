@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -153,3 +154,16 @@ def test_kept_draws_follow_from_the_commitment_and_nothing_lost_is_left(
         result = verify(pruned, quick, save=False, before=before.path, **given)
         plan = next(finding for finding in result.findings if finding.audit == "provenance")
         assert plan.verdict == "PASS", (plan.shows, plan.details)
+
+
+@pytest.mark.parametrize(("law", "expected"), [("static, steps", "PASS"), ("weights, a share", "INCONCLUSIVE")])
+def test_what_an_outside_method_kept_is_right_under_laws_that_allow_it(
+    law, expected, trained, tmp_path, quick, monkeypatch
+):
+    """It has the plan of a proved method here; that it must, and that keeping is right, are two questions."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    *_, run = lineage(tmp_path, trained(law), ["sample"], ["mutant-printed-for-two"])
+    assert run.info["first_change"][0] > 1
+    result = verify(prune(run)[0], quick, data=data(), key=AUDIT_KEY, save=False)
+    (plan,) = (finding for finding in result.findings if finding.audit == "provenance")
+    assert plan.verdict == expected, (plan.shows, plan.details)

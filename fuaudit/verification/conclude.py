@@ -33,7 +33,8 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
     """The combined verdict; see :func:`combine`.
 
     A PASS needs every required check, and that those which passed give the evidence that the claim needs. An editor
-    of models can be refuted, but never pass a claim that none of them can show.
+    of models can be refuted, but never pass a claim that none of them can show. A run that is doubted, for a method of
+    its lineage of which anything is left, shows no law.
     """
     claim = spec.claim
     # where a claim can be shown of an editor, checks of plans do not arise
@@ -65,6 +66,11 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         return Conclusion(
             Verdict.INCONCLUSIVE,
             f"The checks that passed do not suffice for {claim.title}: no evidence of {'; '.join(missing)}.",
+        )
+    if "law" in claim.needs and (doubts := evidence.run.info["doubts"]):
+        return Conclusion(
+            Verdict.INCONCLUSIVE,
+            f"The spec asks for {claim.title}, and the run records why it is doubted: {'; '.join(doubts)}.",
         )
     return Conclusion(verdict, _reason(spec, required, pairs, evidence, outside), _rests_on(spec, pairs, outside))
 

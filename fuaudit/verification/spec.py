@@ -117,9 +117,12 @@ class Spec:
         with registry.trusting(self.trusts):
             return claim_of(self.asks)
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """SHA-256 over everything but its origin, every option of every audit included, defaults too."""
+        """SHA-256 over everything but its origin, every option of every audit included, defaults too.
+
+        It is that of the audits as they are now: a program can change them after the spec was read.
+        """
         plain = {name: value for name, value in asdict(self).items() if name not in ("checks", "origin")}
         checks = [asdict(check) | {"audit": _resolved(check)} for check in self.checks]
         return sha256(canonical_json(plain | self._foreign | {"checks": checks, "expires": str(self.expires)}))

@@ -14,6 +14,7 @@ from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, fails, holds, name_of, unclear
 from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
+from fuaudit.plans.reference import is_closed
 from fuaudit.runs.ancestors import repeated
 from fuaudit.runs.layout import RECORDED
 from fuaudit.runs.pruned_contents import former_of, unspoiled
@@ -55,11 +56,13 @@ def followed(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> CheckR
         expected = repeated(child, chain)
     except EvidenceError as error:
         return shown_before(case, child, f"The plan of {name} cannot be followed from its seeds: {error}.")
-    makers = chain[: len(child.requests) - first.source]
+    right = all(map(by_the_reference, chain[: len(child.requests) - first.source]))
     if expected.streams != plan.streams:
         told = f"The plan of {name} does not keep what comes before each first involvement, and that only."
-        right = all(map(by_the_reference, makers))
         return fails(told) if right else shown_before(case, child, told)
+    if not right and not is_closed(plan.law):
+        told = f"The plan of {name} keeps draws of the law {plan.law.name!r}, which is not known to allow it."
+        return shown_before(case, child, told)
     maker = chain[len(child.requests) - first.source]
     if first.source and not starts_over(maker):
         told = f"{name_of(maker)} keeps nothing, by a method that may have looked at what was drawn."

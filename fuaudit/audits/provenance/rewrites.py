@@ -8,13 +8,14 @@ from itertools import pairwise
 import torch
 
 from fuaudit import registry
-from fuaudit.audits.bearing import by_the_reference
+from fuaudit.audits.bearing import by_the_reference, starts_over
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.pruned import followed, prune_of, shown_before
-from fuaudit.draws import END, Position
+from fuaudit.draws import END, START, Position
 from fuaudit.errors import FuauditError, UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Law, Plan, Request
 from fuaudit.plans.veil import rewritten
+from fuaudit.runs.ancestors import moment
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -104,25 +105,47 @@ def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRe
 
 
 def changes(case: Case) -> Iterator[CheckResult]:
-    """What runs and tombstones of the lineage say of their course, where what is left of their draws contradicts.
+    """What runs and tombstones say of their course, where their method or what is left of their draws contradicts.
 
-    A tombstone may name any first change between the bounds: all that it bears on was drawn anew since. The bounds hold
-    where no method goes back to older draws. Those that follow the reference and editors do not; of others it is not
-    known.
+    A tombstone may name any first change of its method between the bounds: all that it bears on was drawn anew since.
+    The bounds hold where no method goes back to older draws. Those that follow the reference and editors do not; of
+    others it is not known.
     """
     plan, chain = case.run.plan, (case.run, *case.evidence.ancestors)
-    children = [run for run in chain if run.is_child]
-    for at, child in enumerate(children):
+    for at, child in enumerate(chain):
+        if not child.is_child:
+            break
         plan = child.plan if isinstance(child, Run) else plan
-        earliest, latest = plan.changes_of(len(case.run.requests) - at)
-        if not earliest <= Position(*child.info["first_change"]) <= latest:
-            told = f"{name_of(child)} names another first change than the plan leaves it."
-            if all(map(_never_goes_back, children[: at + 1])):
-                yield fails(told)
-            elif not any(_can_be_repeated(*pair) for pair in pairwise(chain[at : at + 2])):
-                yield shown_before(case, case.run, told)
+        yield from _first_change(case, plan, chain, at)
         if child.rounds_executed != plan.law.rounds:
             yield fails(f"{name_of(child)} was stopped after round {child.rounds_executed} of {plan.law.rounds}.")
+
+
+def _first_change(case: Case, plan: Plan, chain: Sequence[Run | Tombstone], at: int) -> Iterator[CheckResult]:
+    """What speaks against the first change of a child, by its place in the chain; ``plan`` is the oldest one left."""
+    child, requests = chain[at], case.run.requests
+    earliest, latest = plan.changes_of(len(requests) - at)
+    if not earliest <= Position(*child.info["first_change"]) <= latest:
+        told = f"{name_of(child)} names another first change than the plan leaves it."
+        if all(map(_never_goes_back, chain[: at + 1])):
+            yield fails(told)
+        elif not any(_can_be_repeated(*pair) for pair in pairwise(chain[at : at + 2])):
+            yield shown_before(case, case.run, told)
+    elif at + 1 < len(chain) and not _may_change(child, chain[at + 1], requests[-1 - at], plan.law):
+        told = f"{name_of(child)} names a first change that {child.info['unlearner']['use']!r} never makes."
+        yield fails(told)
+
+
+def _may_change(child: Run | Tombstone, parent: Run | Tombstone, request: Request, law: Law) -> bool:
+    """Whether the method of a child can have made its first change; of those that are not known all are believed."""
+    at = Position(*child.info["first_change"])
+    if at == START or not by_the_reference(child):
+        return True
+    if starts_over(child):
+        return False
+    named = request.samples if at.step else request.clients
+    is_draw = bool(named) and 1 <= at.round <= law.rounds and at.step <= law.steps and law.drawn_at(at.step) == at.step
+    return at == (came := moment(parent, law.rounds)) or (is_draw and at < came)
 
 
 def _never_goes_back(run: Run | Tombstone) -> bool:

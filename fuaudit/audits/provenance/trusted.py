@@ -34,6 +34,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
     if case.run.is_child and case.known.request is None:
         lines.append("The request is the one that the run names: no --client or --sample was given to compare with.")
     lines += [*_on_the_partition(case), *_on_names(case), *_chosen_later(case)]
+    lines += [f"{name_of(case.run)} is doubted, and this does not answer it: {why}." for why in _doubts(case)]
     if len(case.run.requests) > 1:
         lines.append(
             f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other draws to all "
@@ -47,6 +48,11 @@ def assumptions(case: Case) -> tuple[str, ...]:
     if _is_pruned(case) and any(request.samples for request in case.run.requests):
         lines.append("The ids of erased samples are as told; no draw follows from them.")
     return tuple(lines)
+
+
+def _doubts(case: Case) -> list[str]:
+    """Those that the run records; that they are the ones which follow is asked elsewhere."""
+    return list(case.run.info["doubts"]) if case.run.is_child else []
 
 
 def _is_pruned(case: Case) -> bool:
