@@ -548,6 +548,16 @@ def holders(folder, secrets):
     return found
 
 
+def test_a_run_of_which_another_was_made_is_pruned_by_the_other(family, bytes_of):
+    _, child, grandchild = family
+    before = bytes_of(child.path)
+    with pytest.raises(UsageError, match=r"grandchild was made of .*child, and could be neither verified nor pruned"):
+        prune(child)
+    assert bytes_of(child.path) == before
+    _, buried = prune(grandchild)
+    assert child.path in buried
+
+
 def test_prune_a_child(family, tmp_path, bytes_of, target, quick):
     parent, child, grandchild = family
     root = {parent.keys.seeds.parts[0].seed}
@@ -704,7 +714,7 @@ def test_prune_refuses(family, tmp_path, bytes_of, target):
     assert other_holders(child) == (sorted(tmp_path / name for name in ("finetune", "grandchild", "noop")), [])
     shutil.move(parent.path, tmp_path / "elsewhere" / "parent")
     with pytest.raises(EvidenceError, match="not at hand"):
-        prune(child)
+        prune(child, allow_orphans=True)
     shutil.move(tmp_path / "elsewhere" / "parent", parent.path)
     (tmp_path / "elsewhere").rmdir()
     assert bytes_of(tmp_path) == before

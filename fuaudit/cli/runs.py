@@ -258,8 +258,9 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @click.command()
 @click.argument("run", type=ARun)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--allow-orphans", is_flag=True, help="Also where a run beside RUN was made of it.")
 @output_options
-def prune(run: Path, yes: bool, output: Output) -> None:
+def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
     from fuaudit.runs.neighbours import orphans, other_holders
     from fuaudit.runs.prune import prune as work
@@ -276,7 +277,7 @@ def prune(run: Path, yes: bool, output: Output) -> None:
         if not click.confirm(question, err=True):
             output.emit({"run": str(run), "pruned": False}, ["nothing was changed"])
             return
-    pruned, buried = work(run)
+    pruned, buried = work(run, allow_orphans)
     again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
     lines = [

@@ -55,12 +55,19 @@ def orphans(run: Run) -> list[Path]:
         chain = [ancestor for ancestor in lineage(run) if isinstance(ancestor, Run)]
     except EvidenceError:
         return []
-    buried, passed = {ancestor.digest for ancestor in chain[1:]}, {ancestor.path.resolve() for ancestor in chain}
-    return [
-        folder
-        for folder in sorted(run.path.resolve().parent.iterdir())
-        if folder.resolve() not in passed and _parent_in(folder, buried)
-    ]
+    passed = {ancestor.path.resolve() for ancestor in chain}
+    beside = _children_of({ancestor.digest for ancestor in chain[1:]}, run)
+    return [folder for folder in beside if folder.resolve() not in passed]
+
+
+def children(run: Run) -> list[Path]:
+    """Runs beside a run that were made of it: a prune gives it another digest, and they lose their parent."""
+    return _children_of({run.digest}, run)
+
+
+def _children_of(digests: Collection[str], run: Run) -> list[Path]:
+    """The folders beside a run that hold runs with one of these parents."""
+    return [folder for folder in sorted(run.path.resolve().parent.iterdir()) if _parent_in(folder, digests)]
 
 
 def _parent_in(folder: Path, digests: Collection[str]) -> bool:

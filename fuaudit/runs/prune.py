@@ -28,6 +28,7 @@ from fuaudit.runs.layout import (
     mode_of,
 )
 from fuaudit.runs.ledger import read_ledger
+from fuaudit.runs.neighbours import children
 from fuaudit.runs.pruned_contents import (
     REPLACED,
     dropped_ids,
@@ -40,27 +41,44 @@ from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.swap import alone, leftovers, put_in_place, recover
 from fuaudit.runs.tombstone import Tombstone, bury
 from fuaudit.runs.writer import RunWriter, recorded_bytes
+from fuaudit.text import command
 
 
-def prune(given: Run | Path | str) -> tuple[Run, list[Path]]:
+def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, list[Path]]:
     """Prune a child run in place, and all its ancestors beside it. Returns the pruned run and the new tombstones.
 
     Killed at any instant, it can be called again and finishes; on a pruned run it does nothing more.
 
+    Args:
+        allow_orphans: also where a run beside it was made of it, which then can be neither verified nor pruned.
+
     Raises:
-        UsageError: the run is no child, was edited, or still holds erased data in a draw; or another prune is at work
-            in the folder that holds it.
+        UsageError: the run is no child, was edited, or still holds erased data in a draw; without ``allow_orphans``, it
+            has a child beside it; or another prune is at work in the folder that holds it.
         EvidenceError: an ancestor is missing or does not check out; nothing was changed.
     """
     path = named(given.path if isinstance(given, Run) else Path(given))
     with alone(path):
         recover(path)
-        return _pruned(load_run(path))  # anew: before the lock was held another prune may have changed it
+        run = load_run(path)  # anew: before the lock was held another prune may have changed it
+        _require_forgotten(run)
+        if not run.pruned and not allow_orphans:
+            _require_childless(run)
+        return _pruned(run)
+
+
+def _require_childless(run: Run) -> None:
+    """Raises UsageError where a run beside it has this one as its parent."""
+    if of_it := children(run):
+        raise UsageError(
+            f"{of_it[0]} was made of {run.path}, and could be neither verified nor pruned any more",
+            f"Prune it first, of {run.path.name} a tombstone is left then: {command('prune', of_it[0])}. Or say "
+            "--allow-orphans (in Python allow_orphans=True).",
+        )
 
 
 def _pruned(run: Run) -> tuple[Run, list[Path]]:
     """What :func:`prune` returns. The caller holds the lock."""
-    _require_forgotten(run)
     ancestors: list[Run] = []
     above = _parent_to_prune(run)
     while isinstance(above, Run):
