@@ -12,6 +12,7 @@ from fuaudit_plugins.mimic import OwnCorrection
 from fuaudit_plugins.quantise import Quantise
 from tests_support import broken
 
+from fuaudit.plugins import with_rows
 from fuaudit.testing import (
     check_aggregator,
     check_agreement,
@@ -22,6 +23,7 @@ from fuaudit.testing import (
 )
 from fuaudit.training.events import Released, Sent
 from fuaudit.training.exchange import Clear, Delivery
+from fuaudit.training.solvers import Steps
 from fuaudit.training.stages import Mean, Stateless
 
 
@@ -62,6 +64,7 @@ def test_places_among_the_retained_depend_on_who_is_left(stages):
 def test_the_contract_of_client_stages(stages):
     for right in (stages.Memory(), stages.ClipAndNoise(), Quantise(), OwnCorrection(), OwnCorrection("scaled")):
         check_client_stage(right)
+    check_client_stage(part(Stateless, apply=sparsely))
     for wrong, words in (
         (stages.Neighbour(), "depends on the rows, memories or draws"),
         (stages.OneNoise(), "depends on the rows, memories or draws"),
@@ -83,6 +86,9 @@ def test_the_contract_of_client_stages(stages):
         (part(Stateless, apply=scaled(lambda c: c.sizes.max())), "or on who they are"),
         (part(Stateless, apply=tells(lambda rows, c: float(rows.sum()))), "what it tells, of a client or of nobody"),
         (part(Stateless, apply=tells(lambda rows, c: c.own(1).integers("x", 9**9, 1).item()), draws=True), "it tells"),
+        (part(Stateless, apply=sizes(lambda row, c: int(1e6 * row[0].abs()))), "what it tells follows from values"),
+        (part(Stateless, apply=sizes(lambda row, c: c.own(0).integers("x", 9, 1).item()), draws=True), "from values"),
+        (part(stages.Memory, apply=remembered, settle=kept), "what it tells follows from values"),
         (part(stages.Memory, init=lambda s, shape: {"memory": shape.zeros(shape.clients, 5) + shape.clients}), "first"),
         (part(stages.Memory, apply=spoils(lambda c: c.vectors.fill_(0.25))), "the round that it is shown, in place"),
         (part(stages.Memory, apply=spoils(lambda c: c.cohort.sizes.add_(9))), "the round that it is shown, in place"),
@@ -99,6 +105,36 @@ def tells(number):
         return updates, state
 
     return apply
+
+
+def sizes(number):
+    """Wrong: a client tells a number in the place of a size."""
+
+    def apply(self, updates, context, state):
+        for client, row in zip(context.cohort.clients.tolist(), updates, strict=True):
+            context.tell(Sent(client, "update", number(row, context)))
+        return updates, state
+
+    return apply
+
+
+def kept(self, sent, answer, context, state):
+    return state
+
+
+def sparsely(self, updates, context, state):
+    """Sends what is large, and tells how much that is."""
+    rows = updates * (updates.abs() > 0.5)
+    for client, row in zip(context.cohort.clients.tolist(), rows, strict=True):
+        context.tell(Sent(client, "large numbers", 4 * int(row.count_nonzero())))
+    return rows, state
+
+
+def remembered(self, updates, context, state):
+    """Wrong: tells in the place of a size what its client sent the last time."""
+    for client in context.cohort.clients.tolist():
+        context.tell(Sent(client, "update", int(1e6 * state["memory"][client, 0].abs())))
+    return updates, {"memory": with_rows(state["memory"], context.cohort, updates)}
 
 
 def scaled(number):
@@ -268,6 +304,7 @@ def grows(self, updates, context, state):
     ("body", "words"),
     [
         ({"clients": (9,)}, "clients 0 to 5"),
+        ({"apply": lambda s, u, c, state: (c.tell(Sent(0, "update", 20)) or u, state)}, "tell nothing of a round"),
         ({"clients": [0]}, "name its clients"),
         ({"clients": (0.0,)}, "name its clients"),
         ({"draws": False}, "did not declare it"),
@@ -358,6 +395,13 @@ def weighing(self, rows, context):
     return Delivery(rows, context.cohort, rows)
 
 
+def gossips(self, rows, context):
+    """One mean, and a number of each row beside it."""
+    for client, row in zip(context.cohort.clients.tolist(), rows, strict=True):
+        context.tell(Released("row", {"client": client, "first": float(row[0])}))
+    return delivered(self, rows, context)
+
+
 def sends(told):
     """Brings all rows, or their mean, and says that something else was sent."""
 
@@ -424,6 +468,7 @@ def with_unused(self, rows, context):
         ({"deliver": sends(lambda rows: 0.9 * rows)}, "is not what it says was sent by that client"),
         ({"deliver": sends(lambda rows: rows.flip(0)), "shows": "sums"}, "depends on the rows of others"),
         ({"deliver": weighing}, "weigh nobody"),
+        ({"deliver": gossips, "shows": "sums"}, "what it tells follows from values"),
         ({"deliver": lambda s, rows, c: Delivery(rows, replace(c.cohort, total=7), rows)}, "other numbers of all"),
         ({"deliver": lambda s, rows, c: Delivery(rows, replace(c.cohort, members=1), rows)}, "other numbers of all"),
         ({"deliver": with_unused, "vectorised": True}, "unused places"),
@@ -474,6 +519,60 @@ def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
     check_aggregator(part(Stateless, apply=noisy, draws=True))
     broken(check_aggregator, part(Stateless, apply=own, draws=True), "whose stage it is not")
     broken(check_aggregator, part(Stateless, apply=noisy), "did not declare it")
+
+
+def slots(context, rows, table):
+    """A table in which the slot of each client holds the row that it sent last."""
+    new = table.clone().reshape(-1, *table.shape[-2:])
+    ids = context.cohort.clients.reshape(len(new), -1)
+    for run, its, sent in zip(new, ids, rows.reshape(len(new), ids.shape[-1], -1), strict=True):
+        run[its[its >= 0] % 32] = sent[its >= 0]
+    return new.reshape(table.shape)
+
+
+HOARDS = {
+    "init": lambda self, shape: {"table": shape.zeros(32, shape.dimension)},
+    "per_client_state": frozenset(),
+    "before": lambda self, context, state: Steps(context.step_size),
+    "private": False,
+}
+
+
+def test_a_row_a_client_under_another_name(stages):
+    def after(self, outcome, context, state):
+        return outcome.updates, {"table": slots(context, outcome.updates, state["table"])}
+
+    def apply(self, updates, context, state):
+        return Mean().apply(updates, context, {})[0], {"table": slots(context, updates, state["table"])}
+
+    def best(self, updates, context, state):
+        """Keeps the shortest row, of one client, and so of all together."""
+        shortest = updates[updates.norm(dim=1).argmin()]
+        return shortest[None], {"table": shortest.expand(32, -1).clone()}
+
+    disguised = "numbers that follow from one client each"
+    broken(check_solver, part(stages.LocalMomentum, **HOARDS, after=after), disguised)
+    broken(check_aggregator, part(Stateless, init=HOARDS["init"], apply=apply), disguised)
+    check_aggregator(part(Stateless, init=HOARDS["init"], apply=best))
+
+
+def test_who_sees_rows_tells_nothing_of_them(stages):
+    def after(self, outcome, context, state):
+        context.tell(Released("step", {"norm": 1.0}))
+        return outcome.updates, state
+
+    def noisy(known):
+        def apply(self, updates, context, state):
+            context.tell(Released("gaussian", {"deviation": known(updates)}))
+            return Mean().apply(updates, context, state)
+
+        return part(Stateless, apply=apply)
+
+    broken(check_solver, part(stages.LocalMomentum, after=after), "tell nothing of a round")
+    check_aggregator(noisy(lambda updates: 0.5))
+    broken(
+        check_aggregator, noisy(lambda updates: float(updates.std(correction=0))), "what it tells follows from values"
+    )
 
 
 def test_a_private_solver_mixes_no_clients(stages):

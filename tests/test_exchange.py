@@ -46,7 +46,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
-from fuaudit.training.events import Rejected, Sent
+from fuaudit.training.events import Rejected, Released, Sent
 from fuaudit.training.exchange import (
     Clear,
     Delivery,
@@ -59,7 +59,7 @@ from fuaudit.training.exchange import (
     server_half,
 )
 from fuaudit.training.execute import execute, initial_state
-from fuaudit.training.rounds import StateShape
+from fuaudit.training.rounds import RoundContext, StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
@@ -737,6 +737,21 @@ def test_a_solver_draws_nothing():
     rounds = execute(procedure, problem, population, LazySchedule([plan]), start, ready.engine, draws=[PublicDraws()])
     with pytest.raises(PluginError, match="did not declare it"):
         next(rounds)
+    tells = answering(before=lambda context, state: context.tell(Sent(1, "row", 4)))
+    rounds = execute(replace(procedure, solver=tells), problem, population, LazySchedule([plan]), start, ready.engine)
+    with pytest.raises(PluginError, match="tell nothing of a round"):
+        next(rounds)
+
+
+@pytest.mark.parametrize("method", ["apply", "proposals", "settle"])
+def test_byzantine_clients_tell_nothing(method):
+    def gossips(*given):
+        context = next(one for one in given if isinstance(one, RoundContext))
+        context.tell(Sent(3, "row", 4))
+
+    odd = answering(clients=(0,), **SETTLES | {method: gossips})
+    with pytest.raises(PluginError, match=rf"^Odd, {method} in round 1, says: .* tell nothing of a round"):
+        one_round(Mean(), [answering(**AGREES), odd], None, [1])
 
 
 def test_what_honest_stages_and_transports_must_not_make():
@@ -760,6 +775,9 @@ def test_what_honest_stages_and_transports_must_not_make():
         one_round(Mean(), transport=Narrow())
     with pytest.raises(PluginError, match="which is no event"):
         context_of([0], torch.float32).tell("a tale")
+    for event in (Sent(1, repr([0.5]), 4), Released("row 7", {}), Rejected(1, "")):
+        with pytest.raises(PluginError, match="of letters and hyphens"):
+            context_of([0], torch.float32).tell(event)
     with pytest.raises(PluginError, match="more than 64 bits"):
         context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
     for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Rejected(1.0, "late")):

@@ -11,7 +11,7 @@ from torch import Tensor
 from fuaudit.declared import says
 from fuaudit.testing.contexts import DIMENSION, ROUNDS, Step, clients_of, context_of, shape_of, stacked, updates_of
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, is_stacked, require_stacks, trials
+from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Chain
@@ -43,6 +43,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
             with problems.during(f"{count} rows of {dtype}"):
                 for trial in trials(stage, step, count, dtype, problems):
                     shape = tuple(trial.made["rows"].shape)
+                    require_mixed(step, trial, stage.per_client_state, problems)
                     problems.require(shape[1:] == (DIMENSION,), f"it maps (n, d) to {shape}, not to (m, d)")
             if is_stacked(stage):
                 require_stacks(stage, step, count, dtype, problems)

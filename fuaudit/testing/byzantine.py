@@ -22,7 +22,8 @@ def check_byzantine(stage: Any) -> None:
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept, the
     same when repeated, inputs and old state left alone (else rows of honest clients would change), a state of constant
     form with one row a client. Only draws of the clients that it names, and only where it declares them; how many
-    clients and samples there are has no effect where that is not declared. What its clients send may be infinite.
+    clients and samples there are has no effect where that is not declared. It tells nothing. What its clients send may
+    be infinite.
     Where it has ``proposals``: a list like ``found``, of columns that there are. No global generator is touched.
 
     Raises:
@@ -38,7 +39,7 @@ def check_byzantine(stage: Any) -> None:
     for dtype in DTYPES:
         with problems.during(f"rounds of {dtype}"):
             require_rows(stage, initial(stage, dtype), problems)
-            for trial in trials(stage, _step(stage), 4, dtype, problems, own=clients):
+            for trial in trials(stage, _step(stage), 4, dtype, problems, own=clients, tells=False):
                 if hasattr(stage, "proposals"):
                     _check_proposals(stage, trial, problems)
     problems.conclude()

@@ -33,6 +33,11 @@ def updates_of(number: int, count: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
 
 
+def values_changed(updates: Tensor) -> Tensor:
+    """Other rows, zero where these are."""
+    return updates_of(50, len(updates), updates.dtype) * (updates != 0)
+
+
 def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
     """Numbered rounds of updates: some drawn, then zeros, tiny and huge ones."""
     extremes = torch.tensor([0.0, 1e-30, 1e6], dtype=dtype)

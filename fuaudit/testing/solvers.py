@@ -12,7 +12,15 @@ from fuaudit.declared import says
 from fuaudit.testing.client_stages import ALONE, require_rows
 from fuaudit.testing.contexts import DIMENSION, SIZES, Step, others_changed, shape_of, where_not
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, Trial, require_places, require_stacks, require_untouched, trials
+from fuaudit.testing.trials import (
+    DTYPES,
+    Trial,
+    require_mixed,
+    require_places,
+    require_stacks,
+    require_untouched,
+    trials,
+)
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
@@ -25,7 +33,8 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
     names, shapes and dtypes, one row a client where ``per_client_state`` says so, rows of clients that do not take part
     left as they are, inputs and old state left alone, the same bits when repeated, unused places without effect, a
     stack of runs with the bits of the runs one by one, no global generator; what it does not name in ``depends_on``,
-    the number of all clients and of samples, has no effect. Where ``private`` is claimed, all that it keeps has one row
+    the number of all clients and of samples, has no effect. It tells nothing, and keeps no row a client under another
+    name. Where ``private`` is claimed, all that it keeps has one row
     a client, and what a client sends and keeps depends on this client alone.
 
     Args:
@@ -56,7 +65,7 @@ def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
     unknown = sorted(solver.per_client_state - state.keys())
     problems.require(not unknown, f"per_client_state names what its state does not have: {', '.join(unknown)}")
     for name in solver.per_client_state & state.keys():
-        rows = state[name].ndim >= 2 and state[name].shape[-2] == len(SIZES)
+        rows = state[name].ndim == 2 and len(state[name]) == len(SIZES)
         problems.require(rows, f"{name!r} does not have one row for each client, (M, d)")
     if says(solver, "private"):
         require_rows(solver, state, problems)
@@ -95,7 +104,7 @@ def _step(solver: Any) -> Step:
 
 
 def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    for trial in trials(solver, _step(solver), count, dtype, problems):
+    for trial in trials(solver, _step(solver), count, dtype, problems, tells=False):
         steps = solver.before(trial.context, trial.state)
         outcome = _outcome(trial.updates, steps)
         solver.after(outcome, trial.context, trial.state)
@@ -104,6 +113,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         rows = all(tensor.shape == (count, DIMENSION) for tensor in trial.made.values())
         problems.require(rows, "drift, velocity and uploads need one row a participation, (n, d)")
         require_untouched(trial, solver.per_client_state, problems)
+        require_mixed(_step(solver), trial, solver.per_client_state, problems)
         if says(solver, "private"):
             _check_alone(solver, trial, problems)
 

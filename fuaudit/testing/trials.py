@@ -21,16 +21,18 @@ from fuaudit.testing.contexts import (
     clients_of,
     context_of,
     described,
+    draws_changed,
     elsewhere,
     same,
     shape_of,
     stacks_differ,
     updates_of,
     updates_tried,
+    values_changed,
 )
 from fuaudit.testing.problems import Problems
-from fuaudit.training.events import Told
-from fuaudit.training.rounds import ExchangeContext, RoundContext, State, telling
+from fuaudit.training.events import Sent, Told
+from fuaudit.training.rounds import ExchangeContext, RoundContext, State, mute, telling
 
 DTYPES = torch.float32, torch.float64
 
@@ -59,35 +61,42 @@ def trials(
     problems: Problems,
     own: Collection[int] | None = (),
     makes: torch.dtype | None = None,
+    tells: bool = True,
 ) -> Iterator[Trial]:
     """Rounds of ``count`` rows with the state carried on: drawn updates, then zeros, tiny and huge ones.
 
     Required of every part: finite in finite out, dtype kept, the same bits and events when repeated, inputs, the
-    round and old state left alone, a state of constant form, no effect of what it does not name in ``depends_on``.
+    round and old state left alone, a state of constant form, no effect of what it does not name in ``depends_on``,
+    and events that stay when values change.
 
     Args:
         own: whose own draws it can make; see :meth:`~fuaudit.training.rounds.ExchangeContext.at`.
         makes: the dtype of what it makes, where that is not the one of updates.
+        tells: whether it may tell of a round.
     """
-    state = initial(part, dtype)
+    state = other = initial(part, dtype)
     form = described(state)
     _require_first(part, state, dtype, problems)
     for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
         whole = context_of(clients, dtype, number + 1)
-        context = whole.at(FIRST, part, own)
+        context, elsehow = (one.at(FIRST, part, own) for one in (whole, draws_changed(whole)))
+        if not tells:
+            context, elsehow = context.muted(), elsehow.muted()
         if (trial := _tried(step, updates, whole, context, state, problems)) is None:
             return
         for kind in sorted({"clients", "samples"} - says(part, "depends_on")):
             moved = _moved(part) if kind == "clients" else dict
-            other, after = step(updates, elsewhere(context, kind), moved(state))
-            alike = same(other, trial.made) and same(after, moved(trial.new))
+            made, after = step(updates, elsewhere(context, kind), moved(state))
+            alike = same(made, trial.made) and same(after, moved(trial.new))
             problems.require(alike, f"it depends on how many {kind} there are, or which: declare it in depends_on")
         for tensor in trial.made.values():
             problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
         problems.require(
             described(trial.new) == form, "names, shapes or dtypes of its state change from round to round"
         )
+        made, other, told = _told(step, values_changed(updates), elsehow, other)
+        _require_plain(trial, made, told, problems)
         yield trial
         state = trial.new
 
@@ -137,6 +146,49 @@ def _tried(
     return Trial(updates, whole, context, state, made, new, told) if all(holds.values()) else None
 
 
+def _require_plain(trial: Trial, made: State, told: Told, problems: Problems) -> None:
+    """With other values, memories and draws the same is told, but for sizes of what clients send more or less of."""
+    clients = trial.context.cohort.clients.tolist()
+    free = {client for place, client in enumerate(clients) if _amounts(made, place) != _amounts(trial.made, place)}
+    heard = [
+        [replace(event, size=0) if isinstance(event, Sent) and event.client in free else event for _, event in events]
+        for events in (told, trial.told)
+    ]
+    follows = "what it tells follows from values: tell of sizes, mechanisms and public parameters"
+    problems.require(heard[0] == heard[1], follows)
+
+
+def _amounts(made: State, place: int) -> list[int]:
+    """How many numbers there are of a place: of a row those that are not zero."""
+    return [
+        int(tensor[place].count_nonzero()) if tensor.ndim == 2 and place < len(tensor) else len(tensor)
+        for tensor in made.values()
+    ]
+
+
+VALUES = -9.0, 0.0, 9.0
+"""What a row is changed to: where one value of several is chosen, some of these change which."""
+
+
+def require_mixed(step: Step, trial: Trial, named: Set[str], problems: Problems) -> None:
+    """What is kept of all together holds no numbers of each client by itself, which would be its row in disguise."""
+    shared, clients = sorted(trial.new.keys() - named), trial.context.cohort.clients
+    bears = []
+    for client in clients.unique() if shared else ():
+        rows = [trial.updates.masked_fill((clients == client).unsqueeze(1), value) for value in VALUES]
+        others = [_numbers(step(changed, trial.context, trial.state)[1], shared) for changed in rows]
+        bears.append((torch.stack(others) != _numbers(trial.new, shared)).any(dim=0))
+    bearing = [one for one in bears if one.any()]
+    alone = [bool((one & (torch.stack(bearing).sum(dim=0) == 1)).any()) for one in bearing]
+    told = "what it keeps of all holds numbers that follow from one client each: name such rows in per_client_state"
+    problems.require(len(alone) < 2 or not all(alone), told)
+
+
+def _numbers(state: State, names: list[str]) -> Tensor:
+    """All numbers of some tensors, ``(k,)``."""
+    return torch.cat([state[name].reshape(-1) for name in names])
+
+
 def _copies(tensors: State) -> State:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
@@ -144,7 +196,8 @@ def _copies(tensors: State) -> State:
 def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> tuple[State, State, Told]:
     """What is made in a round, the new state, and the events that are told."""
     told: Told = []
-    return *step(updates, replace(context, tell=telling(told)), state), told
+    tell = mute if context.tell is mute else telling(told)
+    return *step(updates, replace(context, tell=tell), state), told
 
 
 def initial(part: Any, dtype: torch.dtype) -> State:

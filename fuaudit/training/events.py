@@ -6,6 +6,7 @@ those of the plain form: how long a ciphertext is, the transcript of its transpo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
@@ -16,7 +17,7 @@ from fuaudit.errors import PluginError
 
 @dataclass(frozen=True)
 class Sent:
-    """A client sent something: ``what``, in a word, of so many bytes in the plain form."""
+    """A client sent something: ``what``, in words of letters and hyphens, of so many bytes in the plain form."""
 
     client: int
     what: str
@@ -39,6 +40,7 @@ class Rejected:
     why: str
 
 
+_WORDS = re.compile(r"[A-Za-z][A-Za-z -]{0,59}")
 LIMIT = 2**63
 """What whole numbers of events stay below."""
 
@@ -58,6 +60,9 @@ def require_event(event: object) -> None:
     counts = [getattr(event, name, 0) for name in ("client", "size")]
     if any(type(count) is not int or count < 0 for count in counts):
         raise PluginError(f"a stage told {event}: clients and sizes are whole numbers from 0")
+    named = [getattr(event, name, "none") for name in ("what", "why", "mechanism")]
+    if not all(isinstance(word, str) and _WORDS.fullmatch(word) for word in named):
+        raise PluginError(f"a stage told {event}: what, why and mechanism are a few words, of letters and hyphens")
     for value in values:
         if type(value) not in (int, str) and not (type(value) is float and isfinite(value)):
             raise PluginError(f"a stage told {value!r}: events hold whole and finite numbers, and words")

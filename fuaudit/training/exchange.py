@@ -178,9 +178,11 @@ class Exchange:
         return replace(self, transport=asked(self.transport, "in_the_clear", A_TRANSPORT))
 
     def seen_by(self, number: int, context: ExchangeContext) -> RoundContext:
-        """The round as a client stage sees it; a Byzantine one can make only what its own clients draw."""
+        """The round as a client stage sees it; a Byzantine one draws for its own clients alone, and tells nothing."""
         stage: Any = self.client_stages.stages[number]
-        return context.at(Place("client", number), stage, stage.clients if number in self.byzantine else None).apart()
+        if number in self.byzantine:
+            return context.at(Place("client", number), stage, stage.clients).muted().apart()
+        return context.at(Place("client", number), stage, None).apart()
 
 
 def exchange_of(config: Config) -> Exchange:

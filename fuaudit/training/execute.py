@@ -237,8 +237,8 @@ def _advanced(
     # remembers, and all of it is recorded
     own = prefix_of(procedure.solver)
     before = stripped(own, round_state.state)
-    # and a solver draws nothing, so that it cannot make the noise of a stage behind it
-    bare = context.bare("solver")
+    # and a solver draws and tells nothing: it cannot make the noise of a stage behind it, nor tell what that hides
+    bare = context.bare().muted()
     steps = asked(procedure.solver, "before", a(Steps), bare, before)
     outcome = engine.advance(problem, round_state.vectors, batches, steps)
     uploads, memory = asked(procedure.solver, "after", rows_and_state(outcome.updates), outcome, bare, before)

@@ -135,6 +135,11 @@ def telling(told: Told | None, part: str = "") -> Callable[[Event], None]:
 _unkept = telling(None)
 
 
+def mute(event: Event) -> None:
+    """Tells nothing. PluginError: whoever gets it sees rows before clients clip or noise them, or those of others."""
+    raise PluginError("solvers and Byzantine clients tell nothing of a round", "Tell it by a client stage.")
+
+
 def _undeclared(row: int = 0) -> Labelled:
     raise PluginError("a stage draws, and did not declare it", "Declare: draws = True.")
 
@@ -194,6 +199,10 @@ class RoundContext:
         mine: dict[str, Any] = {name: tensor.clone() for name, tensor in self.tensors.items()}
         places = {name: mine.pop(name) for name in ARRAYS}
         return replace(self, cohort=replace(self.cohort, **places), **mine)
+
+    def muted(self) -> RoundContext:
+        """The round of which nothing is told."""
+        return replace(self, tell=mute)
 
     def without_own(self) -> RoundContext:
         """The round where nobody's own draws can be made."""
