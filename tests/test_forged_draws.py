@@ -166,6 +166,14 @@ def test_a_tombstone_is_not_believed_where_it_says_what_it_kept(tmp_path, quick,
     assert "first names another first change than the plan leaves it" in found["provenance"].shows
 
 
+def test_old_draws_over_a_new_population_make_no_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    parent = train(config(), tmp_path / "parent", secret=secret(7))
+    with pytest.raises(UsageError, match="uses draws of one request over the population of another"):
+        unlearn(parent, "stranger-old-source", Request.of([drawn_client(parent)]), tmp_path / "child")
+    assert not (tmp_path / "child").exists()
+
+
 def test_a_method_that_goes_back_to_older_draws_is_no_liar(tmp_path, quick, monkeypatch):
     """What a request changed first shows no draw of its own then: it is repeated, or after a prune not known."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))

@@ -234,6 +234,11 @@ class Plan:
         ]
         return min(changed, default=END)
 
+    @property
+    def mixes_generations(self) -> bool:
+        """Whether what was drawn for one population is used over another: one random number would serve twice."""
+        return any(segment.source != segment.version for segments in self.streams.values() for segment in segments)
+
     def changes_of(self, number: int) -> tuple[Position, Position]:
         """The earliest and the latest first change that request ``number`` can have made, by what this plan draws.
 

@@ -134,6 +134,11 @@ def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Dra
             f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
         )
+    if plan.mixes_generations:
+        raise UsageError(
+            f"{name!r} uses draws of one request over the population of another",
+            "What is drawn for a population serves that one only: put the fresh source with the last population.",
+        )
     known, earlier = depended_on(run.config, request), run.info.get("doubts", [])
     if known and run.exchange.draws and keeps_draws(plan, len(run.requests) + 1):
         # a kept round is executed again over other rows with the same noise: parent minus child has none left

@@ -440,3 +440,13 @@ class GoesBack(FatsUnlearning):
         back = Segment(Position(plan.law.rounds, 1), 0, 0)
         batches = (*(s for s in right.streams[Stream.BATCHES] if s.start < back.start), back)
         return replace(right, streams={**right.streams, Stream.BATCHES: batches})
+
+
+@dataclass(frozen=True)
+class OldSource(FatsUnlearning):
+    """Draws what it must draw anew with the first key, over the new population."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        right = super().rewrite(plan, request, fresh, not_before)
+        old = {name: tuple(replace(s, source=0) for s in segments) for name, segments in right.streams.items()}
+        return replace(right, streams=old)
