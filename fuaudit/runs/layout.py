@@ -339,8 +339,9 @@ class Reader(StrEnum):
 
     The operator holds the whole folder and reads everything. The server takes part in rounds: it sees models and who is
     in a round, no key, and of samples the ids alone that requests name. A client is one of many: what all of them may
-    read is everybody's, or is sent to each; of other files she may be given her own part. The auditor has what a verdict needs. An archive
-    keeps all but the clients' own, which are secrets and what follows from them: it holds redacted runs.
+    read is everybody's, or is sent to each; of other files she may be given her own part. The auditor has what a
+    verdict needs. An archive keeps all but the clients' own, which are secrets and what follows from them: it holds
+    redacted runs.
     """
 
     OPERATOR = "operator"
