@@ -558,18 +558,21 @@ def test_a_row_a_client_under_another_name(stages):
 
 def test_who_sees_rows_tells_nothing_of_them(stages):
     def after(self, outcome, context, state):
-        context.tell(Released("step", {"norm": 1.0}))
+        if outcome.updates.ndim == 3 and len(outcome.updates) == 1:
+            context.tell(Released("step", {"norm": 1.0}))
         return outcome.updates, state
 
-    def noisy(known):
+    def noisy(known, **body):
         def apply(self, updates, context, state):
             context.tell(Released("gaussian", {"deviation": known(updates)}))
             return Mean().apply(updates, context, state)
 
-        return part(Stateless, apply=apply)
+        return part(Stateless, apply=apply, **body)
 
     broken(check_solver, part(stages.LocalMomentum, after=after), "tell nothing of a round")
-    check_aggregator(noisy(lambda updates: 0.5))
+    check_aggregator(noisy(lambda updates: 0.5, vectorised=True))
+    stacked = noisy(lambda updates: updates.ndim + 0.5, vectorised=True)
+    broken(check_aggregator, stacked, "a run in a stack tells otherwise than by itself")
     broken(
         check_aggregator, noisy(lambda updates: float(updates.std(correction=0))), "what it tells follows from values"
     )

@@ -55,7 +55,7 @@ def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
         for count in places:
             with problems.during(f"{count} participations of {dtype}"):
                 _check_rounds(solver, count, dtype, problems)
-            require_stacks(solver, _step(solver), count, dtype, problems)
+            require_stacks(solver, _step(solver), count, dtype, problems, tells=False)
             require_places(solver, _step(solver), count, dtype, problems)
     problems.conclude()
 

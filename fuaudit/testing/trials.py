@@ -25,6 +25,7 @@ from fuaudit.testing.contexts import (
     elsewhere,
     same,
     shape_of,
+    stacked,
     stacks_differ,
     updates_of,
     updates_tried,
@@ -220,11 +221,20 @@ def require_untouched(trial: Trial, names: Set[str], problems: Problems) -> None
         problems.require(untouched, f"{name!r} changes in the rows of clients that do not take part")
 
 
-def require_stacks(part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
-    """The bits of a run do not depend on the runs beside it."""
+def require_stacks(
+    part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems, tells: bool = True
+) -> None:
+    """The bits of a run do not depend on the runs beside it, and a run in a stack tells what it tells by itself."""
+    keeps, state = bool(says(part, "per_client_state")), initial(part, dtype)
     with problems.during("several runs at once"):
-        differ = stacks_differ(step, initial(part, dtype), bool(says(part, "per_client_state")), count, dtype)
+        differ = stacks_differ(step, state, keeps, count, dtype)
         problems.require(not differ, "several runs in one tensor give other bits than each run by itself")
+    with problems.during("a run in a stack"):
+        whole, updates = context_of(clients_of(keeps, 0, count), dtype), updates_of(0, count, dtype)
+        contexts = [one.bare() if tells else one.bare().muted() for one in (whole, stacked([whole]))]
+        alone = _told(step, updates, contexts[0], state)[2]
+        together = _told(step, updates[None], contexts[1], {name: tensor[None] for name, tensor in state.items()})[2]
+        problems.require(alone == together, "a run in a stack tells otherwise than by itself")
 
 
 def require_places(part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
