@@ -13,6 +13,7 @@ import scipy.fft
 from fuaudit.budgets.losses import Floats, Losses, normal
 from fuaudit.errors import UsageError
 
+Cells = tuple[int, Floats]
 UNIT = 2.0**-53
 """The unit roundoff of float64."""
 MASS_ERROR = 1e-11
@@ -71,44 +72,70 @@ def composed(law: Losses, rounds: int, delta: float, bins: int) -> Bracket | Non
     Raises:
         UsageError: dp-accounting is not installed.
     """
+    grid = None
     for cells in (bins, bins >> 4, bins >> 8):
-        interval = interval_for(law, rounds, delta, cells)
-        upper, lower = _split(law, interval), _floored(law, interval)
-        slack = max(noise(upper[1], rounds, cells), noise(lower[1], rounds, cells)) + delta * rounds * MASS_ERROR
-        if slack < delta / 20:
+        other = grid_for(law, rounds, delta, cells)
+        if other.interval > float(np.abs(law.values).max()) / 8:
             break
-    if slack > delta / 2:
+        if grid is None or other.slack < grid.slack:
+            grid = other
+        if grid.slack < delta / 20:
+            break
+    if grid is None or grid.slack > delta / 2:
         return None
-    tail = _tail(delta)
-    _, high = _epsilons(upper, law.left_out, interval, rounds, delta - slack, tail)
-    low, _ = _epsilons(lower, 0.0, interval, rounds, delta + slack + 2 * tail, tail)
+    tail, slack = _tail(delta), grid.slack
+    _, high = _epsilons(grid.upper, law.left_out, grid.interval, rounds, delta - slack, tail)
+    low, _ = _epsilons(grid.lower, 0.0, grid.interval, rounds, delta + slack + 2 * tail, tail)
     return Bracket(low, high)
 
 
-def noise(masses: Floats, rounds: int, cells: int) -> float:
-    """A bound on what rounding adds to all composed probabilities together: docs/budgets.md. It holds for 2 ``cells``.
+@dataclass(frozen=True)
+class Grid:
+    """A law on cells of one width, from above and from below: its first cell and the masses from there on.
+
+    ``slack`` is what mistakes of rounding add to delta, at most.
+    """
+
+    interval: float
+    upper: Cells
+    lower: Cells
+    slack: float
+
+
+def grid_for(law: Losses, rounds: int, delta: float, bins: int) -> Grid:
+    """A grid such that the sum of so many losses fits into so many cells, or few more, up to a negligible tail."""
+    spread = float(np.abs(law.values).max())
+    coarse = spread / 1000
+    low, high = _bounds(_split(law, coarse)[1], rounds, delta)
+    interval = max(float(high - low) * coarse, 2 * spread) / bins
+    upper, lower = _split(law, interval), _floored(law, interval)
+    rounding = max(noise(masses, rounds, delta) for _, masses in (upper, lower))
+    return Grid(interval, upper, lower, rounding + delta * rounds * MASS_ERROR)
+
+
+def _bounds(masses: Floats, rounds: int, delta: float) -> tuple[int, int]:
+    """The cells between which the library keeps the sum."""
+    low, high = _library().common.compute_self_convolve_bounds(masses, rounds, _tail(delta))
+    return int(low), int(high)
+
+
+def noise(masses: Floats, rounds: int, delta: float) -> float:
+    """A bound on what rounding adds to all composed probabilities together: docs/budgets.md.
 
     The library transforms, takes the power and transforms back; a mistake of the first transform grows with the power.
     """
-    size = max(2 * cells, len(masses))
-    error = 8 * UNIT * log2(size)
+    low, high = _bounds(masses, rounds, delta)
+    size = scipy.fft.next_fast_len(max(high - low + 1, len(masses)))
+    error = 8 * UNIT * log2(size + 1)
     heights = np.abs(scipy.fft.fft(masses, size)) + error
     return float(error * rounds * sqrt(size) * np.sqrt(np.mean(heights ** (2.0 * (rounds - 1)))))
-
-
-def interval_for(law: Losses, rounds: int, delta: float, bins: int) -> float:
-    """The width of a cell, such that the sum of so many losses fits into so many cells, up to a negligible tail."""
-    spread = float(np.abs(law.values).max())
-    coarse = spread / 1000
-    low, high = _library().common.compute_self_convolve_bounds(_split(law, coarse)[1], rounds, _tail(delta))
-    return max(float(high - low) * coarse, 2 * spread) / bins
 
 
 def _tail(delta: float) -> float:
     return delta * 1e-9
 
 
-def _split(law: Losses, interval: float) -> tuple[int, Floats]:
+def _split(law: Losses, interval: float) -> Cells:
     """Every loss shared out to the two cells around it, so that both sets' probabilities stay what they are.
 
     Whoever sees the shares can put them together again, so this is never more private than the law.
@@ -119,19 +146,19 @@ def _split(law: Losses, interval: float) -> tuple[int, Floats]:
     return _gathered(np.concatenate([below, below + 1]), np.concatenate([law.masses * (1 - above), law.masses * above]))
 
 
-def _floored(law: Losses, interval: float) -> tuple[int, Floats]:
+def _floored(law: Losses, interval: float) -> Cells:
     """Every loss at the cell below it: never less private than the law."""
     return _gathered(np.floor((law.values - LOSS_ERROR * np.abs(law.values)) / interval), law.masses)
 
 
-def _gathered(places: Floats, masses: Floats) -> tuple[int, Floats]:
+def _gathered(places: Floats, masses: Floats) -> Cells:
     """The first cell, and the probabilities from there on."""
     first = int(places.min())
     return first, np.bincount((places - first).astype(np.int64), weights=masses).astype(np.float64)
 
 
 def _epsilons(
-    cells: tuple[int, Floats], infinite: float, interval: float, rounds: int, delta: float, tail: float
+    cells: Cells, infinite: float, interval: float, rounds: int, delta: float, tail: float
 ) -> tuple[float, float]:
     """Numbers around the epsilon at ``delta`` of so many rounds; losses are the cells' numbers times ``interval``."""
     first, masses = cells
