@@ -287,6 +287,12 @@ def test_what_the_transform_rounds_counts_against_delta():
     assert found.total == found.optimal <= found.basic
 
 
+def test_a_grid_is_never_wider_than_the_losses():
+    """A coarser grid has less noise; on one with cells of 60 losses of 3 the bounds were 0 and 329,376."""
+    found = composed(losses(ConSpar(9, 8, Fraction(1, 10))), 7904, 1e-9, COARSE)
+    assert 0.9 * found.high < found.low <= found.high <= optimal(epsilon(ConSpar(9, 8, Fraction(1, 10))), 7904, 1e-9)
+
+
 def test_sets_that_differ_in_very_many_are_composed_without_the_law():
     found = account(ConSpar(10**6, 10**4, Fraction(99, 100), 2000), 10, 1e-5)
     assert found.exact is None
