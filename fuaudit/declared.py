@@ -228,7 +228,11 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 AGREEMENT = "propose", "agree"
 """Those of a client stage that is an agreement; it has no others."""
 
-OPTIONAL: Mapping[str, tuple[str, ...]] = {"client_stages": ("settle",), "byzantine": ("settle", "proposals")}
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "byzantine": ("settle", "proposals"),
+    "client_stages": ("settle",),
+    "transports": ("require_places",),
+}
 """Kind of plugin -> the methods that it may have."""
 
 

@@ -1,8 +1,9 @@
 """FedREP: consensus sparsification by its exact law, what clients keep, momentum, buffers, and a federation of all."""
 
+import shutil
 import tomllib
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb, exp
@@ -13,19 +14,24 @@ import torch
 from fuaudit_plugins.conspar import Consensus, proposed, top
 from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.fedrep import LocalMomentum
+from fuaudit_plugins.medians import CoordinateMedian
 from fuaudit_plugins.quantise import Quantise
-from tests_support import config, secret
+from fuaudit_plugins.secure_sum import SecureSum, sizes
+from tests_support import AUDIT_KEY, audits, config, secret
 from torch.nn.functional import cross_entropy
 
-from fuaudit import train
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.budgets.conspar import ConSpar, probability
 from fuaudit.data.images import Digits
 from fuaudit.errors import UsageError
+from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
-from fuaudit.plugins import check_agreement, check_client_stage, check_solver
+from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
+from fuaudit.runs.prune import prune
 from fuaudit.testing.contexts import context_of, shape_of, updates_of
 from fuaudit.training.events import Rejected, Sent
-from fuaudit.training.exchange import Exchange, client_half, delivered, server_half, settled
-from fuaudit.training.stages import Chain, Mean
+from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
+from fuaudit.training.stages import Chain, Momentum, Stateless
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
@@ -60,22 +66,18 @@ def law(largest, columns, alpha):
     return found
 
 
-def equation_18(columns, k, alpha, overlap):
-    return sum(
-        alpha ** (k - i) * (1 - alpha) ** i * comb(overlap, i) / Fraction(comb(columns - i, columns - k))
-        for i in range(overlap + 1)
-    )
-
-
 @pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1, 20), HALF, Fraction(19, 20), Fraction(1)])
-def test_what_is_proposed_has_the_law_of_equation_18(alpha):
+def test_what_is_proposed_has_the_law_that_budgets_charge(alpha):
+    """Equation 18, by all paths; where k is d there is one set."""
     for columns in range(1, 7):
-        for k in range(1, columns + 1):
+        assert law(list(range(columns)), columns, alpha) == {tuple(range(columns)): 1}
+        for k in range(1, columns):
             largest = [(3 * place + 1) % columns if columns % 3 else columns - 1 - place for place in range(k)]
             found = law(largest, columns, alpha)
             assert sum(found.values()) == 1
             for chosen in combinations(range(columns), k):
-                assert found[chosen] == equation_18(columns, k, alpha, len({*chosen} & {*largest}))
+                overlap = len({*chosen} & {*largest})
+                assert found[chosen] == probability(ConSpar(columns, k, alpha), overlap)
             if alpha == 1:
                 assert {*found.values()} == {Fraction(1, comb(columns, k))}
 
@@ -194,19 +196,49 @@ def rounds(exchange, count, key=0, grid=2.0**-20):
         kept, server = after, served.state
 
 
-def chain(*stages):
-    return Exchange(Chain((Mean(),)), Chain(stages))
+def chain(*stages, **more):
+    return Exchange(Chain((CoordinateMedian(), Momentum())), Chain(stages), **more)
 
 
-def test_nothing_is_lost():
-    """What a client keeps and what it sent are what it kept and its update: exactly, in every round."""
-    exchange = chain(ErrorFeedback(), Consensus(1, 0.5), Quantise(0.7, 6))
-    for updates, before, sending, delivery, _, after in rounds(exchange, 12):
+@dataclass(frozen=True)
+class SometimesInfinite(Stateless):
+    """Named clients send what is no number in two of three rounds."""
+
+    clients: tuple[int, ...] = (3, 4)
+
+    def apply(self, updates, context, state):
+        return (torch.full_like(updates, torch.inf) if context.number % 3 else -updates), state
+
+
+@pytest.mark.parametrize(
+    ("transport", "discards", "fails"),
+    [
+        (Clear(), False, False),
+        (SecureSum(2), True, False),
+        (SecureSum(3, smallest=2), True, False),
+        (SecureSum(2, byzantine=2), True, True),
+    ],
+    ids=str,
+)
+def test_nothing_is_lost(transport, discards, fails):
+    """What a client keeps and what it sent are what it kept and its update: exactly, in every round.
+
+    So it is where buffers are discarded and rounds fail, which leave model and server as they were.
+    """
+    stages = ErrorFeedback(), Consensus(1, 0.5), Quantise(0.7, 6), SometimesInfinite()
+    failed = discarded = 0
+    exchange = chain(*stages, transport=transport, byzantine=frozenset({3}))
+    for updates, before, sending, delivery, served, after in rounds(exchange, 12):
         whole = sending.context.on_all(delivery.sent)
         assert torch.equal(after["0.memory"] + whole, before["0.memory"] + updates)
         lost = after["0.memory"].norm(dim=1) / (before["0.memory"] + updates).norm(dim=1)
         assert torch.allclose(after["0.lost"][:, 0], lost)
-        assert bool(delivery.sent.any())
+        left = int(sending.rows.isfinite().all(dim=1).sum()) - int(delivery.sent.any(dim=1).sum())
+        failed, discarded = failed + (not len(delivery.rows)), discarded + (left > 0)
+        if not len(delivery.rows):
+            assert not bool(delivery.sent.any() or served.row.any())
+            assert torch.equal(after["0.memory"], before["0.memory"] + updates)
+    assert (discarded > 0, 0 < failed < 12) == (discards, fails)
 
 
 def test_at_alpha_one_coordinates_do_not_depend_on_data():
@@ -236,7 +268,8 @@ def test_who_has_no_samples_proposes_nothing():
 
 def test_contracts():
     check_client_stage(ErrorFeedback())
-    check_client_stage(Quantise(0.3, 24))
+    for transport in (SecureSum(2), SecureSum(3, smallest=2)):
+        check_transport(transport)
     for momentum in (0.0, 0.9):
         check_solver(LocalMomentum(momentum))
     for options in ((2, 1), (9, 0.25)):
@@ -249,6 +282,85 @@ def test_quantised_rows_are_whole_numbers_of_a_power_of_two():
         assert Fraction(stage.step).numerator == 1 or Fraction(stage.step).denominator == 1
         most = 2 ** (bits - 1) - 1
         assert most * stage.step >= clip > most * stage.step / 2
+
+
+# buffers
+
+
+def test_sizes_of_buffers():
+    for size in (2, 3, 5):
+        for rows in range(40):
+            found = sizes(rows, size)
+            assert (sum(found), len(found)) == (rows, max(1, rows // size))
+            assert max(found) - min(found) <= 1
+            assert rows < size or size <= min(found) <= max(found) <= 2 * size - 1
+
+
+def summed(transport, rows, came=None, number=1):
+    """A delivery of those of the rows that were not rejected, and what was told."""
+    told, came = [], torch.ones(len(rows), dtype=torch.bool) if came is None else came
+    context = context_of([place % 6 for place in range(len(rows))], rows.dtype, number)
+    here = replace(context.at(Place("transport"), transport), tell=told.append, accepted=came)
+    delivery = transport.deliver(rows[came], replace(here, cohort=here.cohort.among(came)))
+    return delivery, told[0].parameters
+
+
+def test_means_are_exact_in_any_order():
+    """Of quantised rows each mean is the rounded mean of whole numbers."""
+    rows = Quantise(0.7, 24).apply(
+        updates_of(1, 6, torch.float64), context_of(CLIENTS, torch.float64).at(Place("client"), Quantise(), None), {}
+    )[0]
+    for dtype, number in product((torch.float32, torch.float64), range(1, 4)):
+        given = rows.to(dtype)
+        assert torch.equal(given.to(torch.float64), rows)
+        delivery, told = summed(SecureSum(3), given, number=number)
+        assert told == {"buffers": 2, "discarded": 0, "failed": 0, "summed": "3 3"}
+        assert torch.equal(delivery.sent, given)
+        exact = {
+            tuple(float(sum(Fraction(x) for x in column) / 3) for column in zip(*some, strict=True))
+            for some in combinations(rows.tolist(), 3)
+        }
+        wanted = {tuple(torch.tensor(row, dtype=torch.float64).to(dtype).tolist()) for row in exact}
+        assert {tuple(row) for row in delivery.rows.tolist()} <= wanted
+
+
+def test_the_lot_is_drawn_before_anything_is_rejected():
+    rows = torch.eye(6, dtype=torch.float64)
+    whole = summed(SecureSum(2), rows)[0].rows
+    for rejected in range(6):
+        came = torch.arange(6) != rejected
+        delivery, told = summed(SecureSum(2), rows, came)
+        kept = [row for row in whole.tolist() if not row[rejected]]
+        assert delivery.rows.tolist() == kept
+        assert (told["discarded"], sorted(told["summed"].split())) == (1, ["1", "2", "2"])
+        assert delivery.sent.sum(dim=0).tolist() == (2 * torch.tensor(kept)).sum(dim=0).tolist()
+        # with a smallest size the mean is over those who are there
+        opened = summed(SecureSum(3, smallest=2), rows, came)[0].rows
+        assert sorted(float(row.max()) for row in opened) == [1 / 3, 1 / 2]
+
+
+def test_rounds_fail_where_half_of_the_buffers_may_be_bad():
+    rows = torch.ones(8, 2, dtype=torch.float64)
+    all_but = [torch.arange(8) >= count for count in range(4)]
+    assert len(summed(SecureSum(2, byzantine=1), rows)[0].rows) == 4
+    delivery, told = summed(SecureSum(2, byzantine=2), rows)
+    assert (len(delivery.rows), told["failed"], bool(delivery.sent.any())) == (0, 1, False)
+    # who was rejected by name is feared no more
+    for count in (1, 2):
+        delivery, told = summed(SecureSum(2, smallest=2, byzantine=2), rows, all_but[count])
+        left = 4 - told["discarded"]
+        assert (len(delivery.rows) == left) == (not told["failed"]) == (2 * (2 - count) < left)
+    assert not len(summed(SecureSum(2), rows[:1])[0].rows)
+    assert len(summed(SecureSum(5), rows[:3])[0].rows) == 1
+
+
+def test_what_can_never_deliver_is_refused(tmp_path):
+    parts = {"transport": {"use": "secure-sum", "size": 2, "byzantine": 1}}
+    with pytest.raises(UsageError, match="1 Byzantine clients can make half of 2 buffers bad, so every round of 4"):
+        trained(tmp_path / "run", **parts)
+    for options in ((1,), (2, 1), (2, 2, -1)):
+        with pytest.raises(UsageError, match="secure-sum needs a size"):
+            SecureSum(*options)
 
 
 # runs
@@ -304,5 +416,52 @@ def test_the_example_trains_and_its_round_is_drawn(tmp_path, fuaudit):
     table["learner"]["rounds"] = 12  # of 60, for time
     run = train(table, tmp_path / "run", secret=bytes(32))
     assert run.metrics[-1]["test_accuracy"] > run.metrics[0]["test_accuracy"] + 0.2
-    drawn = " -> ".join(["local-momentum", *CLIENT_STAGES, "clear", "geometric-median"])
+    drawn = " -> ".join(["local-momentum", *CLIENT_STAGES, "secure-sum", "geometric-median"])
     assert f"  round         {drawn}; clients' secrets" in fuaudit("show", run.path)[1]
+
+
+def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
+    """A client: everybody was in round 1, so it starts anew there. A sample: rounds before it are kept."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    client = [
+        {"use": "error-feedback"},
+        {"use": "test-flip", "clients": [3]},
+        {"use": "consensus", "per_client": 20, "alpha": 0.5},
+        {"use": "quantise", "clip": 0.5},
+    ]
+    buffers = {"use": "secure-sum", "size": 2, "byzantine": 1}
+    server = [{"use": "coordinate-median"}, {"use": "momentum"}]
+    run = trained(
+        tmp_path / "run", {"rounds": 2, "cohort": 8, "steps": 1}, 8, client=client, transport=buffers, server=server
+    )
+    assert audit_of(run, quick) == FINE
+    assert [event["parameters"] for event in released(run)] == [EACH_ROUND] * 2
+    late = next(sample for sample, at in sorted(run.plan.index.samples.items()) if at.round == 2)
+    for request, first in ((Request.of([5]), 1), (Request.of(samples=[late]), 2)):
+        folder = tmp_path / f"from-{first}"
+        shutil.copytree(run.path, folder / "parent")
+        child = unlearn(folder / "parent", "fats", request, folder / "child")
+        assert child.plan.first_change(run.plan).round == first
+        assert len(released(child)) == 3 - first
+        result, found = audits(child)
+        assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
+        pruned, _ = prune(child)
+        assert audit_of(pruned, quick) == FINE
+        assert torch.equal(pruned.model, child.model)
+    # an erased client's momentum and memory went with it
+    assert child.checkpoint(2)[1]["client.0.memory"].shape == (8, 650)
+    assert load_run(tmp_path / "from-1" / "child").checkpoint(2)[1]["client.solver.momenta"].shape == (7, 650)
+
+
+FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
+EACH_ROUND = {"buffers": 4, "discarded": 0, "failed": 0, "summed": "2 2 2 2"}
+
+
+def audit_of(run, spec):
+    findings = verify(run, spec, key=AUDIT_KEY, save=False).findings
+    return {finding.audit: str(finding.verdict) for finding in findings}
+
+
+def released(run):
+    rounds_told = [line.get("told", []) for line in run.ledger.of_kind("round")]
+    return [event for told in rounds_told for event in told if event["kind"] == "released"]

@@ -88,7 +88,8 @@ class Transport(Protocol):
     """A registered transport (group ``transports``): a frozen dataclass that brings rows to the server.
 
     ``shows`` says what the server sees: the "rows" of clients, or "sums" of several. ``in_the_clear`` makes the same
-    deliveries without cryptography; audits replay with it.
+    deliveries without cryptography; audits replay with it. ``require_places(places)`` may be left out: it raises
+    UsageError where rounds of so many participations at most could deliver nothing.
     """
 
     shows: ClassVar[Literal["rows", "sums"]]

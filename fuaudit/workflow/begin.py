@@ -21,8 +21,11 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
+from fuaudit.training.asking import Kind, asked
 from fuaudit.training.execute import require_one_row_each
 from fuaudit.training.setup import Setup, setup
+
+NOTHING = Kind("nothing", lambda answer: answer is None)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ def begun(
     require_feasible(law, population)
     require_one_row_each(ready.procedure, law)
     _require_named_clients(ready, population)
+    transport = ready.procedure.exchange.transport
+    if hasattr(transport, "require_places"):
+        asked(transport, "require_places", NOTHING, law.places(population))
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = ready.procedure.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))

@@ -1,0 +1,102 @@
+"""Secure sums of buffers, in plain form: the server is given means of few clients, and nobody's row.
+
+Yang, Wang, Li: "FedREP" (section 3.3 and Algorithm 1), as SHARE before it. A permutation of the m participations puts
+them into buffers, by lot and before anything is rejected. The server is given the mean of each buffer. A robust rule
+works on these means.
+
+What differs from print, and why:
+
+- s need not divide m. There are b = max(1, floor(m / s)) buffers, whose sizes differ by at most one: none is below s
+  where m is not, and the largest has ceil(m / b) <= 2s - 1. One of less than two is never opened.
+- In print everybody answers. Here a mean is over those whose rows were summed: one over absent ones too would be an
+  outlier that silence makes. How many they were is told. With fewer than ``smallest`` a buffer is discarded: a sum of
+  few tells more of each.
+- Where at least half of the buffers that are left may be bad no rule has a guarantee. Then the round fails: nothing is
+  delivered, the model and what the server remembers stay, and every client's memory keeps its whole update. f clients
+  are feared, and each who was rejected by name is one less, so at most so many buffers are bad.
+
+Here no cryptography hides the rows: the simulator sees them. Behind ``quantise`` rows are whole numbers of a power of
+two, and sums are exact in any order, as those of a cryptographic sum are. Else they are added in the order of places.
+
+Guarantee: the server is given no row of one client. What a mean of s tells is not hidden, nor is what a member of a
+buffer of two can subtract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fuaudit.plugins import Delivery, Released, RoundContext, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def sizes(rows: int, size: int) -> list[int]:
+    """How many of so many participations each buffer has; the larger ones come first."""
+    buffers = max(1, rows // size)
+    return [rows // buffers + (place < rows % buffers) for place in range(buffers)]
+
+
+@dataclass(frozen=True)
+class SecureSum:
+    """A transport: means of buffers of ``size`` clients or a few more, put together by lot.
+
+    Attributes:
+        size: s, how many clients a buffer has at least, from 2; fewer where fewer take part.
+        smallest: from how many summed rows on a buffer counts, from 2; "complete" is all of its clients.
+        byzantine: f, how many Byzantine clients are feared.
+    """
+
+    size: int = 2
+    smallest: int | Literal["complete"] = "complete"
+    byzantine: int = 0
+    shows: ClassVar[Literal["rows", "sums"]] = "sums"
+    draws: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.size < 2 or self.byzantine < 0 or (self.smallest != "complete" and self.smallest < 2):
+            raise UsageError("secure-sum needs a size and a smallest of at least 2, and a byzantine of at least 0")
+
+    def require_places(self, places: int) -> None:
+        """Raises UsageError where rounds of so many participations fail from the start."""
+        if 2 * self.byzantine >= (buffers := len(sizes(places, self.size))):
+            raise UsageError(
+                f"{self.byzantine} Byzantine clients can make half of {buffers} buffers bad, so every "
+                f"round of {places} would fail",
+                f"Fear at most {(buffers - 1) // 2}, or take smaller buffers.",
+            )
+
+    def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
+        """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
+        import torch
+
+        came = context.accepted if context.accepted is not None else rows.new_ones(len(rows), dtype=torch.bool)
+        feared = max(0, self.byzantine - int((~came).sum()))
+        members = self._members(came, context)
+        least = [max(2, size) if self.smallest == "complete" else self.smallest for size in sizes(len(came), self.size)]
+        counted = [some for some, fewest in zip(members, least, strict=True) if len(some) >= fewest]
+        failed = 2 * feared >= len(counted)
+        summed = [len(some) for some in members]
+        told = {"buffers": len(members), "discarded": len(members) - len(counted), "failed": int(failed)}
+        context.tell(Released("secure-sum", told | {"summed": " ".join(map(str, summed))}))
+        if failed:
+            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
+        sent = torch.zeros_like(rows)
+        for some in counted:
+            sent[some] = rows[some]
+        means = torch.stack([rows[some].sum(dim=0, dtype=torch.float64) / len(some) for some in counted])
+        return Delivery(means.to(rows.dtype), context.cohort.counted(len(means)), sent)
+
+    def _members(self, came: Tensor, context: RoundContext) -> list[Tensor]:
+        """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""
+        import torch
+
+        order = torch.from_numpy(context.shared.permutation("order", len(came))).to(came.device)
+        number = came.cumsum(dim=0) - 1  # of each participation among those that were not rejected
+        return [number[one[came[one]]].sort().values for one in order.split(sizes(len(came), self.size))]
+
+    def in_the_clear(self) -> SecureSum:
+        """Itself: there is no cryptography."""
+        return self
