@@ -59,37 +59,37 @@ class SecureSum:
         if self.size < 2 or self.byzantine < 0 or (self.smallest != "complete" and self.smallest < 2):
             raise UsageError("secure-sum needs a size and a smallest of at least 2, and a byzantine of at least 0")
 
+    def _fewest(self, size: int) -> int:
+        """How many rows a buffer of so many clients needs."""
+        return max(2, size) if self.smallest == "complete" else self.smallest
+
     def require_places(self, places: int) -> None:
         """Raises UsageError where rounds of so many participations fail from the start."""
-        if 2 * self.byzantine >= (buffers := len(sizes(places, self.size))):
+        buffers = sum(size >= self._fewest(size) for size in sizes(places, self.size))
+        if 2 * self.byzantine >= buffers:
             raise UsageError(
-                f"{self.byzantine} Byzantine clients can make half of {buffers} buffers bad, so every "
-                f"round of {places} would fail",
-                f"Fear at most {(buffers - 1) // 2}, or take smaller buffers.",
+                f"every round of {places} would fail: {buffers} buffers count at most, and {self.byzantine} of them "
+                "may be bad",
+                "Fear fewer Byzantine clients, or take smaller buffers: fewer than half of the buffers may be bad.",
             )
 
     def deliver(self, rows: Tensor, context: RoundContext) -> Delivery:
         """The means ``(b, c)`` of the buffers that count, of rows ``(n, c)``."""
         import torch
 
-        came = context.accepted if context.accepted is not None else rows.new_ones(len(rows), dtype=torch.bool)
-        feared = max(0, self.byzantine - int((~came).sum()))
-        members = self._members(came, context)
-        least = [max(2, size) if self.smallest == "complete" else self.smallest for size in sizes(len(came), self.size)]
-        counted = [some for some, fewest in zip(members, least, strict=True) if len(some) >= fewest]
-        failed = 2 * feared >= len(counted)
-        summed = [len(some) for some in members]
-        told = {"buffers": len(members), "discarded": len(members) - len(counted), "failed": int(failed)}
-        context.tell(Released("secure-sum", told | {"summed": " ".join(map(str, summed))}))
-        if failed:
-            return Delivery(rows[:0], context.cohort.counted(0), torch.zeros_like(rows))
-        sent = torch.zeros_like(rows)
-        for some in counted:
-            sent[some] = rows[some]
-        means = torch.stack([rows[some].sum(dim=0, dtype=torch.float64) / len(some) for some in counted])
+        came = rows.new_ones(len(rows), dtype=torch.bool) if context.accepted is None else context.accepted
+        buffers, of = self._buffers(came, context), sizes(len(came), self.size)
+        opened = [some for some, size in zip(buffers, of, strict=True) if len(some) >= self._fewest(size)]
+        failed = 2 * max(0, self.byzantine - int((~came).sum())) >= len(opened)
+        _tell(buffers, opened, failed, context)
+        sent, means = torch.zeros_like(rows), rows[:0]
+        if not failed:
+            summed = torch.cat(opened)
+            sent[summed] = rows[summed]
+            means = torch.stack([rows[some].sum(dim=0, dtype=torch.float64) / len(some) for some in opened])
         return Delivery(means.to(rows.dtype), context.cohort.counted(len(means)), sent)
 
-    def _members(self, came: Tensor, context: RoundContext) -> list[Tensor]:
+    def _buffers(self, came: Tensor, context: RoundContext) -> list[Tensor]:
         """The rows of each buffer that were not rejected, ascending; the lot is over all, bool ``(n,)``."""
         import torch
 
@@ -100,3 +100,10 @@ class SecureSum:
     def in_the_clear(self) -> SecureSum:
         """Itself: there is no cryptography."""
         return self
+
+
+def _tell(buffers: list[Tensor], opened: list[Tensor], failed: bool, context: RoundContext) -> None:
+    """How many buffers there were and were discarded, and how many rows each had."""
+    summed = " ".join(str(len(some)) for some in buffers)
+    counts = {"buffers": len(buffers), "discarded": len(buffers) - len(opened), "failed": int(failed)}
+    context.tell(Released("secure-sum", counts | {"summed": summed}))

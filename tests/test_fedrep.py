@@ -28,7 +28,7 @@ from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.runs.prune import prune
-from fuaudit.testing.contexts import context_of, shape_of, updates_of
+from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.training.events import Rejected, Sent
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
 from fuaudit.training.stages import Chain, Momentum, Stateless
@@ -227,6 +227,7 @@ def test_nothing_is_lost(transport, discards, fails):
     """
     stages = ErrorFeedback(), Consensus(1, 0.5), Quantise(0.7, 6), SometimesInfinite()
     failed = discarded = 0
+    remembered = None
     exchange = chain(*stages, transport=transport, byzantine=frozenset({3}))
     for updates, before, sending, delivery, served, after in rounds(exchange, 12):
         whole = sending.context.on_all(delivery.sent)
@@ -238,6 +239,8 @@ def test_nothing_is_lost(transport, discards, fails):
         if not len(delivery.rows):
             assert not bool(delivery.sent.any() or served.row.any())
             assert torch.equal(after["0.memory"], before["0.memory"] + updates)
+            assert remembered is None or same(served.state, remembered)
+        remembered = served.state
     assert (discarded > 0, 0 < failed < 12) == (discards, fails)
 
 
@@ -355,9 +358,9 @@ def test_rounds_fail_where_half_of_the_buffers_may_be_bad():
 
 
 def test_what_can_never_deliver_is_refused(tmp_path):
-    parts = {"transport": {"use": "secure-sum", "size": 2, "byzantine": 1}}
-    with pytest.raises(UsageError, match="1 Byzantine clients can make half of 2 buffers bad, so every round of 4"):
-        trained(tmp_path / "run", **parts)
+    for options, left in (({"byzantine": 1}, 2), ({"smallest": 3}, 0)):
+        with pytest.raises(UsageError, match=f"every round of 4 would fail: {left} buffers count at most"):
+            trained(tmp_path / "run", transport={"use": "secure-sum", "size": 2} | options)
     for options in ((1,), (2, 1), (2, 2, -1)):
         with pytest.raises(UsageError, match="secure-sum needs a size"):
             SecureSum(*options)
@@ -428,6 +431,7 @@ def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
         {"use": "test-flip", "clients": [3]},
         {"use": "consensus", "per_client": 20, "alpha": 0.5},
         {"use": "quantise", "clip": 0.5},
+        {"use": "test-infinite", "clients": [4]},
     ]
     buffers = {"use": "secure-sum", "size": 2, "byzantine": 1}
     server = [{"use": "coordinate-median"}, {"use": "momentum"}]
@@ -435,7 +439,8 @@ def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
         tmp_path / "run", {"rounds": 2, "cohort": 8, "steps": 1}, 8, client=client, transport=buffers, server=server
     )
     assert audit_of(run, quick) == FINE
-    assert [event["parameters"] for event in released(run)] == [EACH_ROUND] * 2
+    told = [event["parameters"] for event in released(run)]
+    assert [one | {"summed": sorted(one["summed"].split())} for one in told] == [EACH_ROUND] * 2
     late = next(sample for sample, at in sorted(run.plan.index.samples.items()) if at.round == 2)
     for request, first in ((Request.of([5]), 1), (Request.of(samples=[late]), 2)):
         folder = tmp_path / f"from-{first}"
@@ -454,7 +459,7 @@ def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
 
 
 FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
-EACH_ROUND = {"buffers": 4, "discarded": 0, "failed": 0, "summed": "2 2 2 2"}
+EACH_ROUND = {"buffers": 4, "discarded": 1, "failed": 0, "summed": ["1", "2", "2", "2"]}
 
 
 def audit_of(run, spec):
