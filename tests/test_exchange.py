@@ -46,6 +46,7 @@ from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
+from fuaudit.training.asking import a, asked, asking_twice
 from fuaudit.training.events import Rejected, Released, Sent
 from fuaudit.training.exchange import (
     Clear,
@@ -728,6 +729,34 @@ def test_a_part_that_counts_its_calls_is_refused_before_the_first_round(tmp_path
     assert words in replay.shows
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (lambda rows, context, state: (rows, {"seen": state["seen"].add_(1)}), "writes into what it is given"),
+        (lambda rows, context, state: context.tell(Sent(1, "row", next(TICKS))) or (rows, state), "gives other bits"),
+    ],
+    ids=["writes", "tells the time"],
+)
+def test_asking_twice_finds_what_no_replay_could_repeat(fault, words):
+    stage = answering(apply=fault)
+    context = context_of([0, 1, 2], torch.float32).at(Place("client"), stage)
+    with asking_twice() as found:
+        asked(stage, "apply", a(tuple), torch.ones(3, 5), context, {"seen": torch.zeros(3, 1)})
+    assert len(found) == 1
+    assert words in found[0]
+    right = answering(apply=lambda rows, context, state: (rows * 2, {"seen": state["seen"] + 1}))
+    with asking_twice() as found:
+        asked(right, "apply", a(tuple), torch.ones(3, 5), context, {"seen": torch.zeros(3, 1)})
+    assert not found
+
+
+def test_a_state_that_no_run_can_hold_is_refused_by_name(tmp_path):
+    stage = answering(init=lambda shape: {"m": torch.zeros(1, shape.dimension, dtype=torch.bfloat16)})
+    shape = StateShape(5, 3, torch.float32, torch.device("cpu"))
+    with pytest.raises(PluginError, match=r"keeps 'm' as torch\.bfloat16, and a run cannot hold it"):
+        first_state(Sgd(), Exchange(Chain((stage,))), shape)
+
+
 def test_a_solver_draws_nothing():
     ready = setup(resolve(tables([{"use": "quantise"}])), None)
     population = federation((3, 3, 3, 3, 3, 3, 3, 3))
@@ -804,6 +833,7 @@ def answering(**answers):
 
 
 COLUMNS = [torch.arange(2)] * 3
+TICKS = count()
 APPLIES = (
     ValueError("no"),
     None,

@@ -24,7 +24,7 @@ from fuaudit import load_run, request_of, train, unlearn, verify
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
-from fuaudit.plans import Request
+from fuaudit.plans import Plan, Request
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.stacked import expand_many
 from fuaudit.registry import build, find
@@ -138,8 +138,10 @@ def test_mislabelled_editor_is_caught(parent):
 
 
 @pytest.mark.parametrize(("name", "level"), [("mutant-late", "enumeration"), ("mutant-reused-key", "provenance")])
-def test_wrong_rewriters_fail(parent, name, level):
-    child = unlearn(parent, name, Request.of(clients=[drawn_client(parent)]), parent.path.parent / name)
+def test_wrong_rewriters_fail(parent, name, level, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "mixes_generations", False)  # whoever makes such a run does not ask
+        child = unlearn(parent, name, Request.of(clients=[drawn_client(parent)]), parent.path.parent / name)
     result, found = audits(child)
     assert result.verdict == "FAIL"
     assert found[level].verdict == "FAIL"

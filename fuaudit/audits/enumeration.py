@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fuaudit.audits.bearing import bearing
+from fuaudit import registry
+from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
 from fuaudit.plans import Law, Population
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.sweep import Made, Sweep, swept
@@ -28,12 +29,24 @@ SHOWS_NOT = (
 
 
 def requests_made(case: Case) -> tuple[Made, list[str]]:
-    """Those of the lineage at hand that bear on the run and were carried out by rewriters, and the names of these."""
-    steps = list(zip(bearing(case), (*case.evidence.ancestors, None), strict=False))[::-1]
-    rewritten = [(run, parent) for run, parent in steps if isinstance(run, Run) and not is_editor(run.unlearner)]
-    return [(run.unlearner, _shape(run, parent)) for run, parent in rewritten], [
-        run.info["unlearner"]["use"] for run, _ in rewritten
-    ]
+    """Those of the lineage at hand, oldest first, and the names of their methods; an editor rewrites nothing.
+
+    What does not bear on the run is carried out by the method that starts over: later ones may count the requests.
+    """
+    chain = (case.run, *case.evidence.ancestors)
+    steps = list(zip(chain, (*chain[1:], None), strict=True))
+    made: list[tuple[Any, Shape]] = []
+    names: list[str] = []
+    for number, (run, parent) in enumerate(steps):
+        if isinstance(run, Run) and run.is_child:
+            bears = number < len(bearing(case))
+            if bears and is_editor(run.unlearner):
+                continue
+            name = run.info["unlearner"]["use"] if bears else KEEPING_NOTHING
+            method = run.unlearner if bears else registry.build("unlearners", {"use": KEEPING_NOTHING})
+            made.append((method, _shape(run, parent)))
+            names.append(name)
+    return made[::-1], names[::-1]
 
 
 def _shape(run: Run, parent: Run | Tombstone | None) -> Shape:

@@ -34,8 +34,11 @@ def updates_of(number: int, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def values_changed(updates: Tensor) -> Tensor:
-    """Other rows, zero where these are."""
-    return updates_of(50, len(updates), updates.dtype) * (updates != 0)
+    """Other rows, zero where these are: of sizes far apart, each with one number that is most of it."""
+    rows = updates_of(50, len(updates), updates.dtype)
+    sizes = torch.tensor([100.0, 1.0, 0.01], dtype=updates.dtype).repeat(len(rows))[: len(rows)]
+    largest = torch.arange(rows.shape[-1]) == rows.shape[-1] - 1
+    return rows * sizes.unsqueeze(-1) * torch.where(largest, 1e3, 1.0).to(updates.dtype) * (updates != 0)
 
 
 def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:

@@ -30,7 +30,7 @@ class Problems:
         frozen = is_dataclass(subject) and getattr(type(subject), "__dataclass_params__").frozen  # noqa: B009
         self.require(frozen, "it is not a frozen dataclass, so its options cannot be recorded with a run")
         if frozen:
-            hidden = sorted(vars(subject).keys() - {f.name for f in fields(subject)})
+            hidden = sorted(getattr(subject, "__dict__", {}).keys() - {f.name for f in fields(subject)})
             self.require(not hidden, f"it keeps hidden attributes: {', '.join(hidden)}")
         if kind and (problems := wrong(type(subject), kind)):
             self.found += problems

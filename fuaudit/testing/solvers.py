@@ -69,7 +69,8 @@ def _check_init(solver: Any, dtype: torch.dtype, problems: Problems) -> None:
         problems.require(rows, f"{name!r} does not have one row for each client, (M, d)")
     if says(solver, "private"):
         require_rows(solver, state, problems)
-    problems.require(all(t.dtype == dtype for t in state.values()), "its state has another dtype than the model")
+    numbers = [tensor.dtype for tensor in state.values() if tensor.is_floating_point()]
+    problems.require(all(found == dtype for found in numbers), "its state has another dtype than the model")
 
 
 def _outcome(updates: Tensor, steps: Steps) -> Outcome:

@@ -181,7 +181,10 @@ def require_mixed(step: Step, trial: Trial, named: Set[str], problems: Problems)
         bears.append((torch.stack(others) != _numbers(trial.new, shared)).any(dim=0))
     bearing = [one for one in bears if one.any()]
     alone = [bool((one & (torch.stack(bearing).sum(dim=0) == 1)).any()) for one in bearing]
-    told = "what it keeps of all holds numbers that follow from one client each: name such rows in per_client_state"
+    told = (
+        "what it keeps of all holds numbers that follow from one client each: keep sums or counts over the clients, or "
+        "name such rows in per_client_state"
+    )
     problems.require(len(alone) < 2 or not all(alone), told)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ from fuaudit.training.rounds import Outline, RoundContext
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fuaudit.training.events import Event
 
 
 _unsteady: ContextVar[list[str] | None] = ContextVar("unsteady", default=None)
@@ -55,11 +57,28 @@ def asked(part: Any, method: str, kind: Kind, *arguments: Any) -> Any:
     """
     if (unsteady := _unsteady.get()) is None:
         return _answer(part, method, kind, arguments)
-    again = deepcopy(arguments)
+    again, heard_again = _heard(deepcopy(arguments))
+    arguments, heard = _heard(arguments)
     answer = _answer(part, method, kind, arguments)
-    if _bits(answer) != _bits(_answer(part, method, kind, again)):
+    if _bits(arguments) != _bits(again):
+        unsteady.append(f"{_who(part, method, arguments)} writes into what it is given")
+    elif _bits(answer) != _bits(_answer(part, method, kind, again)) or heard != heard_again:
         unsteady.append(f"{_who(part, method, arguments)} gives other bits when it is asked twice on this machine")
     return answer
+
+
+def _heard(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[str]]:
+    """The same arguments, and a list to which is added what is told through them."""
+    heard: list[str] = []
+
+    def listening(context: RoundContext) -> RoundContext:
+        def tell(event: Event) -> None:
+            context.tell(event)
+            heard.append(repr(event))
+
+        return replace(context, tell=tell)
+
+    return tuple(listening(one) if isinstance(one, RoundContext) else one for one in arguments), heard
 
 
 def _answer(part: Any, method: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
@@ -131,9 +150,13 @@ COLUMNS = Kind("int64 columns (c,)", _is_columns)
 def _bits(answer: Any) -> Any:
     """All bits of an answer, to be compared."""
     if is_tensor(answer):
-        return answer.shape, answer.dtype, answer.detach().cpu().numpy().tobytes()
-    if isinstance(fields := vars(answer) if is_dataclass(answer) else answer, dict):
-        return {name: _bits(field) for name, field in fields.items()}
+        import torch
+
+        return answer.shape, answer.dtype, answer.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+    if is_dataclass(answer) and not isinstance(answer, type):
+        return [type(answer), *(_bits(getattr(answer, field.name)) for field in fields(answer))]
+    if isinstance(answer, dict):
+        return {name: _bits(value) for name, value in answer.items()}
     if isinstance(answer, tuple | list):
         return [*map(_bits, answer)]
     return repr(answer) if isinstance(answer, int | float | str) else type(answer)

@@ -52,6 +52,9 @@ STEADY = "A part keeps nothing in its object or module, and draws from its conte
 LARGE = 2**17
 """Models of more parameters make one round of two participations: they have numbers enough."""
 
+PLACES = 8
+"""Participations a round, at least, in models that are not large."""
+
 LONGEST = 1024
 """Longer batches are represented by batches of so many rows."""
 
@@ -74,6 +77,7 @@ class _Miniature:
         longest = min(law.slots, LONGEST)
         large = dimension > LARGE
         lengths = _lengths(longest)[: 2 if large else None]
+        lengths += [1] * (0 if large else PLACES - len(lengths))  # aggregators and transports need some rows
         ends = [0, *accumulate((*lengths, 1))]
         samples = {client: tuple(range(*span)) for client, span in enumerate(pairwise(ends))}
         made = STEPS * dimension * len(lengths)
@@ -121,7 +125,8 @@ def canary(ready: Setup) -> str:
 def _tried(little: _Miniature, procedure: Procedure) -> list[RoundState]:
     """The rounds; where a federation so small is refused, the mean stands in for the server stages, or for all."""
     exchange, mean = procedure.exchange.in_the_clear(), Chain((Mean(),))
-    for tried in (exchange, replace(exchange, server=mean)):
+    behind = Chain((Mean(), *exchange.server.stages[exchange.server.aggregating :]))
+    for tried in (exchange, replace(exchange, server=behind), replace(exchange, server=mean)):
         with suppress(FuauditError):
             return list(_rounds(little, replace(procedure, exchange=tried)))
     return list(_rounds(little, replace(procedure, exchange=Exchange(mean))))

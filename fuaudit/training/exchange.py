@@ -212,6 +212,7 @@ def first_state(solver: Any, exchange: Exchange, shape: Any) -> State:
         _require_named(part, its, says(part, "per_client_state"))
     for part, its in [*own, *kept, *_by_stage(exchange.server, server)]:
         _require_rows(part, its, shape.clients)
+        _require_stored(part, its)
     return under(prefix_of(solver), state) | under(CLIENT, clients) | under(SERVER, server)
 
 
@@ -233,6 +234,13 @@ def _require_rows(part: Any, state: State, clients: int) -> None:
         if len(form) != 2 or form[0] != clients:
             told = f"{called(part)} names {name!r} in per_client_state, and keeps {form} there: that is no row a client"
             raise PluginError(told, f"With {clients} clients it is ({clients}, k); one number a client is (M, 1).")
+
+
+def _require_stored(part: Any, state: State) -> None:
+    """PluginError where a run has no form for the numbers that a part keeps."""
+    for name, tensor in sorted(state.items()):
+        if (dtype := str(tensor.dtype)) in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
+            raise PluginError(f"{called(part)} keeps {name!r} as {dtype}, and a run cannot hold it", "Keep float32.")
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ def require_one_row_each(procedure: Procedure, law: Law) -> None:
         shown = f"so a sum of the {called(transport)} could be of one client"
         raise UsageError(f"the law {law.name!r} can draw a client twice in one round, {shown}", hint)
     if procedure.per_client_state:
-        owners = (name.split(".", 1) for name in sorted(procedure.per_client_state))
+        owners = ((owner_of(name).rstrip("."), name.rsplit(".", 1)[-1]) for name in sorted(procedure.per_client_state))
         memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
         raise UsageError(
             f"the law {law.name!r} can draw a client twice in one round, but {memories} has one row for each client",

@@ -79,7 +79,7 @@ def test_elsewhere_a_pass_names_it(forged, quick):
     assert 0 < found.values["bit_equal"] < 0.6
     share = f"{int(100 * found.values['bit_equal'])}%"
     below = "Nothing is hidden below the tolerance, in the low bits of the numbers that differ"
-    assert any(line.startswith(f"{below}: {share} agree in every bit, and") for line in result.conclusion.rests_on)
+    assert any(line.startswith(f"{below}: {share} agree in every bit; and") for line in result.conclusion.rests_on)
     assert "The run was made on the platforms that it names." in result.conclusion.rests_on
     assert "On another platform than the run's, models were compared within a tolerance." in result.reason
 

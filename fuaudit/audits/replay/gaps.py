@@ -55,23 +55,35 @@ def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
 
 
 def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
-    """The largest share of a tensor's numbers that differ by more than a hundredth of themselves, within ``limit``.
+    """Of the numbers of a tensor that differ by a hundredth of what training did to them: the share within ``limit``.
 
     A gap is relative to the largest entry. Beside one loud number quiet ones may be exchanged as a whole, and no gap
-    exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. In [0, 1]; 0 where there is nothing.
+    exceeds ``limit``. What training did is the difference of ``scale`` to its first round. Tables are looked at row by
+    row, as in :func:`gaps`. The largest share, in [0, 1]; 0 where nothing differs so much.
     """
     shares = [0.0]
     for round_number in sorted(found.keys() & other.keys()):
+        first = _tensors(scale, min(scale))
         ours, theirs, unit = (_tensors(models, round_number) for models in (found, other, scale))
-        for name in ours.keys() & theirs.keys() & unit.keys():
-            tensors = ours[name], theirs[name], unit[name]
-            if tensors[0].is_floating_point() and tensors[0].numel() and len({t.shape for t in tensors}) == 1:
+        for name in ours.keys() & theirs.keys() & unit.keys() & first.keys():
+            tensors = ours[name], theirs[name], unit[name], first[name]
+            if unit[name].is_floating_point() and unit[name].numel() and len({t.shape for t in tensors}) == 1:
                 rows = len(unit[name]) if name.removeprefix("state ") in by_row and unit[name].dim() == 2 else 1
-                a, b, size = (tensor.double().reshape(rows, -1) for tensor in tensors)
-                apart, loudest = (a - b).abs(), size.abs().amax(dim=-1, keepdim=True)
-                unseen = (apart > size.abs() / 100) & (apart <= limit * loudest)
-                shares.append(float(unseen.double().mean(dim=-1).max()))
+                a, b, size, start = (tensor.double().reshape(rows, -1) for tensor in tensors)
+                apart, trained = (a - b).abs(), (size - start).abs()
+                # what is rounding beside nearly all others was not moved by the data
+                rounding = 4 * torch.finfo(unit[name].dtype).eps * _common(trained)
+                much = (apart > trained / 100) & (apart > rounding)
+                unseen = much & (apart <= limit * size.abs().amax(dim=-1, keepdim=True))
+                shares.append(float((unseen.sum(dim=-1) / much.sum(dim=-1).clamp(min=1)).max()))
     return max(shares)
+
+
+def _common(sizes: Tensor) -> Tensor:
+    """The size ``(r, 1)`` that nine of ten numbers of a row ``(r, k)`` do not exceed, of those that are not zero."""
+    zeros = (sizes == 0).sum(dim=-1, keepdim=True)
+    place = zeros + (sizes.shape[-1] - zeros - 1) * 9 // 10
+    return sizes.sort(dim=-1).values.gather(-1, place)
 
 
 def _bits(tensor: Tensor) -> Tensor:
