@@ -239,7 +239,7 @@ def _require_rows(part: Any, state: State, clients: int) -> None:
 def _require_stored(part: Any, state: State) -> None:
     """PluginError where a run has no form for the numbers that a part keeps."""
     for name, tensor in sorted(state.items()):
-        if (dtype := str(tensor.dtype)) in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
+        if (dtype := str(getattr(tensor, "dtype", ""))) in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
             raise PluginError(f"{called(part)} keeps {name!r} as {dtype}, and a run cannot hold it", "Keep float32.")
 
 
