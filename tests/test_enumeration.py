@@ -10,7 +10,7 @@ import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import train, unlearn
-from fuaudit.audits.enumeration import Enumeration
+from fuaudit.audits.enumeration import Enumeration, requests_made
 from fuaudit.draws import END, Keyed, Position
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
@@ -231,3 +231,15 @@ def test_a_method_that_started_over_because_of_what_was_drawn_leaves_the_steps_b
     run = made("noop", "stranger-always-restarts")
     assert {segment.source for segments in run.plan.streams.values() for segment in segments} == {2}
     assert examined(run).shows.startswith("'noop' is not exact: ")
+
+
+def test_what_does_not_bear_on_a_run_still_counts_as_a_request(trained, tmp_path):
+    """A method may be wrong from the third request on: it is asked there, behind two that start over."""
+    left = trained.plan.retained.clients
+    first = unlearn(trained, "noop", Request.of([left[0]]), tmp_path / "first")
+    second = unlearn(first, "retrain", Request.of([left[1]]), tmp_path / "second")
+    third = unlearn(second, "fats", Request.of([left[2]]), tmp_path / "third")
+    case = Case(Evidence(third, second, None), Keyed(bytes(32)))
+    made, names = requests_made(case)
+    assert names == ["retrain", "retrain", "fats"]
+    assert [type(method).__name__ for method, _ in made] == ["Retrain", "Retrain", "FatsUnlearning"]
