@@ -33,13 +33,13 @@ def requests_made(case: Case) -> tuple[Made, list[str]]:
 
     What does not bear on the run is carried out by the method that starts over: later ones may count the requests.
     """
-    chain = (case.run, *case.evidence.ancestors)
+    chain, bearers = (case.run, *case.evidence.ancestors), len(bearing(case))
     steps = list(zip(chain, (*chain[1:], None), strict=True))
     made: list[tuple[Any, Shape]] = []
     names: list[str] = []
     for number, (run, parent) in enumerate(steps):
         if isinstance(run, Run) and run.is_child:
-            bears = number < len(bearing(case))
+            bears = number < bearers
             if bears and is_editor(run.unlearner):
                 continue
             name = run.info["unlearner"]["use"] if bears else KEEPING_NOTHING
