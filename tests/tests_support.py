@@ -18,12 +18,14 @@ from fuaudit import load_run, verify
 from fuaudit.draws import Keyed
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
+from fuaudit.plans.stacked import LazySchedule
+from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.writer import RunWriter
-from fuaudit.training.setup import load_dataset
+from fuaudit.training.setup import load_dataset, setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec, read_spec
@@ -180,6 +182,22 @@ def remade(path: Path, course=same, dataset=None):
         return [e | {"model": models[e["round"]]} if "model" in e else e for e in events]
 
     return told(path, computed)
+
+
+def holding(path: Path, models, data=None):
+    """The run with other stored models ``{round: (vector, state)}``; figures and ledger follow, under a new seal."""
+    run = load_run(path)
+    for round_number, (vector, state) in models.items():
+        RunWriter(path).checkpoint(round_number, vector, state)
+    schedule, ready = LazySchedule([run.plan], run.rounds_executed), setup(run.config, data)
+    for name, content in derived(ready, run.plan.retained, schedule, run.checkpoints, lambda r: models[r][0]).items():
+        write_bytes(path / name, content)
+
+    def logged(event):
+        stored = event["event"] == "round" and event["round"] in models
+        return event | ({"model": digest_of_vector(models[event["round"]][0])} if stored else {})
+
+    return told(path, lambda events: map(logged, events))
 
 
 def installed(folder: Path, module: str, code: str, entries: str):

@@ -9,16 +9,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, secret, told
+from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, holding, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.formats.files import write_bytes
 from fuaudit.plans import Request
-from fuaudit.plans.stacked import LazySchedule
-from fuaudit.runs.derived_files import derived
-from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.writer import RunWriter
-from fuaudit.training.setup import setup
 
 
 @pytest.fixture
@@ -27,23 +21,9 @@ def forged(tmp_path):
     parent = train(config(), tmp_path / "parent", secret=secret(7))
     run = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child")
     old = parent.model.view(torch.int32) >> 20 & 3
-    models = {}
-    for round_number in run.checkpoints:
-        vector, state = run.checkpoint(round_number)
-        models[round_number] = (vector.view(torch.int32) & ~3 | old).view(torch.float32), state
-        RunWriter(run.path).checkpoint(round_number, *models[round_number])
-    schedule = LazySchedule([run.plan], run.rounds_executed)
-    ready = setup(run.config)
-    files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda round_number: models[round_number][0])
-    for name, content in files.items():
-        write_bytes(run.path / name, content)
-
-    def logged(events):
-        for event in events:
-            stored = event["event"] == "round" and event["round"] in models
-            yield event | ({"model": digest_of_vector(models[event["round"]][0])} if stored else {})
-
-    told(run.path, logged)
+    models = {number: run.checkpoint(number) for number in run.checkpoints}
+    mixed = {n: ((v.view(torch.int32) & ~3 | old).view(torch.float32), state) for n, (v, state) in models.items()}
+    holding(run.path, mixed)
     return run.path, old
 
 
