@@ -247,7 +247,7 @@ def _chain(
     return found
 
 
-def _misfits(client: list[Named], transport: Any, server: list[Named], solver: Any) -> list[str]:
+def _misfits(client: list[Named], transport: object, server: list[Named], solver: object) -> list[str]:
     """What is wrong with an exchange of known stages, as far as their names and what they declare tell."""
     first = next((at for at, (table, _) in enumerate(server) if stage_kind(table) == "aggregators"), None)
     if first is None:
@@ -268,7 +268,7 @@ def _shown(solver: Any) -> bool:
     return bool(solver.per_client_state) and not says(solver, "private")
 
 
-def _before(client: list[Named], solver: Any) -> list[str]:
+def _before(client: list[Named], solver: object) -> list[str]:
     """What stands behind a solver that keeps rows of clients: the server has them as they were before it."""
     return [
         f"the {registry.called(solver)} keeps rows of clients as they are before {table['use']!r}, and the server "

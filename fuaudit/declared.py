@@ -321,7 +321,7 @@ def _lacking(plugin: type[Any], kind: str) -> list[str]:
     return [] if kind == "unlearners" and len(lacking) < 2 else lacking
 
 
-def _fits(value: Any, word: Word) -> bool:
+def _fits(value: object, word: Word) -> bool:
     """Whether a value is of the type of its word. Whoever needs a required one asks that itself, and says more."""
     if word.default is REQUIRED:
         return True
@@ -353,7 +353,7 @@ def said(plugin: type[Any], kind: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not REQUIRED}
 
 
-def in_words(value: Any) -> str:
+def in_words(value: object) -> str:
     """What a word says, on one line."""
     if isinstance(value, frozenset | tuple):
         return "; ".join(sorted(map(in_words, value))) or "none"

@@ -131,7 +131,7 @@ def options_of(table: type[Any]) -> tuple[Option, ...]:
     return tuple(_option(field, hints[field.name], told) for field in dataclasses.fields(table) if field.init)
 
 
-def _option(field: dataclasses.Field[Any], hint: Any, told: Mapping[str, str]) -> Option:
+def _option(field: dataclasses.Field[Any], hint: object, told: Mapping[str, str]) -> Option:
     made = field.default_factory
     default = field.default if made is dataclasses.MISSING else made()
     required = default is dataclasses.MISSING
@@ -153,7 +153,7 @@ def in_words(hint: Any) -> str:
     return "table" if dict in (hint, origin) else WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def toml(value: Any) -> str:
+def toml(value: object) -> str:
     """A default as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()

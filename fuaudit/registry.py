@@ -240,7 +240,7 @@ def called(plugin: object) -> str:
     return next((entry.words for entry in every if entry.loaded is type(plugin)), type(plugin).__name__)
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     """Whether a value read from TOML or JSON fits an annotation made of plain types."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
@@ -258,7 +258,7 @@ def _fits(value: object, hint: Any) -> bool:
     return hint is not type(None) or value is None
 
 
-def _spelled(hint: Any, written: object) -> str:
+def _spelled(hint: object, written: object) -> str:
     """An annotation for a message: the words it allows, or as it is written in the source."""
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(hint)))

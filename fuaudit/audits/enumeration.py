@@ -79,7 +79,9 @@ class Enumeration:
         plan, (made, names) = case.run.plan, requests_made(case)
         return self.judged(plan.law, plan.populations[-2], made, names, case.effort.progress)
 
-    def judged(self, law: Law, before: Population, made: Made, names: Sequence[str], progress: Any = None) -> Finding:
+    def judged(
+        self, law: Law, before: Population, made: Made, names: Sequence[str], progress: object = None
+    ) -> Finding:
         """What is found of methods under a law, for requests like those made.
 
         Args:

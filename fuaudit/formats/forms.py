@@ -37,12 +37,12 @@ MAX_NAME = 200
 # --- JSON
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: object) -> bytes:
     """One form for one value: sorted keys, no spaces, no NaN; what digests are taken of."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def pretty_json(value: Any) -> bytes:
+def pretty_json(value: object) -> bytes:
     """For files that people read: sorted and indented."""
     return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
@@ -157,7 +157,7 @@ def _toml_text(text: str) -> str:
     return f'"{"".join(map(written, text))}"'
 
 
-def _toml_value(value: Any) -> str:
+def _toml_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -276,7 +276,7 @@ def parse_arrays(content: bytes, path: Path) -> dict[str, Array]:
     return arrays
 
 
-def _shapes(header: Any, path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _shapes(header: object, path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Name -> kind and shape, in the order of the form; EvidenceError where a header says something else."""
     found = {}
     for name, entry in header.items() if isinstance(header, dict) else [("", None)]:

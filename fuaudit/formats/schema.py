@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from fuaudit.draws import END
 from fuaudit.text import is_printable
@@ -34,10 +34,10 @@ class Fields:
     needed: Mapping[str, Shape]
     optional: Mapping[str, Shape] = field(default_factory=dict)
 
-    def __call__(self, value: Any) -> bool:
+    def __call__(self, value: object) -> bool:
         return not self.wrong(value)
 
-    def wrong(self, value: Any, above: str = "") -> list[str]:
+    def wrong(self, value: object, above: str = "") -> list[str]:
         """The names of fields that are missing, of another shape, or unknown; "" where it is no table."""
         if not isinstance(value, dict):
             return [above.rstrip(".")]
@@ -52,27 +52,27 @@ class Fields:
         return found
 
 
-def is_beacon(value: Any) -> bool:
+def is_beacon(value: object) -> bool:
     """16 to 64 bytes in small hexadecimal digits."""
     return isinstance(value, str) and re.fullmatch("(?:[0-9a-f]{2}){16,64}", value) is not None
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """A line that people read: bounded, every character of it to be seen."""
     return isinstance(value, str) and len(value) <= MAX_TEXT and is_printable(value)
 
 
-def is_word(value: Any) -> bool:
+def is_word(value: object) -> bool:
     """A short line that is not empty: the name of something, or its version."""
     return is_text(value) and 1 <= len(value) <= MAX_WORD
 
 
-def is_version(value: Any) -> bool:
+def is_version(value: object) -> bool:
     """A version, or the name of an installed distribution, as package indexes know them."""
     return isinstance(value, str) and re.fullmatch("[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", value) is not None
 
 
-def is_time(value: Any) -> bool:
+def is_time(value: object) -> bool:
     """A second of UTC."""
     form = "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z"
     return isinstance(value, str) and re.fullmatch(form, value) is not None
@@ -93,17 +93,17 @@ def either(*options: Shape) -> Shape:
     return lambda value: any(shape(value) for shape in options)
 
 
-def is_nothing(value: Any) -> bool:
+def is_nothing(value: object) -> bool:
     """Null."""
     return value is None
 
 
-def are_options(value: Any) -> bool:
+def are_options(value: object) -> bool:
     """The options of a plugin: a table from words to plain values, or lists or tables of these, nested no deeper."""
     return isinstance(value, dict) and all(is_word(name) and _is_plain(inner, 4) for name, inner in value.items())
 
 
-def _is_plain(value: Any, levels: int) -> bool:
+def _is_plain(value: object, levels: int) -> bool:
     if isinstance(value, list):
         return levels > 0 and all(_is_plain(inner, levels - 1) for inner in value)
     if isinstance(value, dict):
@@ -113,22 +113,22 @@ def _is_plain(value: Any, levels: int) -> bool:
     return value is None or type(value) in (bool, float) or is_text(value)
 
 
-def is_digest(value: Any) -> bool:
+def is_digest(value: object) -> bool:
     """64 hexadecimal digits."""
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """A whole number from 0 (true and false are none) that every reader of JSON keeps exactly."""
     return type(value) is int and 0 <= value < EXACT
 
 
-def are_ids(value: Any) -> bool:
+def are_ids(value: object) -> TypeGuard[list[int]]:
     """A list of ids."""
     return isinstance(value, list) and all(map(is_count, value))
 
 
-def is_position(value: Any) -> bool:
+def is_position(value: object) -> bool:
     """A pair of round and step, no later than ``END``."""
     return are_ids(value) and len(value) == 2 and max(value) <= END.round
 
@@ -143,17 +143,17 @@ def by_id(shape: Shape) -> Shape:
     return lambda value: isinstance(value, dict) and all(is_id_text(k) and shape(v) for k, v in value.items())
 
 
-def are_lines(value: Any) -> bool:
+def are_lines(value: object) -> TypeGuard[list[str]]:
     """A list of texts."""
     return isinstance(value, list) and all(map(is_text, value))
 
 
-def are_doubts(value: Any) -> bool:
+def are_doubts(value: object) -> bool:
     """A short list of sentences."""
     return are_lines(value) and len(value) <= MAX_DOUBTS and all(len(line) <= MAX_DOUBT for line in value)
 
 
-def is_folder_name(value: Any) -> bool:
+def is_folder_name(value: object) -> bool:
     """The name of a folder beside a run: one that leads nowhere else and that a file system can hold."""
     return (
         isinstance(value, str)
@@ -164,17 +164,17 @@ def is_folder_name(value: Any) -> bool:
     )
 
 
-def is_share(value: Any) -> bool:
+def is_share(value: object) -> bool:
     """A number in [0, 1]."""
     return type(value) is float and 0 <= value <= 1
 
 
-def are_sums(value: Any) -> bool:
+def are_sums(value: object) -> bool:
     """A list of whole numbers that never fall."""
     return are_ids(value) and value == sorted(value)
 
 
-def is_loss(value: Any) -> bool:
+def is_loss(value: object) -> bool:
     """A number, or None where it was not finite."""
     return value is None or type(value) is float
 

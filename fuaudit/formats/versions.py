@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from fuaudit.errors import EvidenceError
 
@@ -13,7 +12,7 @@ LAST_READER = {"fuaudit run 1": "0.1.0", "fuaudit findings 1": "0.1.0"}
 """Former format -> the last version that reads it."""
 
 
-def require_format(value: Any, expected: str, path: Path) -> None:
+def require_format(value: object, expected: str, path: Path) -> None:
     """Refuse a document in a former or a later format of its kind. What names no format is left to its fields.
 
     Args:

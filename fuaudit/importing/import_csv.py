@@ -440,6 +440,6 @@ def tensors_file(parts: Mapping[str, NDArray[Any]]) -> bytes:
     return save({name: np.ascontiguousarray(values) for name, values in parts.items()})
 
 
-def as_json(value: Any) -> bytes:
+def as_json(value: object) -> bytes:
     """A document that people read too."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

@@ -169,7 +169,7 @@ def _streams(name: str, new: Plan, old: Plan) -> Mapping[Stream, Segments]:
     return streams
 
 
-def _in_order(segments: Any, sources: int, versions: int) -> bool:
+def _in_order(segments: object, sources: int, versions: int) -> bool:
     """Whether these are segments that start at ``START``, one after another, of sources and populations there are."""
     if type(segments) is not tuple or not segments or segments[0].start != START:
         return False

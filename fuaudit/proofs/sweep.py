@@ -98,7 +98,7 @@ def sweep(
     return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
 
 
-def _fits(unlearner: Any, toy: Toy, most: int) -> bool:
+def _fits(unlearner: object, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
     return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
 
@@ -115,7 +115,7 @@ def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
     return exactness(unlearner, *toy, leaves=leaves)
 
 
-def _once(work: Callable[..., Any], unlearner: Any, *given: Any) -> Any:
+def _once(work: Callable[..., Any], unlearner: object, *given: Any) -> Any:
     """The result of one of these, computed once in a process for unlearners and laws that are values.
 
     A proof speaks of a method, not of a run: whoever verifies many runs of one method waits for it once.
@@ -127,11 +127,11 @@ def _once(work: Callable[..., Any], unlearner: Any, *given: Any) -> Any:
 
 
 @lru_cache(maxsize=50_000)
-def _kept(work: Callable[..., Any], _: Any, unlearner: Any, *given: Any) -> Any:
+def _kept(work: Callable[..., Any], _: object, unlearner: object, *given: Any) -> Any:
     return work(unlearner, *given)
 
 
-def _identity(unlearner: Any) -> tuple[Any, ...]:
+def _identity(unlearner: object) -> tuple[Any, ...]:
     """The classes and code of an unlearner, beside its value: what is equal to another one need not be it."""
     if isinstance(unlearner, Succession):
         return tuple(map(_identity, unlearner.steps))
@@ -181,7 +181,7 @@ def tasks_of(law: Law, made: Made) -> list[Task]:
     return tasks
 
 
-def _value(unlearner: Any) -> tuple[Any, ...]:
+def _value(unlearner: object) -> tuple[Any, ...]:
     """What tells unlearners apart: one that says it is equal to another may be of other code."""
     return _identity(unlearner), unlearner
 
@@ -213,7 +213,7 @@ class Reached:
     refuted: Task | None = None
 
 
-def swept(law: Law, before: Population, made: Made, leaves: int, progress: Any = None) -> tuple[Sweep, Reached]:
+def swept(law: Law, before: Population, made: Made, leaves: int, progress: object = None) -> tuple[Sweep, Reached]:
     """All tasks one after the other, up to the first refutation; each has its share of the leaves that are left.
 
     Args:

@@ -138,7 +138,7 @@ class Contents:
         return sum(c.verdict is verdict and subject in (None, c.subject) for c in self.checks)
 
 
-def stored_form(document: Any) -> bytes:
+def stored_form(document: object) -> bytes:
     """The bytes of the file of findings for a document; EvidenceError where it has none."""
     try:
         return pretty_json(document)
@@ -217,35 +217,35 @@ def _shown(character: str) -> str:
     return "\ufffd" if hidden or ord(character) & 0xFFFE == 0xFFFE else character
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         _refuse(type(value).__name__)
     return "".join(map(_shown, value.replace("\r\n", "\n").replace("\t", " ")))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         _refuse(type(value).__name__)
     return value
 
 
-def _sequence(value: Any) -> list[Any]:
+def _sequence(value: object) -> list[Any]:
     if not isinstance(value, list | tuple):
         _refuse(type(value).__name__)
     return list(value)
 
 
-def _lines(value: Any) -> tuple[str, ...]:
+def _lines(value: object) -> tuple[str, ...]:
     return tuple(map(_text, _sequence(value)))
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     if not isinstance(value, bool):
         _refuse(type(value).__name__)
     return value
 
 
-def _table(value: Any, convert: Callable[[Any], T]) -> dict[str, T]:
+def _table(value: object, convert: Callable[[Any], T]) -> dict[str, T]:
     return {_text(key): convert(_mapping(value)[key]) for key in sorted(_mapping(value))}
 
 
@@ -263,11 +263,11 @@ def _figure(row: Any) -> Figure:
     )
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
+def _numbers(value: object) -> tuple[float, ...]:
     return tuple(map(float, _sequence(value)))
 
 
-def _whole(value: Any) -> tuple[int, ...]:
+def _whole(value: object) -> tuple[int, ...]:
     """Whole numbers that a figure can show."""
     numbers = _sequence(value)
     if any(type(n) is not int or not 0 <= n < EXACT for n in numbers):
@@ -275,7 +275,7 @@ def _whole(value: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _sums(value: Any) -> tuple[int, ...]:
+def _sums(value: object) -> tuple[int, ...]:
     """Whole numbers that never fall."""
     numbers = _whole(value)
     if list(numbers) != sorted(numbers):
@@ -337,7 +337,7 @@ def _ancestor(row: Any) -> Ancestor:
     return Ancestor(*words)
 
 
-def _unlearner(row: Any) -> Unlearner:
+def _unlearner(row: object) -> Unlearner:
     row = _mapping(row)
     options = ", ".join(f"{_text(k)} = {_text(str(v))}" for k, v in sorted(_mapping(row.get("options", {})).items()))
     name, kind, guarantee, cite = (_text(row.get(word, "")) for word in ("use", "kind", "guarantee", "cite"))
@@ -345,7 +345,7 @@ def _unlearner(row: Any) -> Unlearner:
     return Unlearner(name, kind, guarantee, cite, origin, options)
 
 
-def _accuracy(rows: Any) -> tuple[Point, ...]:
+def _accuracy(rows: object) -> tuple[Point, ...]:
     """Pairs of round and test accuracy, where a run records them."""
     keys = ("round", "test_accuracy")
     found = [tuple(row.get(key) for key in keys) for row in map(_mapping, _sequence(rows))]

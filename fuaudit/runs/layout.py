@@ -85,11 +85,11 @@ TOMBSTONE = "tombstone.json"
 # --- what fields and tensors there are
 
 
-def _are_segments(value: Any) -> bool:
+def _are_segments(value: object) -> bool:
     return isinstance(value, list) and all(are_ids(row) and len(row) == 4 for row in value)
 
 
-def _are_files(value: Any) -> bool:
+def _are_files(value: object) -> bool:
     entry = Fields({"sha256": is_digest, "size": is_count})
     return isinstance(value, dict) and all(file_of(name) and entry(inner) for name, inner in value.items())
 
@@ -97,7 +97,7 @@ def _are_files(value: Any) -> bool:
 _DIGESTS = "names", "rows", "tests"
 
 
-def _is_part(value: Any) -> bool:
+def _is_part(value: object) -> bool:
     """Of a tree of seeds: first leaf, end, what is held, and 64 hexadecimal digits."""
     return (
         isinstance(value, list)
@@ -174,7 +174,7 @@ _MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
 _FIGURES = Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_share})
 
 
-def _wrong_participation(value: Any) -> list[str]:
+def _wrong_participation(value: object) -> list[str]:
     """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
     others = dict.fromkeys(value, lambda inner: True) if isinstance(value, dict) else {}
     return Fields(TAKING_PART, others).wrong(value)
@@ -200,7 +200,7 @@ _STAGE_EVENTS = (
 )
 
 
-def are_told(value: Any) -> bool:
+def are_told(value: object) -> bool:
     """Events of a round, one at least."""
     return bool(value) and listed(either(*_STAGE_EVENTS))(value)
 
@@ -240,7 +240,7 @@ class Json:
             raise EvidenceError(f"{path}: missing, wrong or unknown: {', '.join(map(repr, wrong))}")
         return value
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: object) -> bytes:
         """The inverse of :meth:`parse`; ValueError for a value of another shape."""
         content = pretty_json(value)
         if wrong := self.wrong(json.loads(content)):  # a tuple is a list there

@@ -237,7 +237,7 @@ def _memories(run: Run, dimension: int) -> dict[str, Kind] | None:
     exchange, solver = run.exchange, registry.build("solvers", run.config.solver)
     clients, dtype = len(run.plan.retained.clients), run.config.run.dtype
 
-    def kept(shape: Any) -> dict[str, Any]:
+    def kept(shape: object) -> dict[str, Any]:
         return under("state.", first_state(solver, exchange, shape))
 
     # most plugins only ask for zeros; one that does more with them gets tensors, and torch is imported for it

@@ -119,7 +119,7 @@ class RunWriter:
         """The rounds whose models are there, ascending."""
         return rounds_in(names_in(self.path, torn=True))
 
-    def write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: object) -> None:
         """A file of the run, whole or not at all, in its form.
 
         Raises:

@@ -19,7 +19,7 @@ ALL_COLUMNS, SOME = torch.arange(DIMENSION), torch.tensor([0, 2, 3])
 """The columns that there are where nothing was agreed on before, and where something was."""
 
 
-def check_agreement(agreement: Any) -> None:
+def check_agreement(agreement: object) -> None:
     """Check that an agreement keeps its contract.
 
     Over rounds of one row and of four, on all columns of the model and on those that another agreement left: each
@@ -68,7 +68,7 @@ def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
     return step
 
 
-def require_proposals(found: Any, rows: int, columns: int, problems: Problems) -> None:
+def require_proposals(found: object, rows: int, columns: int, problems: Problems) -> None:
     """Proposals are a list of tensors, one a row, of columns that there are. TypeError for others."""
     if not isinstance(found, list) or [getattr(one, "ndim", None) for one in found] != [1] * rows:
         raise TypeError("proposals must be a list of tensors (k,), one for each row")

@@ -37,7 +37,7 @@ BUDGET = 32
 """Training runs that an audit may execute."""
 
 
-def check_audit(audit: Any, expected: Mapping[str, str] | None = None, subjects: Sequence[str] = SUBJECTS) -> None:
+def check_audit(audit: object, expected: Mapping[str, str] | None = None, subjects: Sequence[str] = SUBJECTS) -> None:
     """Check that an audit keeps its contract, on tiny runs made by the real ``train`` and ``unlearn``.
 
     It declares what it must, and returns a Finding of the form that ``verify`` asks for; it
@@ -86,7 +86,7 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-def _check_run(audit: Any, name: str, run: Path, expected: str | None, alpha: float, problems: Problems) -> None:
+def _check_run(audit: object, name: str, run: Path, expected: str | None, alpha: float, problems: Problems) -> None:
     before = _contents(run.parent)
     first = _examined(audit, name, _case(run, tiny_dataset()), alpha, problems)
     if _contents(run.parent) != before:

@@ -28,7 +28,7 @@ from fuaudit.training.stages import Mean
 ALONE = "depends on the rows, memories or draws of others, or on who they are: a client knows nothing but its own"
 
 
-def check_client_stage(stage: Any) -> None:
+def check_client_stage(stage: object) -> None:
     """Check that a client stage keeps its contract.
 
     Over rounds with the state carried on, in float32 and float64: as many rows and columns as it gets, dtype kept,
@@ -80,7 +80,7 @@ def round_of(stage: Any) -> Step:
     return step
 
 
-def require_rows(stage: Any, state: State, problems: Problems) -> None:
+def require_rows(stage: object, state: State, problems: Problems) -> None:
     """All that a stage in front of the transport keeps has one row a client, ``(M, d)``, and is named."""
     named = state.keys() == set(says(stage, "per_client_state"))
     problems.require(named, "all that it keeps must be named in per_client_state")

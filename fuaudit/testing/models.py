@@ -16,7 +16,9 @@ from fuaudit.testing.tiny import key_of
 ROWS = 4
 
 
-def check_model(recipe: Any, shape: tuple[int, ...] = (64,), classes: int = 10, inputs: Tensor | None = None) -> None:
+def check_model(
+    recipe: object, shape: tuple[int, ...] = (64,), classes: int = 10, inputs: Tensor | None = None
+) -> None:
     """Check that a model keeps its contract.
 
     It builds a module of layers that fuaudit can initialise and replay, the same one whatever the global generator

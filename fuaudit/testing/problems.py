@@ -51,7 +51,7 @@ class Problems:
             self.require(False, f"{doing}: {type(error).__name__}: {error}")
         self.require(before == _generator_states(), f"{doing}: a global generator of random numbers was used")
 
-    def require_rows_declared(self, plugin: Any) -> None:
+    def require_rows_declared(self, plugin: object) -> None:
         """Raises AssertionError where a plugin with a state does not say which tensors have one row a client."""
         if not isinstance(getattr(plugin, "per_client_state", None), frozenset):
             self.found.append(

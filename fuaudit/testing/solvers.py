@@ -25,7 +25,7 @@ from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
 
-def check_solver(solver: Any, places: tuple[int, ...] = (1, 4)) -> None:
+def check_solver(solver: object, places: tuple[int, ...] = (1, 4)) -> None:
     """Check that a solver keeps its contract.
 
     Over six rounds with the state carried on, in float32 and float64: dtype kept, finite in finite out (zeros, tiny
@@ -93,7 +93,7 @@ def _terms(steps: Steps) -> State:
     return {f.name: value for f in fields(steps) if isinstance(value := getattr(steps, f.name), Tensor)}
 
 
-def _step(solver: Any) -> Step:
+def _step(solver: object) -> Step:
     """A round of it, by names. Who takes no step has no update; what lies in unused places stays."""
 
     def step(updates: Tensor, context: RoundContext, state: State) -> tuple[State, State]:
@@ -119,7 +119,7 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
             _check_alone(solver, trial, problems)
 
 
-def _check_alone(solver: Any, trial: Trial, problems: Problems) -> None:
+def _check_alone(solver: object, trial: Trial, problems: Problems) -> None:
     """What the client at each place sends and keeps, with other clients in all other places."""
     for place, own in enumerate(trial.context.cohort.clients.tolist()):
         updates, whole = others_changed(trial.updates, trial.whole, place)

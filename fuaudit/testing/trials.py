@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,7 +54,7 @@ class Trial:
 
 
 def trials(
-    part: Any,
+    part: object,
     step: Step,
     count: int,
     dtype: torch.dtype,
@@ -102,7 +101,7 @@ def trials(
         state = trial.new
 
 
-def _moved(part: Any) -> Callable[[State], State]:
+def _moved(part: object) -> Callable[[State], State]:
     """What puts a state of a part into the federation with more clients."""
     named = says(part, "per_client_state")
 
@@ -113,7 +112,7 @@ def _moved(part: Any) -> Callable[[State], State]:
     return moved
 
 
-def _require_first(part: Any, state: State, dtype: torch.dtype, problems: Problems) -> None:
+def _require_first(part: object, state: State, dtype: torch.dtype, problems: Problems) -> None:
     """The first state among more clients is the same, but for their rows."""
     if hasattr(part, "init") and "clients" not in says(part, "depends_on"):
         more = part.init(replace(shape_of(dtype), clients=MORE))
@@ -204,13 +203,13 @@ def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> t
     return *step(updates, replace(context, tell=tell), state), told
 
 
-def initial(part: Any, dtype: torch.dtype) -> State:
+def initial(part: object, dtype: torch.dtype) -> State:
     """The state of a part before the first round; agreements and transports have none."""
     state: State = part.init(shape_of(dtype)) if hasattr(part, "init") else {}
     return state
 
 
-def is_stacked(part: Any) -> bool:
+def is_stacked(part: object) -> bool:
     """Whether a part says that runs are treated together; none that draws is."""
     return bool(says(part, "vectorised") and not says(part, "draws"))
 
@@ -225,7 +224,7 @@ def require_untouched(trial: Trial, names: Set[str], problems: Problems) -> None
 
 
 def require_stacks(
-    part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems, tells: bool = True
+    part: object, step: Step, count: int, dtype: torch.dtype, problems: Problems, tells: bool = True
 ) -> None:
     """The bits of a run do not depend on the runs beside it, and a run in a stack tells what it tells by itself."""
     keeps, state = bool(says(part, "per_client_state")), initial(part, dtype)
@@ -240,7 +239,7 @@ def require_stacks(
         problems.require(alone == together, "a run in a stack tells otherwise than by itself")
 
 
-def require_places(part: Any, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
+def require_places(part: object, step: Step, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """What lies in unused places of a cohort changes nothing."""
     narrow = wide = initial(part, dtype)
     with problems.during("unused places"):

@@ -104,7 +104,7 @@ _WHAT: tuple[Callable[[int, int], Batches], ...] = (FreshBatches, lambda e, b: P
 _LAWS |= {f"{who(1).name}, {what(1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
 
 
-def _check_form(unlearner: Any, problems: Problems) -> None:
+def _check_form(unlearner: object, problems: Problems) -> None:
     """One rewrite after another under true keys: form, determinism, inputs left alone, nothing erased drawn."""
     for name, make_law in _LAWS.items():
         for trial in trials(make_law):
@@ -122,7 +122,9 @@ def _check_form(unlearner: Any, problems: Problems) -> None:
                         problems.require(not _strangers(plan), f"something erased is still drawn: {trial}")
 
 
-def _rewrite_once(unlearner: Any, plan: Plan, request: Request, moment: Position, key: int, problems: Problems) -> Plan:
+def _rewrite_once(
+    unlearner: object, plan: Plan, request: Request, moment: Position, key: int, problems: Problems
+) -> Plan:
     before = copy.deepcopy((plan, request))
     try:
         new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
@@ -156,7 +158,7 @@ def _check_claims(unlearner: Any, laws: tuple[Law, ...], leaves: int, problems: 
                     _prove(unlearner, name, trial, leaves, problems)
 
 
-def _claims(unlearner: Any, law: str, trial: Toy) -> bool:
+def _claims(unlearner: object, law: str, trial: Toy) -> bool:
     """Whether a rewriter claims to be exact for all requests of a trial."""
     return all(claims_exactness(unlearner, law, request.kind) for request in trial.requests)
 
@@ -188,7 +190,7 @@ def _tiny() -> tuple[Setup, Plan, dict[int, Tensor]]:
     return ready, plan, models
 
 
-def _check_editor(unlearner: Any, problems: Problems) -> None:
+def _check_editor(unlearner: object, problems: Problems) -> None:
     ready, plan, models = _tiny()
     first, second = plan.retained.clients[:2]
     requests = Request.of(clients=[first]), Request.of(samples=plan.retained.samples[second][:1])
@@ -203,7 +205,7 @@ def _check_editor(unlearner: Any, problems: Problems) -> None:
 
 
 def _edit_twice(
-    unlearner: Any, setting: tuple[Setup, Plan, dict[int, Tensor]], request: Request, problems: Problems
+    unlearner: object, setting: tuple[Setup, Plan, dict[int, Tensor]], request: Request, problems: Problems
 ) -> None:
     ready, plan, models = setting
     new = plan.erase(request, key_of(2), END)

@@ -48,7 +48,7 @@ class Kind:
     hint: str = ""
 
 
-def asked(part: Any, method: str, kind: Kind, *arguments: Any) -> Any:
+def asked(part: object, method: str, kind: Kind, *arguments: Any) -> Any:
     """What a part answers.
 
     Raises:
@@ -81,7 +81,7 @@ def _heard(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[str]]:
     return tuple(listening(one) if isinstance(one, RoundContext) else one for one in arguments), heard
 
 
-def _answer(part: Any, method: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
+def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
     try:
         answer = getattr(part, method)(*arguments)
     except FuauditError as error:
@@ -107,7 +107,7 @@ def rows_and_state(rows: Tensor, columns_alone: bool = False) -> Kind:
     """A pair: a tensor like ``rows (*s, n, c)``, or with any number of rows, and a state."""
     shape = [*rows.shape[:-2], "n" if columns_alone else rows.shape[-2], rows.shape[-1]]
 
-    def fits(answer: Any) -> bool:
+    def fits(answer: object) -> bool:
         if not (isinstance(answer, tuple) and len(answer) == 2 and is_tensor(answer[0], rows) and _is_state(answer[1])):
             return False
         made = answer[0].shape
@@ -124,14 +124,14 @@ def proposals(count: int) -> Kind:
     )
 
 
-def _is_state(state: Any) -> bool:
+def _is_state(state: object) -> bool:
     """Whether it is named tensors; before the first round also outlines of them, which need no torch."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         return False
     return all(isinstance(tensor, Outline) or is_tensor(tensor) for tensor in state.values())
 
 
-def is_tensor(tensor: Any, like: Tensor | None = None) -> bool:
+def is_tensor(tensor: object, like: Tensor | None = None) -> bool:
     """Whether it is a tensor, with the type and on the device of another."""
     import torch
 
@@ -162,12 +162,12 @@ def _bits(answer: Any) -> Any:
     return repr(answer) if isinstance(answer, int | float | str) else type(answer)
 
 
-def _who(part: Any, method: str, arguments: tuple[Any, ...]) -> str:
+def _who(part: object, method: str, arguments: tuple[Any, ...]) -> str:
     number = next((f" in round {one.number}" for one in arguments if isinstance(one, RoundContext)), "")
     return f"{called(part)}, {method}{number},"
 
 
-def _line(part: Any, error: Exception) -> str:
+def _line(part: object, error: Exception) -> str:
     """The innermost line of the part's own package that an error came through; empty where there is none."""
     package, at = type(part).__module__.partition(".")[0], ""
     for frame, line in walk_tb(error.__traceback__):
@@ -176,7 +176,7 @@ def _line(part: Any, error: Exception) -> str:
     return at
 
 
-def _told(answer: Any) -> str:
+def _told(answer: object) -> str:
     """What came, in few words."""
     if isinstance(answer, tuple | list):
         return f"{type(answer).__name__} of {len(answer)}: {', '.join(map(_told, answer[:2]))}"

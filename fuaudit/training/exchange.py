@@ -220,14 +220,14 @@ def _by_stage(chain: Chain, state: State) -> list[tuple[Any, State]]:
     return [(stage, stripped(f"{number}.", state)) for number, stage in enumerate(chain.stages)]
 
 
-def _require_named(part: Any, state: State, named: frozenset[str]) -> None:
+def _require_named(part: object, state: State, named: frozenset[str]) -> None:
     if strange := sorted(state.keys() ^ named):
         what = "keeps what it does not name" if strange[0] in state else "lacks what it names"
         told = f"{called(part)} {what} in per_client_state: {strange[0]!r}"
         raise PluginError(told, "All that it keeps is what its clients keep: name it there, and make it in init.")
 
 
-def _require_rows(part: Any, state: State, clients: int) -> None:
+def _require_rows(part: object, state: State, clients: int) -> None:
     """PluginError unless what has one row a client is a table ``(M, k)``: an erased client's row is cut from it."""
     for name in sorted(says(part, "per_client_state")):
         form = tuple(state[name].shape) if name in state else ()
@@ -236,7 +236,7 @@ def _require_rows(part: Any, state: State, clients: int) -> None:
             raise PluginError(told, f"With {clients} clients it is ({clients}, k); one number a client is (M, 1).")
 
 
-def _require_stored(part: Any, state: State) -> None:
+def _require_stored(part: object, state: State) -> None:
     """PluginError where a run has no form for the numbers that a part keeps."""
     for name, tensor in sorted(state.items()):
         if (dtype := str(getattr(tensor, "dtype", ""))) in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
@@ -374,7 +374,7 @@ def _applied(
     return changed, after
 
 
-def _require_finite(exchange: Exchange, stage: Any, rows: Tensor, changed: Tensor, context: RoundContext) -> None:
+def _require_finite(exchange: Exchange, stage: object, rows: Tensor, changed: Tensor, context: RoundContext) -> None:
     """PluginError where a client stage turned a finite row of honest clients into one that is not finite."""
     lost = context.cohort.present & rows.isfinite().all(dim=-1) & ~changed.isfinite().all(dim=-1)
     for part in exchange.byzantine:

@@ -34,7 +34,7 @@ def owner_of(name: str) -> str:
     return next((prefix for prefix in (SOLVER, CLIENT, SERVER) if name.startswith(prefix)), "")
 
 
-def prefix_of(solver: Any) -> str:
+def prefix_of(solver: object) -> str:
     """The prefix of what a solver keeps: the clients' own where it is ``private``."""
     return CLIENT + SOLVER if says(solver, "private") else SOLVER
 
@@ -230,7 +230,7 @@ class ExchangeContext(RoundContext):
         tell = telling(self.told, part)
         return RoundContext(self.number, self.cohort, self.vectors, self.step_size, self.coordinates, tell)
 
-    def at(self, place: Place, stage: Any, clients: Collection[int] | None = ()) -> RoundContext:
+    def at(self, place: Place, stage: object, clients: Collection[int] | None = ()) -> RoundContext:
         """The round as a part of the exchange sees it: with its own draws if it says that it draws, and no others.
 
         ``clients``: whose own draws it can make, None for those of all rows; transport and server make nobody's.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
@@ -193,7 +193,7 @@ class Chain:
 NO_STAGES = Chain(())
 
 
-def require_form(stage: Any, old: State, new: State) -> None:
+def require_form(stage: object, old: State, new: State) -> None:
     """Raises PluginError where a state has other names, shapes or dtypes than the one before it."""
     before, after = ({name: _form(tensor) for name, tensor in state.items()} for state in (old, new))
     if before != after:

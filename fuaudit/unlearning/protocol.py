@@ -89,7 +89,7 @@ class Editor(Unlearner, Protocol):
         ...
 
 
-def is_editor(unlearner: Any) -> bool:
+def is_editor(unlearner: object) -> bool:
     """Whether this is an editor; PluginError when it is neither or both, or declares what it may not need."""
     name = type(unlearner).__name__
     kinds = [hasattr(unlearner, "rewrite"), hasattr(unlearner, "edit")]
@@ -113,14 +113,14 @@ def is_editor(unlearner: Any) -> bool:
     return kinds[1]
 
 
-def _are_claims(found: Any) -> bool:
+def _are_claims(found: object) -> bool:
     return isinstance(found, frozenset) and all(
         isinstance(claim, tuple) and len(claim) == 2 and isinstance(claim[0], str) and claim[1] in KINDS
         for claim in found
     )
 
 
-def is_mutant(unlearner: Any) -> bool:
+def is_mutant(unlearner: object) -> bool:
     """Whether an unlearner, or its class, says that it is wrong on purpose."""
     return says(unlearner, "mutant") is True
 
@@ -135,7 +135,7 @@ def claimed_laws(unlearner: Any, kind: str) -> tuple[str, ...]:
     return tuple(sorted(law for law, claimed in unlearner.exact_for if claimed == kind))
 
 
-def doubt_of_law(unlearner: Any, name: str, law: str, kind: str) -> list[str]:
+def doubt_of_law(unlearner: object, name: str, law: str, kind: str) -> list[str]:
     """Why a rewriter that is exact for some laws and requests is not known to be so here: one sentence, or none."""
     if claims_exactness(unlearner, law, kind):
         return []
@@ -177,7 +177,7 @@ def doubts_of_law(unlearner: Any, name: str, law: str, kind: str) -> list[str]:
 
 
 def doubts_of(
-    unlearner: Any,
+    unlearner: object,
     name: str,
     law: Law,
     request: Request,

@@ -76,12 +76,12 @@ class Declared:
     alpha_option: str
     recomputes: str
 
-    def alpha(self, audit: Any) -> float:
+    def alpha(self, audit: object) -> float:
         """The error rate that its tests may spend; 0 without tests."""
         return float(getattr(audit, self.alpha_option)) if self.alpha_option else 0.0
 
 
-def declared(audit: Any, who: str) -> Declared:
+def declared(audit: object, who: str) -> Declared:
     """What an audit declares; ``who`` it is, for messages.
 
     Raises:
@@ -95,7 +95,7 @@ def declared(audit: Any, who: str) -> Declared:
         raise PluginError(f"{who} raised where it declares: {error!r}") from error
 
 
-def _declared(audit: Any, who: str) -> Declared:
+def _declared(audit: object, who: str) -> Declared:
     problems = [
         f"{word} must be a frozenset of words, {what}"
         for word, what in (("evidence", "empty for none"), ("uses", "the arguments it looks at"))
@@ -122,7 +122,7 @@ def _others(words: frozenset[Any], known: Container[str]) -> list[Any]:
     return sorted((word for word in words if word not in known), key=str)
 
 
-def wrong_in(finding: Any, name: str, alpha: float) -> list[str]:
+def wrong_in(finding: object, name: str, alpha: float) -> list[str]:
     """What is wrong with the form of what an audit returned; empty for a sound finding.
 
     Args:
@@ -162,7 +162,7 @@ def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
         yield f"its tests have spent an error rate of {finding.error_rate:g}, of {alpha:g} that they may"
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return type(value) is str and _is_written(value)
 
 
@@ -174,7 +174,7 @@ def _is_written(text: str) -> bool:
         return False
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) <= LARGEST
     return isinstance(value, float) and isfinite(value)
@@ -199,7 +199,7 @@ def _wrong_figures(figures: Any) -> Iterator[str]:
             yield f"{count} figures have the key {key!r}"
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: object) -> bool:
     return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
 
 
@@ -207,17 +207,17 @@ def _is_rate(value: Any) -> bool:
     return _is_number(value) and 0 <= value <= 1
 
 
-def _is_interval(value: Any) -> bool:
+def _is_interval(value: object) -> bool:
     if value is None:
         return True
     return isinstance(value, tuple) and len(value) == 2 and all(map(_is_number, value)) and value[0] <= value[1]
 
 
-def _is_control(value: Any) -> bool:
+def _is_control(value: object) -> bool:
     return type(value) is Control and all(map(_is_text, (value.name, value.expected, value.observed)))
 
 
-def _is_copy(value: Any) -> bool:
+def _is_copy(value: object) -> bool:
     return type(value) is ResidualCopy and _is_text(value.place) and _is_text(value.why) and type(value.holds) is bool
 
 

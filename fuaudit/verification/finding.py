@@ -123,7 +123,7 @@ class Finding:
         raise KeyError(key)
 
 
-def require_findings(document: Any, path: Path) -> dict[str, Any]:
+def require_findings(document: object, path: Path) -> dict[str, Any]:
     """The document, where it names the format of findings that is read here; asked before any field is.
 
     Raises:

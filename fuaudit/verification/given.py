@@ -122,6 +122,6 @@ def require_used(given: Mapping[str, Any], spec: Spec, run: Run) -> None:
         )
 
 
-def _asks(word: str, value: Any) -> bool:
+def _asks(word: str, value: object) -> bool:
     """Whether something was given that a check should look at; rows in the place of a folder are for all."""
     return value is not None and not isinstance(value, Dataset) and value != SILENT.get(word)

@@ -246,7 +246,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _is_line(line: Any) -> bool:
+def _is_line(line: object) -> bool:
     if not isinstance(line, dict) or line.get("event") not in ("begun", "done"):
         return False
     shape = _BEGUN if line["event"] == "begun" else _DONE

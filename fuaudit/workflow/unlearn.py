@@ -116,7 +116,9 @@ def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning
     return Unlearning(run.plan.erase(request, fresh, END), END)
 
 
-def _rewritten(run: Run, unlearner: Any, name: str, request: Request, fresh: Draws, allow_inexact: bool) -> Unlearning:
+def _rewritten(
+    run: Run, unlearner: object, name: str, request: Request, fresh: Draws, allow_inexact: bool
+) -> Unlearning:
     """For a rewriter: the plan that it makes. Raises UsageError where it has doubts and ``allow_inexact`` is not said.
 
     A rewriter that promises nothing cannot break a promise, and a mutant is there to break one: their doubts are
