@@ -23,6 +23,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -323,7 +324,7 @@ def kinds(node: ast.AST) -> Iterator[str]:
 # The picture
 
 
-WIDE, BOX, HIGH, GAP, STREET, SPACE, EDGE = 1320, 234, 84, 40, 6, 14, 52
+BOX, HIGH, GAP, STREET, SPACE, LEFT, RIGHT = 234, 84, 40, 6, 14, 52, 24
 LETTERS, ROWS = 36, 4
 LOWEST = "used by all"
 STYLE = """
@@ -353,7 +354,8 @@ def needed(house: House) -> set[tuple[str, str]]:
 
 def says(house: House, name: str) -> list[str]:
     """What a room says of itself, without its title: as many sentences of its docstring as fit into a box."""
-    text = " ".join((ast.get_docstring(house.trees[f"fuaudit.{name}"]) or "").split("\n\n")[0].split())
+    text = (ast.get_docstring(house.trees[f"fuaudit.{name}"]) or "").split("\n\n")[0]
+    text = " ".join(text.replace("`", "").split())
     title, colon, rest = text.partition(": ")
     text = rest if colon and len(title) < 25 else text
     sentences = (text[:1].upper() + text[1:]).rstrip(".").split(". ")
@@ -373,13 +375,18 @@ class Drawing:
     joined: dict[Spot, list[Spot]]
     middle: dict[Spot, float]
 
+    @cached_property
+    def wide(self) -> int:
+        """The width of the paper: the longest row fits."""
+        return max(LEFT + sum(self.width(spot) + SPACE for spot in row) - SPACE + RIGHT for row in self.rows)
+
     def width(self, spot: Spot) -> int:
         return STREET if "→" in spot[1] else BOX
 
     def pull(self, spot: Spot) -> float:
         """Where its neighbours would have it, and a little towards the middle of the paper."""
         near = [self.middle[each] for each in self.joined[spot]]
-        return (sum(near) + 0.1 * WIDE / 2) / (len(near) + 0.1) if near else self.middle[spot]
+        return (sum(near) + 0.1 * self.wide / 2) / (len(near) + 0.1) if near else self.middle[spot]
 
     def settle(self, row: list[Spot]) -> None:
         """Every spot as near to where it is pulled as is possible without overlap, on the paper."""
@@ -388,7 +395,7 @@ class Drawing:
         offsets = [0.0]
         for one, other in itertools.pairwise(row):
             offsets.append(offsets[-1] + (self.width(one) + self.width(other)) / 2 + SPACE)
-        first, last = EDGE + self.width(row[0]) / 2, WIDE - 24 - self.width(row[-1]) / 2 - offsets[-1]
+        first, last = LEFT + self.width(row[0]) / 2, self.wide - RIGHT - self.width(row[-1]) / 2 - offsets[-1]
         values = rising([wished[spot] - offset for spot, offset in zip(row, offsets, strict=True)])
         for spot, offset, value in zip(row, offsets, values, strict=True):
             self.middle[spot] = offset + min(max(value, first), last)
@@ -418,7 +425,7 @@ def drawn(house: House) -> Drawing:
             joined[lower].append(upper)
     drawing = Drawing(rows, joined, {})
     for row in rows:
-        drawing.middle |= {spot: WIDE * (place + 1) / (len(row) + 1) for place, spot in enumerate(row)}
+        drawing.middle |= {spot: drawing.wide * (place + 1) / (len(row) + 1) for place, spot in enumerate(row)}
     for _ in range(40):
         for row in [*rows, *reversed(rows)]:
             drawing.settle(row)
@@ -428,15 +435,15 @@ def drawn(house: House) -> Drawing:
 def picture(house: House) -> str:
     """The house as SVG: levels, rooms with what they say of themselves, arrows to what they use."""
     drawing, top = drawn(house), len(house.levels)
-    high = top * (HIGH + GAP) + 20
+    wide, high = drawing.wide, top * (HIGH + GAP) + 20
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">',
         "<title>The rooms of fuaudit: an arrow points to what a room uses</title>",
         f"<style>{STYLE}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>',
-        f'<rect class="paper" width="{WIDE}" height="{high}" rx="14"/>',
-        *(floor(number, top) for number in range(top)),
+        f'<rect class="paper" width="{wide}" height="{high}" rx="14"/>',
+        *(floor(number, top, wide) for number in range(top)),
         *(line(drawing, spot, top) for row in drawing.rows for spot in row if "→" not in spot[1]),
         *(box(house, drawing, spot, top) for row in drawing.rows for spot in row if "→" not in spot[1]),
         "</svg>",
@@ -448,12 +455,12 @@ def height(level: int, top: int) -> int:
     return 14 + (top - 1 - level) * (HIGH + GAP)
 
 
-def floor(level: int, top: int) -> str:
+def floor(level: int, top: int, wide: int) -> str:
     y = height(level, top)
     return (
-        f'<rect class="floor" x="12" y="{y - 6}" width="{WIDE - 24}" height="{HIGH + 12}" rx="8"/>'
+        f'<rect class="floor" x="12" y="{y - 6}" width="{wide - 24}" height="{HIGH + 12}" rx="8"/>'
         f'<text class="level" x="24" y="{y + HIGH / 2 + 4:.0f}">{level + 1}</text>'
-        + (f'<text class="level" x="{WIDE - 30}" y="{y + HIGH - 4}" text-anchor="end">{LOWEST}</text>' * (level == 0))
+        + (f'<text class="level" x="{wide - 30}" y="{y + HIGH - 4}" text-anchor="end">{LOWEST}</text>' * (level == 0))
     )
 
 

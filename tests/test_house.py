@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -84,6 +85,18 @@ def test_this_house_has_no_circle_and_no_import_upwards():
 def test_the_picture_is_that_of_the_code():
     fresh = picture(opened(ROOT))
     assert (ROOT / "docs" / "architecture.svg").read_text() == fresh, "run python benchmarks/house.py --picture"
+
+
+def test_every_room_lies_on_the_paper_of_the_picture():
+    drawn = ElementTree.fromstring(picture(opened(ROOT)))
+    wide, high = map(float, drawn.get("viewBox").split()[2:])
+    boxes = [each for each in drawn.iter() if each.get("class") == "box"]
+    assert len(boxes) == sum(map(len, LEVELS))
+    for box in boxes:
+        x, y, width, height = (float(box.get(name)) for name in ("x", "y", "width", "height"))
+        assert 0 <= x <= wide - width
+        assert 0 <= y <= high - height
+    assert "`" not in "".join(drawn.itertext())
 
 
 def test_the_page_names_files_that_are_there():

@@ -311,6 +311,17 @@ def test_the_page_has_its_eight_parts_in_order_and_says_what_was_not_run():
     assert f"fuaudit verify child --spec client-erasure --key {'d' * 64} --client 0 --budget 256" in words
 
 
+def test_no_word_pushes_a_column_of_the_checks_off_the_page():
+    """Cells break words of any length, and where windows are narrow each says under which head it stands."""
+    text = render(document("PASS", check("integrity", shows="a" * 64)), "html").decode()
+    style, _, body = text.partition("</style>")
+    assert re.search(r"^td \{[^}]*overflow-wrap: anywhere", style, re.MULTILINE)
+    table = re.search(r'<table class="checks">.*?</table>', body, re.DOTALL)[0]
+    heads = re.findall(r'<th scope="col">([^<]+)</th>', table)
+    assert "What it does not show" in heads
+    assert re.findall(r'<td[^>]* data-head="([^"]+)"', table) == heads
+
+
 def test_every_figure_of_a_real_verification_has_words(child):
     """The audits that ship: no figure is left as its author named it, and one line speaks of non-adaptive requests."""
     result = verify(child, lean("client-erasure"), budget=16, key=bytes(32), save=False)

@@ -75,6 +75,12 @@ class Provenance:
                     len(chain) - 1,
                     "counted; each step from a run to its child is checked",
                 ),
+                Figure(
+                    "commitment",
+                    "Commitment of the lineage",
+                    case.run.ledger.events[0]["commitment"],
+                    "as the ledger tells it; compared with what the run holds",
+                ),
             ),
             assumptions=(
                 *assumptions(case),
