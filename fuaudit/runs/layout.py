@@ -497,7 +497,7 @@ FILES: tuple[File, ...] = (
         Json(Fields({"messages": listed(_MESSAGE)}).wrong),
         _SERVER,
         When.EDITED,
-        exempt="no plan makes an edited model",
+        exempt="the audit provenance makes the edit again",
     ),
     File(CHECKPOINT, "model and memories after a round", Checkpoint(), _SERVER),
     File(MEMORIES, "what clients keep after a round", Memories(), _OWN, When.REMEMBERED, own="her row"),

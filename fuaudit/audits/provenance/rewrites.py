@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import torch
-
 from fuaudit import registry
 from fuaudit.audits.bearing import by_the_reference, starts_over
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.audits.provenance.edits import edit_recomputed
 from fuaudit.audits.provenance.pruned import followed, prune_of, shown_before
-from fuaudit.draws import END, START, Position
-from fuaudit.errors import FuauditError, UsageError
+from fuaudit.draws import START, Position
+from fuaudit.errors import UsageError
 from fuaudit.plans import Law, Plan, Request
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.ancestors import moment
@@ -20,7 +19,7 @@ from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
-from fuaudit.unlearning.apply import edited, unlearner_record
+from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, is_editor
 from fuaudit.verification.case import Case, drawn_plan, made_by_another
 
@@ -41,7 +40,7 @@ def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[C
         # which prune was the last is not said by the child itself: it holds what its parent holds, to the bit
         yield fails(f"{name_of(child)} holds other seeds, names or salts than its parent.")
     elif is_editor(child.unlearner):
-        yield _edit_recomputed(case, child, parent)
+        yield edit_recomputed(case, child, parent)
     elif isinstance(parent, Tombstone) or child.pruned:
         yield followed(case, child, chain)
     else:
@@ -77,31 +76,6 @@ def recomputed(child: Run, parent: Run) -> CheckResult:
     if expected != child.plan:
         return fails(f"The plan of {name_of(child)} is not what {name!r} makes of its parent's plan.")
     return holds(f"The plan of {name_of(child)} is what {name!r} makes of its parent's plan.")
-
-
-def _edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckResult:
-    """The installed editor makes this model of the parent's."""
-    name = child.info["unlearner"]["use"]
-    if isinstance(parent, Tombstone):
-        return unclear(f"The edit of {name_of(child)} cannot be repeated: its parent was pruned.")
-    if other := made_by_another(child):
-        return unclear(f"The edit of {name_of(child)} cannot be repeated: {other}.")
-    if case.dataset is None:
-        return unclear("The data is not at hand: the edit cannot be repeated.")
-    plan, fresh = drawn_plan(parent), parent.fresh(child.request)
-    if plan.erase(child.request, fresh, END) != child.plan:
-        return fails(f"The plan of {name_of(child)} is not its parent's, which an editor leaves alone.")
-    try:
-        after, models = plan.erase(child.request, fresh, END), parent.models
-        draws = child.stage_draws(after)
-        model, _ = edited(case.rerun.ready, plan, after, child.unlearner, name, parent.model, models, draws=draws)
-    except FuauditError as error:
-        return unclear(f"The edit of {name_of(child)} cannot be repeated: {error}")
-    if torch.equal(model, child.model):
-        return holds(f"The model of {name_of(child)} is what {name!r} makes of its parent's model.")
-    if elsewhere := case.rerun.elsewhere(child):
-        return unclear(f"The edit of {name_of(child)} gives other bits on this platform: {elsewhere[0]}.")
-    return fails(f"The model of {name_of(child)} is not what {name!r} makes of its parent's model.")
 
 
 def changes(case: Case) -> Iterator[CheckResult]:
