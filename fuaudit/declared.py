@@ -125,6 +125,10 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
     ),
     "datasets": (_CITE,),
     "laws": (
+        Word("name", str, "the family of the law, by which rewriters say what they are exact for"),
+        Word("rounds", int, "how many rounds there are"),
+        Word("steps", int, "how many steps a participation takes"),
+        Word("slots", int, "the most samples that a batch can hold"),
         Word("replacement", bool, "whether a client can be drawn twice in one round", False),
         Word(
             "lasting",

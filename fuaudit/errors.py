@@ -72,6 +72,18 @@ class BudgetError(FuauditError):
     exit_code = 2
 
 
+def line_of(part: object, error: BaseException) -> str:
+    """The innermost line of a part's own package that an error came through; empty where there is none."""
+    package, at = type(part).__module__.partition(".")[0], ""
+    trace = error.__traceback__
+    while trace is not None:
+        code, home = trace.tb_frame.f_code, trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if home == package and not code.co_filename.startswith("<"):  # what dataclasses write has no file
+            at = f" ({Path(code.co_filename).name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return at
+
+
 def nearest_beside(path: Path, fitting: Callable[[Path], bool]) -> str:
     """A sentence that offers what lies beside a path that is not there, and fits; empty where nothing does."""
     try:

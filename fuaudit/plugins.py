@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         exact_laws,
     )
     from fuaudit.plans.availability import CLOSED
+    from fuaudit.plans.law import PlanDraws
     from fuaudit.plans.participation import Participations
     from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
     from fuaudit.proofs.toys import federation
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         check_byzantine,
         check_client_stage,
         check_dataset,
+        check_law,
         check_model,
         check_solver,
         check_transport,
@@ -59,13 +61,13 @@ __all__ = [
     "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Claim", "Cohort", "Context",
     "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness", "Exchange", "Facts",
     "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept", "Momentum", "Outcome",
-    "Participations", "Plan", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released", "Request",
-    "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver",
-    "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "UniformLaw", "Unlearner", "UsageError",
-    "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_aggregator", "check_agreement",
-    "check_audit", "check_byzantine", "check_client_stage", "check_dataset", "check_model", "check_solver",
-    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes",
-    "rows_of", "strategies", "weighted_sum", "with_rows",
+    "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position", "Purpose", "Rejected", "Released",
+    "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment", "Sent", "ServerStep", "Sgd",
+    "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps", "Stream", "Subject", "UniformLaw",
+    "Unlearner", "UsageError", "Verdict", "WeightedLaw", "WrongRelative", "adaptive_exactness", "check_aggregator",
+    "check_agreement", "check_audit", "check_byzantine", "check_client_stage", "check_dataset", "check_law",
+    "check_model", "check_solver", "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness",
+    "federation", "require_step_sizes", "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
@@ -74,12 +76,13 @@ _HOMES = {
     "errors": "EvidenceError PluginError UsageError",
     "plans": "AvailabilityLaw Law Plan Population Request Segment UniformLaw WeightedLaw",
     "plans.availability": "CLOSED",
+    "plans.law": "PlanDraws",
     "plans.participation": "Participations",
     "proofs.exactness": "Exactness adaptive_exactness exactness",
     "proofs.toys": "federation",
     "runs.run": "Run",
     "testing": "check_aggregator check_agreement check_audit check_byzantine check_client_stage check_dataset "
-    "check_model check_solver check_transport check_unlearner",
+    "check_law check_model check_solver check_transport check_unlearner",
     "training.dropouts": "Dropouts",
     "training.events": "Rejected Released Sent",
     "training.exchange": "Delivery Exchange",

@@ -21,7 +21,11 @@ from fuaudit.plans.population import Population
 class PlanDraws(Draws, Protocol):
     """What a law draws from: every draw comes from the key, and over the population, in force at its address.
 
-    The law leaves ``version`` in its addresses at 0; the plan fills it in.
+    It has the methods of :class:`~fuaudit.draws.Draws`, ``sequence``, ``subset``, ``weighted``, ``permutation`` and
+    ``uniform``, and :meth:`population`. A cohort is drawn at ``Address(Purpose.COHORT, round)``, a batch at
+    ``Address(Purpose.BATCH, round, step, client, occurrence)``, an order of samples that several steps go through at
+    ``Address(Purpose.PERMUTATION, round, step, client, occurrence)`` of the first of them. The law leaves ``version``
+    at 0; the plan fills it in.
     """
 
     def population(self, at: Address) -> Population:

@@ -15,6 +15,7 @@ from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorde
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
+from fuaudit.plans.strange_laws import require_unbroken
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,19 @@ class Plan:
 
     def cohort(self, round_number: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
-        return self.law.cohort(self.draws, round_number)
+        try:
+            return self.law.cohort(self.draws, round_number)
+        except Exception as error:
+            require_unbroken(self.law, f"cohort of round {round_number}", error)
+            raise
 
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
-        return self.law.batch(self.draws, round_number, step, client, occurrence)
+        try:
+            return self.law.batch(self.draws, round_number, step, client, occurrence)
+        except Exception as error:
+            require_unbroken(self.law, f"batch of round {round_number}, step {step}, client {client}", error)
+            raise
 
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.
@@ -255,17 +264,19 @@ class Plan:
         Bookkeeping (segments, keys, versions) is not part of it. With the initial draw, which stands apart because it
         is continuous, this is the object whose law "exact" is about (:mod:`fuaudit.proofs.exactness`).
         """
+        try:
+            return tuple(map(self._round, range(1, self.law.rounds + 1)))
+        except Exception as error:
+            require_unbroken(self.law, "history", error)
+            raise
+
+    def _round(self, number: int) -> Hashable:
         law, draws = self.law, self.draws
+        cohort = law.cohort(draws, number)
         steps = range(1, law.steps + 1)
-        return tuple(
-            (
-                cohort := self.cohort(round_number),
-                tuple(
-                    tuple(law.batch(draws, round_number, step, client, occurrence) for step in steps)
-                    for client, occurrence in occurrences(cohort)
-                ),
-            )
-            for round_number in range(1, law.rounds + 1)
+        return cohort, tuple(
+            tuple(law.batch(draws, number, step, client, occurrence) for step in steps)
+            for client, occurrence in occurrences(cohort)
         )
 
 

@@ -1,9 +1,10 @@
 """For authors of plugins: contracts to check against, proofs by enumeration, and Hypothesis strategies.
 
 The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_client_stage``,
-``check_agreement``, ``check_byzantine``, ``check_transport``, ``check_solver``, ``check_audit``, ``check_model`` and
-``check_dataset`` raise an AssertionError that lists all that is wrong; ``exactness`` proves or refutes a rewriter on
-one small federation. The strategies live in :mod:`fuaudit.testing.strategies`.
+``check_agreement``, ``check_byzantine``, ``check_transport``, ``check_solver``, ``check_law``, ``check_audit``,
+``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong; ``exactness`` proves or
+refutes a rewriter on one small federation. The strategies live in
+:mod:`fuaudit.testing.strategies`.
 """
 
 from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
@@ -15,6 +16,7 @@ from fuaudit.testing.audits import check_audit
 from fuaudit.testing.byzantine import check_byzantine
 from fuaudit.testing.client_stages import check_client_stage
 from fuaudit.testing.datasets import check_dataset
+from fuaudit.testing.laws import check_law
 from fuaudit.testing.models import check_model
 from fuaudit.testing.solvers import check_solver
 from fuaudit.testing.strategies import federations, laws, plans, requests, streams
@@ -31,6 +33,7 @@ __all__ = [
     "check_byzantine",
     "check_client_stage",
     "check_dataset",
+    "check_law",
     "check_model",
     "check_solver",
     "check_transport",

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
-from pathlib import Path
-from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
-from fuaudit.errors import FuauditError, PluginError
+from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.registry import called
 from fuaudit.training.rounds import Outline, RoundContext
 
@@ -85,10 +83,10 @@ def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -
     try:
         answer = getattr(part, method)(*arguments)
     except FuauditError as error:
-        told = f"{_who(part, method, arguments)} says: {error.args[0]}{_line(part, error)}"
+        told = f"{_who(part, method, arguments)} says: {error.args[0]}{line_of(part, error)}"
         raise type(error)(told, error.hint) from error
     except Exception as error:
-        raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{_line(part, error)}") from error
+        raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{line_of(part, error)}") from error
     if not kind.holds(answer):
         told = f"{_who(part, method, arguments)} returned {_told(answer)}, and not {kind.words}"
         raise PluginError(told, kind.hint)
@@ -165,15 +163,6 @@ def _bits(answer: Any) -> Any:
 def _who(part: object, method: str, arguments: tuple[Any, ...]) -> str:
     number = next((f" in round {one.number}" for one in arguments if isinstance(one, RoundContext)), "")
     return f"{called(part)}, {method}{number},"
-
-
-def _line(part: object, error: Exception) -> str:
-    """The innermost line of the part's own package that an error came through; empty where there is none."""
-    package, at = type(part).__module__.partition(".")[0], ""
-    for frame, line in walk_tb(error.__traceback__):
-        if frame.f_globals.get("__name__", "").partition(".")[0] == package:
-            at = f" ({Path(frame.f_code.co_filename).name}, line {line})"
-    return at
 
 
 def _told(answer: object) -> str:

@@ -18,6 +18,8 @@ from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
+from fuaudit.plans.strange_laws import is_strange
+from fuaudit.plans.tried_laws import require_law
 from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
@@ -65,6 +67,8 @@ def begun(
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
     law = ready.learner.law
+    if is_strange(law):
+        require_law(law, population)
     require_room(law, population)
     require_feasible(law, population)
     require_one_row_each(ready.procedure, law)

@@ -1,0 +1,114 @@
+"""A law is tried over a population before anybody trains with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fuaudit.declared import says
+from fuaudit.draws import Address, Keyed, Position, Stream
+from fuaudit.draws.address import STREAM_OF
+from fuaudit.errors import PluginError
+from fuaudit.plans.law import Law
+from fuaudit.plans.plan import Plan, occurrences
+from fuaudit.plans.population import Population
+from fuaudit.plans.strange_laws import SEE, require_unbroken
+
+
+def require_law(law: Law, population: Population) -> None:
+    """Try a law over a population, under a key that nothing else uses.
+
+    Raises:
+        PluginError: it raises, says what cannot be, or draws at addresses where nobody will look for the draw.
+    """
+    for what, problem in _problems(law, population):
+        raise PluginError(f"the law {type(law).__name__}, {what}, {problem}", SEE)
+
+
+def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
+    """What is wrong, and with which member."""
+    if not isinstance(_asked(law, "name", lambda: law.name), str):
+        yield "name", "is no text"
+    for member in ("rounds", "steps", "slots"):
+        if not _is_count(found := _asked(law, member, partial(getattr, law, member))):
+            yield member, f"is {found!r}, and not a whole number from 1"
+    if not _is_count(places := _asked(law, "places", lambda: law.places(population))):
+        yield "places", f"returned {places!r}, and not a whole number from 1"
+    for step in range(min(law.steps, 3) + 1):
+        at = _asked(law, "drawn_at", partial(law.drawn_at, step))
+        if type(at) is not int or not min(step, 1) <= at <= step:
+            yield f"drawn_at of step {step}", f"returned {at!r}, and not this step or an earlier one"
+    noting = _Noting(Keyed(bytes(32)))
+    plan = Plan.fresh(law, population, noting)
+    for number in range(1, min(law.rounds, 2) + 1):
+        what, cohort = f"cohort of round {number}", plan.cohort(number)
+        yield from ((what, problem) for problem in _cohort_problems(law, cohort, population, places))
+        yield from ((what, problem) for problem in noting.elsewhere(Stream.COHORTS, Position(number, 0)))
+        for client, occurrence in list(occurrences(cohort))[:2]:
+            yield from _batch_problems(plan, noting, number, client, occurrence)
+
+
+def _batch_problems(
+    plan: Plan, noting: _Noting, number: int, client: int, occurrence: int
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the first batches of a participation."""
+    law, owned = plan.law, plan.retained.samples[client]
+    for step in range(1, min(law.steps, 2) + 1):
+        batch = plan.batch(number, step, client, occurrence)
+        what = f"batch of round {number}, step {step}, client {client}"
+        if type(batch) is not tuple or sorted({*batch} & {*owned}) != list(batch):
+            yield what, f"returned {batch!r}, and not a sorted tuple of this client's samples, each once"
+        elif len(batch) > law.slots:
+            yield what, f"returned {len(batch)} samples, and slots says {law.slots}"
+        at = Position(number, law.drawn_at(step))
+        yield from ((what, problem) for problem in noting.elsewhere(Stream.BATCHES, at, (client, occurrence)))
+
+
+def _cohort_problems(law: Law, cohort: Any, population: Population, places: int) -> Iterator[str]:
+    if type(cohort) is not tuple or not {*cohort} <= {*population.clients}:
+        yield f"returned {cohort!r}, and not a tuple of clients of the population"
+    elif len(cohort) > places:
+        yield f"returned {len(cohort)} clients, and places says {places}"
+    elif len({*cohort}) < len(cohort) and not says(law, "replacement"):
+        yield f"returned {cohort!r}: a client that can be drawn twice is declared by replacement = True"
+
+
+def _asked(law: object, what: str, answer: Callable[[], Any]) -> Any:
+    try:
+        return answer()
+    except Exception as error:
+        require_unbroken(law, what, error)
+        raise
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 1
+
+
+@dataclass(frozen=True)
+class _Noting:
+    """Draws that note the addresses at which they are asked."""
+
+    source: Keyed
+    asked: list[Address] = field(default_factory=list)
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def drawn(at: Address, *rest: Any) -> Any:
+            self.asked.append(at)
+            return getattr(self.source, method)(at, *rest)
+
+        return drawn
+
+    def elsewhere(self, stream: Stream, latest: Position, whose: tuple[int, int] | None = None) -> Iterator[str]:
+        """What was asked since the last call that is of another stream, later than it is used, or of others."""
+        asked = [*self.asked]
+        self.asked.clear()
+        for at in asked:
+            if STREAM_OF[at.purpose] is not stream:
+                yield f"draws at {at}: that purpose is of the {STREAM_OF[at.purpose]}"
+            elif at.position != latest if whose else at.position > latest:
+                yield f"draws at {at}: that is not round {latest.round}, step {latest.step}"
+            elif whose and (at.client, at.occurrence) != whose:
+                yield f"draws at {at}: that is not client {whose[0]}, occurrence {whose[1]}"

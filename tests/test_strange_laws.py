@@ -1,0 +1,124 @@
+"""Laws of strangers: a mistake is told with the law's name, what was asked of it, and its line."""
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_guide import listings
+
+from fuaudit.draws import Address, Keyed, Purpose
+from fuaudit.errors import PluginError
+from fuaudit.plans import Plan, UniformLaw, WeightedLaw
+from fuaudit.plans.tried_laws import require_law
+from fuaudit.proofs.toys import federation
+from fuaudit.testing import check_law
+from fuaudit.workflow.begin import begun
+
+HERE = Address(Purpose.COHORT, 1)
+THERE = Address(Purpose.BATCH, 1, 1, 0, 0)
+
+WRONG = {
+    "a population left out": ("cohort", lambda self, draws, t: draws.sequence(HERE, 1), "cohort of round 1, raised"),
+    "a list": ("cohort", lambda self, draws, t: [0], r"cohort of round 1, returned \[0\], and not a tuple"),
+    "a stranger": ("cohort", lambda self, draws, t: (7,), r"returned \(7,\), and not a tuple of clients"),
+    "too many": ("cohort", lambda self, draws, t: (0, 1), "returned 2 clients, and places says 1"),
+    "another purpose": (
+        "cohort",
+        lambda self, draws, t: draws.subset(THERE, (0,), 1),
+        "that purpose is of the batches",
+    ),
+    "a later round": (
+        "cohort",
+        lambda self, draws, t: draws.subset(HERE._replace(round=t + 1), (0,), 1),
+        "that is not round 1, step 0",
+    ),
+    "no step": (
+        "batch",
+        lambda self, draws, t, step, client, occurrence: draws.subset(THERE._replace(step=0, client=client), (), 0),
+        "that is not round 1, step 1",
+    ),
+    "no client": (
+        "batch",
+        lambda self, draws, t, step, client, occurrence: draws.subset(Address(Purpose.BATCH, t, step), (), 0),
+        "that is not client",
+    ),
+    "samples of others": ("batch", lambda *asked: (2, 0), "and not a sorted tuple of this client's samples"),
+    "a later step": ("drawn_at", lambda self, step: step + 1, "drawn_at of step 0, returned 1"),
+    "no whole number": ("places", lambda self, population: 1.0, "places, returned 1.0, and not a whole number"),
+}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The guide's law and learner, installed; the first can be written otherwise."""
+
+    def installed(was="", now=""):
+        found = listings("docs/plugin-guide.md")
+        (tmp_path / "alone.py").write_text(found["alone.py"].replace(was, now), encoding="utf-8")
+        (tmp_path / "solo.py").write_text(found["solo.py"], encoding="utf-8")
+        about = tmp_path / "alone-0.1.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: alone\nVersion: 0.1\n", encoding="utf-8")
+        (about / "entry_points.txt").write_text("[fuaudit.learners]\nsolo = solo:Solo\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        return importlib.import_module("alone").Alone(rounds=2, steps=2, batch_size=2)
+
+    yield installed
+    for name in ("alone", "solo"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def alone(package):
+    """The law of the guide."""
+    return package()
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_wrong_law_is_told_before_training(alone, monkeypatch, mistake):
+    method, does, told = WRONG[mistake]
+    monkeypatch.setattr(type(alone), method, does)
+    with pytest.raises(PluginError, match=f"the law Alone, .*{told}"):
+        require_law(alone, federation((2, 2)))
+    with pytest.raises(AssertionError, match=told):
+        check_law(alone)
+
+
+def test_a_law_that_raises_is_named_with_its_line(package):
+    alone = package(".clients, 1)", ".customers, 1)")
+    line = Path(sys.modules["alone"].__file__).read_text(encoding="utf-8").split("customers")[0].count("\n") + 1
+    plan = Plan.fresh(alone, federation((2, 2)), Keyed(bytes(32)))
+    for asked in (lambda: plan.cohort(2), plan.history):
+        with pytest.raises(PluginError, match=rf"the law Alone, .* raised AttributeError.* \(alone.py, line {line}\)"):
+            asked()
+
+
+CONFIG = {
+    "data": {"use": "digits"},
+    "partition": {"use": "iid", "clients": 3},
+    "model": {"use": "linear"},
+    "learner": {"use": "solo", "rounds": 1, "steps": 1, "batch": 1, "step_size": 0.1},
+}
+
+
+def test_training_asks_the_law_before_it_commits(package):
+    package("draws.subset(at, draws.population(at).clients, 1)", "draws.sequence(at, 1)")
+    with pytest.raises(PluginError, match=r"the law Alone, cohort of round 1, raised TypeError.*alone.py, line"):
+        begun(CONFIG, None, bytes(32))
+
+
+def test_the_law_of_the_guide_is_trained_with(alone):
+    assert begun(CONFIG, None, bytes(32)).plan(None).law == replace(alone, rounds=1, steps=1, batch_size=1)
+
+
+@pytest.mark.parametrize("law", [UniformLaw(2, 2, 2, 2), UniformLaw(2, 2, 1, 3, replacement=False)])
+def test_own_laws_keep_the_contract(law):
+    check_law(law)
+
+
+def test_a_fault_of_fuaudits_own_law_is_not_called_a_plugins():
+    law = WeightedLaw(1, 1, 1, 1, weights=())
+    with pytest.raises(KeyError):
+        Plan.fresh(law, federation((1, 1)), Keyed(bytes(32))).cohort(1)
