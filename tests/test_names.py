@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests_support import installed
+from tests_support import installed, sealed
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.model_law.audit import ModelLaw
+from fuaudit.audits.provenance.dealing import dealt_again
 from fuaudit.commitments.contents import Opening
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import ByOwner
 from fuaudit.data.partition import partition as deal
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, request_of, to_forget
 from fuaudit.runs.prune import prune
@@ -281,7 +283,7 @@ def test_names_are_those_of_the_owners_at_hand(tmp_path, quick):
     child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(swapped))
     found = lines_of(verify(child, quick, data=data(NAMED), budget=0))
     assert found.verdict == "FAIL"
-    assert any("other names than the owners of their rows" in line for line in found.details)
+    assert any("are those of 'ann' in the data at hand" in line for line in found.details)
     rows = frozenset(row for row in range(20) if OWNERS[row % 5] == 4)
     found = lines_of(verify(child, quick, data=replace(data(NAMED), absent=rows), budget=0))
     assert found.verdict == "FAIL"
@@ -301,7 +303,7 @@ def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
 
 
 def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
-    """The rows of the erased lie in a folder of their own; who owns them is needed to deal the partition again."""
+    """The rows of the erased lie in a folder of their own; the commitment says whose they were."""
     given = data()
     for name, owners in (("all", OWNERS), ("kept", [0, 1, 2, 5])):
         rows = [row for row in range(20) if OWNERS[row % 5] in owners]
@@ -314,3 +316,65 @@ def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
     result = verify(child, quick, data=tmp_path / "kept", erased=tmp_path / "all", budget=0)
     assert any("the partition from its key" in line for line in lines_of(result).details)
     assert result.verdict == "PASS", result.reason
+
+
+def rows_of(path, whose, names=(), **changes):
+    """A folder of the rows of some owners, and what their owners are called there; ``changes`` of its tensors."""
+    given, rows = data(), [row for row in range(20) if OWNERS[row % 5] in whose]
+    tensors = {n: getattr(given, n)[rows].clone() for n in ("inputs", "targets", "owners")}
+    tensors |= {n: getattr(given, n).clone() for n in ("test_inputs", "test_targets")} | {"ids": torch.tensor(rows)}
+    path.mkdir()
+    save_file({n: t for n, t in (tensors | changes).items() if t is not None}, path / "data.safetensors")
+    if names:
+        (path / "owners.json").write_text(json.dumps(names))
+    return path
+
+
+HERS = {
+    "otherwise": (["", "", "", "", "Eve"], {}),
+    "by-another": (["", "", "", "", "ann"], {}),
+    "unowned": ([], {"owners": None}),
+    "unnamed": ([], {}),
+    "junk": (["", "", "", "", "eve"], {"inputs": torch.ones(4, 3)}),
+}
+
+
+@pytest.mark.parametrize("kept", [NAMED, ("ben:1", "ann", "cay", "", "", "4")], ids=["as in training", "renumbered"])
+def test_whoever_gives_erased_rows_cannot_say_whose_they_were(tmp_path, quick, kept):
+    """The commitment says so: other names in their folder, or none, are no evidence against the run."""
+    run = trained(tmp_path / "run", NAMED)
+    child = unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=data(NAMED))
+    owners = data().owners[[row for row in range(20) if OWNERS[row % 5] != 4]]
+    there = owners if kept is NAMED else torch.where(owners < 2, 1 - owners, owners)
+    at_hand = rows_of(tmp_path / "kept", [0, 1, 2, 5], kept, owners=there)
+    for name, (names, changes) in HERS.items():
+        folder = rows_of(tmp_path / name, [4], names, **changes)
+        result = verify(child, quick, data=at_hand, erased=folder, budget=0, save=False)
+        assert result.verdict == "PASS", (name, result.reason)
+        taken = "1 client, client 4 (eve) among them, are taken" in " ".join(result.conclusion.rests_on)
+        assert taken
+        dealt = any("the partition from its key" in line for line in lines_of(result).details)
+        assert dealt == (name != "junk")
+    assert any("4 rows at hand under erased ids are not known" in line for line in result.conclusion.rests_on)
+
+
+def test_rows_that_open_no_leaf_do_not_deal_a_partition(tmp_path, quick):
+    """Dealt by labels: other rows under erased ids, with other labels, show nothing of the run; true rows do."""
+    tables = {"partition": {"use": "shards", "clients": 3, "shards": 2}}
+    run = trained(tmp_path / "run", **tables)
+    child = unlearn(run, "fats", request_of(run, ["0"]), tmp_path / "child", data=data())
+    gone, nobodys = list(run.original.samples[0]), max(set(range(20)) - set(run.original.owner))
+    targets = data().targets.clone()
+    targets[gone] = 1 - targets[gone]
+    result = verify(child, quick, data=replace(data(), targets=targets), budget=0, save=False)
+    assert result.verdict == "PASS", result.reason
+    assert any(f"{len(gone)} rows at hand under erased ids" in line for line in result.conclusion.rests_on)
+    assert dealt_again(Case(Evidence(child, run, data()), Keyed(SECRET)), run, bytes(32)).verdict == "FAIL"
+    for one in (child, run):  # both tell another id of an erased row: the true rows, dealt again, open all leaves
+        tensors = one.tensors("partition.safetensors")
+        tensors["samples"][tensors["samples"] == gone[-1]] = nobodys
+        (one.path / "partition.safetensors").write_bytes(tensor_bytes(tensors))
+        sealed(one.path)
+    case = Case(Evidence(load_run(child.path), load_run(run.path), data()), Keyed(SECRET))
+    assert case.evidence.at_hand.other
+    assert dealt_again(case, case.evidence.parent, run.keys.partition).verdict == "FAIL"

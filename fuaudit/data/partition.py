@@ -59,7 +59,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
             f"{len(dataset.absent)} of {dataset.size} rows are not at hand, so they cannot be dealt to clients",
             "For a new federation number the rows from 0 without gaps, or leave ids out.",
         )
-    labels = dataset.owners if _by_owners(plugin) else dataset.targets
+    labels = dataset.owners if by_owners(plugin) else dataset.targets
     if labels is None:
         raise UsageError("the data has no natural owners to deal it by", "Choose another partition, such as iid.")
     key = np.array(philox_key(source.secret, Purpose.PARTITION), dtype=np.uint64)
@@ -75,11 +75,12 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
             f"the partition leaves {len(empty) or 'all'} of {len(hands)} clients without samples",
             "Ask for fewer clients.",
         )
-    owners = _owners_of(hands, labels) if _by_owners(plugin) else None
+    owners = _owners_of(hands, labels) if by_owners(plugin) else None
     return Population(dict(zip(owners or range(len(hands)), hands, strict=True)))
 
 
-def _by_owners(plugin: Partition) -> bool:
+def by_owners(plugin: Partition) -> bool:
+    """Whether a partition deals by the natural owners of rows."""
     return bool(says(plugin, "reads") == "owners")
 
 
@@ -112,7 +113,7 @@ def names_of(plugin: Partition, dataset: Dataset, population: Population) -> dic
         UsageError: an owner has no name, or one that cannot be typed or told from another.
     """
     names, owners = dataset.owner_names, dataset.owners
-    if not names or not _by_owners(plugin) or owners is None:
+    if not names or not by_owners(plugin) or owners is None:
         return None
     hands = [population.samples[client] for client in population.clients]
     if _owners_of(hands, owners) != list(population.clients):

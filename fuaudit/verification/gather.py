@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
-
-import torch
 
 from fuaudit.commitments.keys import beacon_of
 from fuaudit.config import Config
@@ -37,8 +35,9 @@ def gather(run: Run, given: Given) -> Evidence:
         UsageError: data that cannot be read, or something that has nothing to do with the run.
     """
     parent = parent_of(run, as_path(given.get("parent")))
-    known_rows = max(one.rows for one in (run, *lineage(parent)) if isinstance(one, Run))
-    dataset = rows_at_hand(run.config, given, known_rows)
+    chain = (run, *lineage(parent))
+    known_rows = max(one.rows for one in chain if isinstance(one, Run))
+    dataset = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
     commitment = given.get("commitment")
     known = Known(
@@ -57,8 +56,17 @@ def as_path(given: Path | str | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def rows_at_hand(config: Config, given: Given, rows: int) -> Dataset | None:
-    """The rows at hand, of so many at least; None when the dataset needs a folder and none was given."""
+def _clients_rows(oldest: Run | Tombstone) -> Container[int] | None:
+    """The ids of all rows that a client had when training began; None where they are not known."""
+    whole = isinstance(oldest, Run) and not oldest.is_child and not oldest.pruned
+    return oldest.original.owner if isinstance(oldest, Run) and whole else None
+
+
+def rows_at_hand(config: Config, given: Given, rows: int, clients: Container[int] | None) -> Dataset | None:
+    """The rows at hand, of so many at least; None when the dataset needs a folder and none was given.
+
+    Where the rows of all clients are known, the folder of erased rows adds no others: nothing was committed to of them.
+    """
     data, erased = given.get("data"), as_path(given.get("erased"))
     if isinstance(data, Dataset):
         require_sound(data)
@@ -70,41 +78,22 @@ def rows_at_hand(config: Config, given: Given, rows: int) -> Dataset | None:
             raise
         return None
     found = padded(found, rows)
-    return found if erased is None else with_erased(found, load_dataset(config, erased))
+    return found if erased is None else with_erased(found, load_dataset(config, erased), clients)
 
 
-def with_erased(data: Dataset, other: Dataset) -> Dataset:
-    """The dataset with the rows that it lacks taken from another. UsageError where both are not of one kind."""
+def with_erased(data: Dataset, other: Dataset, clients: Container[int] | None = None) -> Dataset:
+    """The dataset with the rows that it lacks taken from another, whose owners are not believed.
+
+    Raises:
+        UsageError: the two are not of one kind.
+    """
     other = padded(other, data.size)
     data = padded(data, other.size)
     if (other.shape, other.inputs.dtype) != (data.shape, data.inputs.dtype):
         raise UsageError("--erased holds another dataset than --data: their inputs differ in shape or type")
-    found = sorted(data.absent - other.absent)
+    found = [row for row in sorted(data.absent - other.absent) if clients is None or row in clients]
     data.inputs[found], data.targets[found] = other.inputs[found], other.targets[found]
-    return replace(_owned(data, other, found), absent=data.absent & other.absent)
-
-
-def _owned(data: Dataset, other: Dataset, found: list[int]) -> Dataset:
-    """The dataset with the owners that another tells of some rows; numbers are those of the one that names more."""
-    if not found:
-        return data
-    if data.owners is None or other.owners is None:
-        return replace(data, owners=None, owner_names=(), test_owners=None)
-    most, rest = sorted((data.owner_names, other.owner_names), key=len, reverse=True)
-    names = (*most, *(name for name in rest if name not in most))
-    owners = _renumbered(data.owners, data, names)
-    owners[found] = _renumbered(other.owners, other, names)[found]
-    tests = None if data.test_owners is None else _renumbered(data.test_owners, data, names)
-    return replace(data, owners=owners, owner_names=names, test_owners=tests)
-
-
-def _renumbered(owners: torch.Tensor, data: Dataset, names: tuple[str, ...]) -> torch.Tensor:
-    """Owners ``(n,)`` of a dataset by their places among names; as they are where it names none."""
-    if not data.owner_names:
-        return owners.clone()
-    places = {name: place for place, name in enumerate(names)}
-    known = dict(enumerate(places[name] for name in data.owner_names))
-    return torch.tensor([known.get(owner, -1) for owner in owners.tolist()], dtype=torch.int64)
+    return replace(data, absent=data.absent.difference(found))
 
 
 def receipts_in(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from fuaudit import registry
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.audits.provenance.dealing import dealt_again
 from fuaudit.data.dataset import Dataset
-from fuaudit.data.partition import names_of, partition
-from fuaudit.draws import Keyed
 from fuaudit.plans import Plan
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -65,15 +63,7 @@ def training(case: Case) -> CheckResult:
         return fails(f"{name_of(root)} lacks the key of its partition, and was not pruned.")
     if case.dataset is None:
         return unclear("The data is not at hand: the partition cannot be dealt again.")
-    if case.dataset.absent:
-        return holds(f"{name_of(root)} was drawn as a whole from its seeds.")
-    dealer = registry.build("partitions", root.config.partition)
-    dealt = partition(dealer, case.dataset, Keyed(root.keys.partition))
-    if dealt.samples != root.original.samples:
-        return fails(f"The partition of {name_of(root)} is not the one that its key deals.")
-    if names_of(dealer, case.dataset, dealt) != root.opening.names:
-        return fails(f"Clients of {name_of(root)} have other names than the owners of their rows.")
-    return holds(f"{name_of(root)} was drawn as a whole from its seeds, the partition from its key.")
+    return dealt_again(case, root, root.keys.partition)
 
 
 def named(case: Case) -> CheckResult:

@@ -7,9 +7,9 @@ from typing import Any
 
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.audits.provenance.commitment import owners_at_hand
+from fuaudit.audits.provenance.dealing import TAKEN
 from fuaudit.audits.provenance.pruned import passed
 from fuaudit.draws import Stream
-from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
@@ -75,12 +75,8 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
 def _on_the_partition(case: Case) -> list[str]:
     """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
     root = (case.run, *case.evidence.ancestors)[-1]
-    told = "The partition was not dealt again, but taken from the commitment"
-    if isinstance(root, Tombstone) or root.keys.partition is None:
-        return [f"{told}: a prune destroyed its key."]
-    if case.dataset is not None and case.dataset.absent:
-        return [f"{told}: {counted(len(case.dataset.absent), 'row is', 'rows are')} not at hand."]
-    return []
+    gone = isinstance(root, Tombstone) or root.keys.partition is None
+    return [f"{TAKEN}: a prune destroyed its key."] if gone else []
 
 
 def _on_names(case: Case) -> list[str]:
@@ -88,17 +84,14 @@ def _on_names(case: Case) -> list[str]:
     run = case.run
     if run.opening.names is None:
         return []
-    lines, root = list[str](), (case.run, *case.evidence.ancestors)[-1]
-    dealt = case.dataset is not None and not case.dataset.absent and isinstance(root, Run) and not root.is_child
-    if not dealt or root.keys.partition is None:  # type: ignore[union-attr]
-        compared = set() if case.dataset is None else owners_at_hand(run, case.dataset).keys()
-        if left := [run.called(client) for client in run.opening.names if client not in compared]:
-            lines.append(
-                f"The names of {counted(len(left), 'client')}, {left[0]} among them, are taken "
-                "from the commitment: nothing at "
-                "hand says whose their rows are."
-            )
+    lines = list[str]()
     clients = dict.fromkeys(client for request in run.requests for client in request.clients)
+    compared = set() if case.dataset is None else owners_at_hand(run, case.dataset).keys()
+    if left := [client for client in run.opening.names if client not in compared]:
+        # whoever did not ask is not named to a reader of the report
+        asked = [f", {run.called(client)} among them," for client in left if client in clients]
+        who = f"{counted(len(left), 'client')}{asked[0] if asked else ''}"
+        lines.append(f"The names of {who} are taken from the commitment: nothing at hand says whose their rows are.")
     if gone := [client for client in clients if client in run.contents.clients and run.name(client) is None]:
         lines.append(
             f"The name of client {', '.join(map(str, gone))} was not shown: a prune dropped it. That the request named "
