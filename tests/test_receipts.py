@@ -366,9 +366,13 @@ def test_receipts_of_others(run, receipt, tmp_path, quick):
         verify(child, quick, data=data(), receipts=[file], save=False)
     elsewhere = train(TABLES, tmp_path / "elsewhere", data=data(), secret=bytes(32))
     file.write_bytes(receipt_of(elsewhere, 2).content())
-    found, result = lineage_of(child, quick, data(), receipts=[file])
-    assert result.verdict == found.verdict == "FAIL"
-    assert "under another commitment" in found.shows
+    for known in (None, run.commitment):
+        with pytest.raises(EvidenceError, match="under another commitment than"):
+            verify(child, quick, data=data(), receipts=[file], commitment=known)
+    assert not child.path.with_name("child.audit").exists()
+    wrong = verify(child, quick, data=data(), receipts=[file], commitment=elsewhere.commitment, save=False)
+    assert wrong.verdict == "FAIL"
+    assert wrong.reason.startswith("The lineage has another commitment")
 
 
 def test_no_salt_or_name_of_an_erased_row_is_left_anywhere(tmp_path, bytes_of):

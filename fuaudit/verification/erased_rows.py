@@ -38,14 +38,13 @@ class AtHand:
 def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Receipt], dataset: Dataset) -> AtHand:
     """Open the leaves of all rows that any request up to this run took out, as far as rows and salts are at hand."""
     holders = [run, *(one for one in above if isinstance(one, Run) and _alike(one, run))]
-    fitting = [receipt for receipt in receipts if receipt.commitment == run.commitment]
     places, candidates = list[Place](), list[Candidate]()
     for client in sorted(run.contents.clients):
         erased = _erased_places(run, client)
         if not erased:
             continue
         leaves = run.contents.leaves_of(client)
-        hers = [receipt.rows for receipt in fitting if receipt.client == client]
+        hers = [receipt.rows for receipt in receipts if receipt.client == client]
         salts = [[row.salt for row in rows] for rows in hers] + [_salts(one, client) for one in holders]
         ids = [[row.id for row in rows] for rows in hers] + [_ids(one, client) for one in holders]
         for place in erased:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from fuaudit.commitments.keys import beacon_of
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset, padded, require_sound
-from fuaudit.errors import UsageError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.receipts import Receipt, read_receipt
@@ -39,12 +39,13 @@ def gather(run: Run, given: Given) -> Evidence:
     known_rows = max(one.rows for one in chain if isinstance(one, Run))
     dataset = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
-    commitment = given.get("commitment")
+    told = given.get("commitment")
+    commitment = None if told is None else told.strip().lower()
     known = Known(
-        None if commitment is None else commitment.strip().lower(),
+        commitment,
         given.get("request"),
         None if beacon is None else beacon_of(beacon),
-        receipts_in(run, [Path(path) for path in given.get("receipts", ())]),
+        receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment),
         None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
     )
@@ -96,12 +97,14 @@ def with_erased(data: Dataset, other: Dataset, clients: Container[int] | None = 
     return replace(data, absent=data.absent.difference(found))
 
 
-def receipts_in(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:
-    """The receipts in some files.
+def receipts_in(run: Run, paths: Sequence[Path], commitment: str | None) -> tuple[Receipt, ...]:
+    """The receipts in some files that are of the run.
+
+    One that is under the commitment which the auditor received, where the run is not, is left out: the run is a FAIL.
 
     Raises:
         UsageError: one is of somebody of whom nothing was to be forgotten.
-        EvidenceError: one gives other ids than the partition.
+        EvidenceError: one is under another commitment, or gives other ids than the partition.
     """
     found = tuple(map(read_receipt, paths))
     clients = {client for request in run.requests for client in request.clients}
@@ -114,7 +117,13 @@ def receipts_in(run: Run, paths: Sequence[Path]) -> tuple[Receipt, ...]:
             )
         if receipt.commitment == run.commitment:
             require_ids_of(run, receipt)
-    return found
+        elif receipt.commitment != commitment:
+            raise EvidenceError(
+                f"{path} is a receipt under another commitment than {run.path}: {receipt.commitment}, "
+                f"not {run.commitment}; it shows nothing of this run",
+                "Leave it out. Which of the two was published before training is compared with --commitment HEX.",
+            )
+    return tuple(receipt for receipt in found if receipt.commitment == run.commitment)
 
 
 def findings_before(path: Path, run: Run, above: Above) -> Before:
