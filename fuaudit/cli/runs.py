@@ -28,6 +28,8 @@ from fuaudit.declared import says
 from fuaudit.errors import FuauditError
 from fuaudit.text import command, counted, printable
 
+NOT_HERE = "Also where an unlearner that claims exactness for some runs and requests does not claim it for these."
+
 
 @click.command()
 @click.argument("config", type=Folder)
@@ -118,7 +120,7 @@ def commit(config: Path, out: Path, data: Path | None, secret: str | None, outpu
 )
 @click.option("--sample", "samples", multiple=True, help="A sample to forget, as NAME:INDEX; may be repeated.")
 @options_option
-@click.option("--allow-inexact", is_flag=True, help="Also where the unlearner is not exact for this run and request.")
+@click.option("--allow-inexact", is_flag=True, help=NOT_HERE)
 @click.option("--out", type=Folder, help="Folder to write; default <RUN>-<unlearner>.")
 @data_option
 @output_options
@@ -135,7 +137,7 @@ def unlearn(
 ) -> None:
     """Carry out a request on RUN; the result is a child run beside it."""
     from fuaudit.registry import find
-    from fuaudit.runs.names import request_of
+    from fuaudit.runs.names import request_of, to_forget, whom
     from fuaudit.runs.run import load_run
 
     # arguments that cannot be meant are refused before anything heavy is imported
@@ -160,19 +162,19 @@ def unlearn(
             progress=progress,
             allow_inexact=allow_inexact,
         )
-    note = ""
+    note = "; not verified yet"
     if not parent.plan.first_involvement(request):
         known = depended_on(parent.config, request)
         rest = f", but rounds depend on {known}" if known else ": this run contains nothing to forget"
-        note = f"; it was never drawn{rest}"
+        note += f"; it was never drawn{rest}"
     promised = parent.config.unlearner
     if promised is not None and promised["use"] != name:
         note += (
             f"; the config named {promised['use']!r}, and every verification will say that {name!r} was chosen later"
         )
-    asked = f" ({', '.join(samples)})" if samples else ""
+    asked = ", ".join(map(whom, to_forget(child)))
     following = to_verify(child.path, child.commitment or "HEX", data, clients, samples)
-    describe(child, output, f"forgot {request}{asked} with {name}{note}", following=following)
+    describe(child, output, f"asked {name} to forget {asked}{note}", following=following)
 
 
 @click.command()
@@ -379,7 +381,8 @@ def describe(
                 f"  no better on test rows than always answering class {number}, which is right in {share:.4f}"
             )
     document |= {"next": list(following)} if following else {}
-    lines += ["", "publish the commitment; to forget, verify and report:", *following] if following else []
+    head = "to verify and report:" if run.is_child else "publish the commitment; to forget, verify and report:"
+    lines += ["", head, *following] if following else []
     output.emit(document, lines)
 
 
