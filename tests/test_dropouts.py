@@ -670,6 +670,8 @@ def test_nobody_in_any_round_is_told(tmp_path, fuaudit):
     code, out, _ = fuaudit("show", run.path)
     assert code == 0
     assert "none in any round: the model is the initial one" in out
+    words = "condition 19 none, log10 of largest smoothness none, smallest rho none"
+    assert f"concluded     conditions: {words}\n" in out, "in words, not as JSON"
 
 
 def test_a_client_without_samples_counts_as_a_participant_that_stands_still():

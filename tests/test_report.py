@@ -278,6 +278,13 @@ def test_what_is_no_pass_is_never_headed_as_one(name):
     assert "This is evidence that" not in screen
 
 
+def test_a_training_run_is_not_headed_as_if_something_had_been_asked():
+    for form in ("html", "md"):
+        text = render(DOCUMENTS["training run"], form).decode()
+        assert "Nothing was asked yet: this is a training run." in text
+        assert "does not decide the question" not in text
+
+
 @pytest.mark.parametrize("name", VERDICTS)
 def test_a_verdict_does_not_stand_before_the_claim_as_if_it_held(name):
     head = render(DOCUMENTS[name], "md").decode().splitlines()[0]
@@ -334,6 +341,18 @@ def test_every_figure_of_a_real_verification_has_words(child):
         assert conclusions(f"{label} {how}") == []
         assert "erased" not in f"{label} {how}"
     assert sum("non-adaptive" in line for line in trusted(contents)) == 1
+
+
+def test_what_refutes_a_run_is_said_by_its_plainest_finding_first(untouched, quick, target):
+    """Who was drawn explains why models differ, and NaN is said to be the mark that it is."""
+    result = verify(untouched, quick, key=bytes(32), save=False)
+    failed = {finding.audit: finding for finding in result.findings if finding.verdict == "FAIL"}
+    assert list(failed)[:2] == ["replay", "provenance"]
+    assert result.reason == failed["provenance"].shows
+    assert re.fullmatch(rf"Round \d+ draws client {target}, which was to be forgotten\.", result.reason)
+    assert all("the mark that the plan reads erased rows" in line for line in failed["replay"].details)
+    page = Page(render(result.as_json(), "html")).words
+    assert f"{result.reason} The model is not the one that the recorded training gives from the remaining data." in page
 
 
 def test_controls_lie_above_the_subject_where_the_curves_are_one():

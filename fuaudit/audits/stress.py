@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 from typing import ClassVar
 
 import torch
@@ -130,7 +130,7 @@ class Stress:
             details.append(
                 f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
                 f"{_participations(plan, step.request, kept)} participations of the target in them; "
-                + (f"models differ by {gap:.3g} after round {round_number}" if round_number else "equal bits")
+                + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
             )
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
@@ -218,6 +218,11 @@ class Stress:
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
                 return round_number, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
         return 0, 0.0
+
+
+def _apart(gap: float) -> str:
+    """In words: by how much models differ."""
+    return f"models differ by {gap:.3g}" if isfinite(gap) else "a model is NaN: the mark that it reads erased rows"
 
 
 def _rate(candidates: int) -> float:

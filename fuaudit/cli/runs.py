@@ -419,8 +419,16 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
             f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {counted(len(shares), 'client')}"
         )
     own = sorted(told.keys() - PARTICIPATION.keys())
-    # quoted as JSON, because the words are the run's
-    return lines + [f"concluded     {json.dumps({name: told[name]})}" for name in own]
+    return lines + [f"concluded     {_in_words(name)}: {_in_words(told[name])}" for name in own]
+
+
+def _in_words(value: object) -> str:
+    """What a learner concludes, a document of its own words, for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{_in_words(key)} {_in_words(inner)}" for key, inner in value.items())
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return value.replace("_", " ") if isinstance(value, str) else json.dumps(value)
 
 
 def _exchange(run: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from fuaudit.reporting.repeat import commands, identities
 from fuaudit.reporting.words import (
     ATTACKS,
     DISCLAIMER,
-    HEADLINES,
     MARKS,
     SUBJECTS,
     copies,
     facts,
     figures,
+    headline,
     lead,
     trusted,
     undecided,
@@ -29,7 +29,7 @@ def render(contents: Contents) -> str:
     """The report as Markdown."""
     parts = [
         f"# {MARKS[contents.verdict]} {contents.verdict.value}. Claim examined: \u201c{_plain(contents.title)}\u201d",
-        f"**{HEADLINES[contents.verdict]}** {_plain(lead(contents))}",
+        f"**{headline(contents)}** {_plain(lead(contents))}",
         f"> {_plain(contents.reason)}",
         _table(("", ""), facts(contents)),
         "## Checks",

@@ -90,8 +90,23 @@ def _towards(figure: Figure) -> str:
     return side(figure.value, 4) if side and isinstance(figure.value, float) else number(figure.value)
 
 
+def headline(contents: Contents) -> str:
+    """The verdict in one sentence."""
+    if _unasked(contents):
+        return "Nothing was asked yet: this is a training run."
+    return HEADLINES[contents.verdict]
+
+
+def _unasked(contents: Contents) -> bool:
+    """Whether there is no verdict because there is no request; a FAIL of a training run is one."""
+    return not contents.request and contents.verdict is Verdict.INCONCLUSIVE
+
+
 def lead(contents: Contents) -> str:
     """What the verdict means here, in one or two sentences."""
+    if _unasked(contents):
+        passed = counted(contents.count(Verdict.PASS), "check")
+        return f"{passed} of {len(contents.checks)} passed. That says how it was trained, and nothing of forgetting."
     if contents.verdict is Verdict.PASS:
         return contents.claim.said(contents.claim.shows, target(contents))
     if contents.verdict is Verdict.FAIL:
@@ -225,16 +240,14 @@ def _found(contents: Contents) -> str:
     required = [check for check in contents.checks if check.required]
     count = sum(check.verdict is Verdict.PASS for check in required)
     begin = f"{contents.claim.said(contents.claim.question)} "
+    alike = [check for check in contents.checks if check.verdict is contents.verdict]
+    more = dict.fromkeys(check.plainly for check in alike if check.plainly)
     if contents.verdict is Verdict.PASS:
-        passed = [check for check in contents.checks if check.verdict is Verdict.PASS]
-        more = dict.fromkeys(check.plainly for check in passed if check.plainly)
         did = f"All {len(required)} checks" if len(required) > 1 else "The one check"
         return " ".join((f"{begin}{did} that had to pass did.", *more))
     if contents.verdict is Verdict.FAIL:
-        return (
-            f"{begin}At least one check found that it is not so: {contents.reason} This run gives no ground to say "
-            "that the request was carried out."
-        )
+        found = f"{begin}At least one check found that it is not so: {contents.reason}"
+        return " ".join((found, *more, "This run gives no ground to say that the request was carried out."))
     return (
         f"{begin}They could not decide it: {contents.reason} Of {counted(len(required), 'check')} "
         f"that had to pass, {count} did. "

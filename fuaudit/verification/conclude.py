@@ -47,7 +47,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
     required = [(check, finding) for check, finding in pairs if check.role == "required"]
     verdict = combine([f.verdict for _, f in required], [f.verdict for c, f in pairs if c.role == "supporting"])
     if verdict in (Verdict.FAIL, Verdict.ERROR):
-        return Conclusion(verdict, next(f.shows for _, f in pairs if f.verdict is verdict))
+        return Conclusion(verdict, min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)[1].shows)
     if not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
     if not claim.editors and evidence.is_editor:
@@ -99,6 +99,11 @@ def combine(required: Iterable[Verdict], supporting: Iterable[Verdict] = ()) -> 
 
 
 Pairs = list[tuple[Check, Finding]]
+
+
+def _follows(pair: tuple[Check, Finding]) -> bool:
+    """Whether a check looks at more than files and draws: a draw of what was to be forgotten explains other models."""
+    return pair[0].declared.evidence.isdisjoint({"files", "provenance"})
 
 
 def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outside: tuple[Outside, ...]) -> str:

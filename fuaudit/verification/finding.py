@@ -90,7 +90,7 @@ class Finding:
         bounds_rate: the chance that any bound which it states is wrong, at most.
         qualification: one sentence that a PASS of the whole has to say because of how this one came about; empty
             where nothing is to be added.
-        plainly: one sentence for the person concerned that a PASS of the whole has to say; empty for none.
+        plainly: one sentence for the person concerned that a whole of the same verdict has to say; empty for none.
     """
 
     audit: str

@@ -42,12 +42,15 @@ class Provenance:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
         chain = (case.run, *case.evidence.ancestors)
         answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
-        answers += [anchor(case), beacon(case), training(case), named(case), *changes(case), *doubted(case)]
+        answers += [anchor(case), beacon(case)]
+        # what a reader understands at once goes before what follows from it
+        answers += [asked(case), absence(case)] if case.run.is_child else []
+        answers += [training(case), named(case), *changes(case), *doubted(case)]
         for place, child in enumerate(chain):
             if isinstance(child, Run) and child.is_child:
                 answers += link(case, child, chain[place:])
         if case.run.is_child:
-            answers += [asked(case), absence(case), key_reuse(case.run.plan)]
+            answers += [key_reuse(case.run.plan)]
         answers += [secrets_follow(case.run, chain)] if case.run.exchange.has_secrets else []
         answers += [noise_used_once(case.run, chain)] if case.run.exchange.draws else []
         verdicts = [answer.verdict for answer in answers]
@@ -88,6 +91,6 @@ class Provenance:
                 *of_earlier(case, answers),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
-            plainly=UNUSED if nothing == NOTHING else "",
+            plainly=UNUSED if nothing == NOTHING and worst is Verdict.PASS else "",
             qualification=EMPTY if nothing == NOTHING and worst is Verdict.PASS else "",
         )

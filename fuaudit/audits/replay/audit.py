@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fuaudit.audits.replay.judgement import Judgement
+from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.audits.replay.tolerance import within_tolerance
@@ -78,7 +79,7 @@ class Replay:
     def _whole(self, case: Case) -> Judgement:
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
         differences = [
-            (round_number, _largest(vector, stored[round_number][0]))
+            (round_number, _difference(vector, stored[round_number][0]))
             for round_number, (vector, state) in sorted(case.rerun.replayed.items())
             if not same_round((vector, state), stored[round_number])
         ]
@@ -98,11 +99,11 @@ class Replay:
             Figure("first_difference", "First round that differs", differences[0][0], BITWISE),
             Figure("differences", "Stored models that differ", len(differences), BITWISE),
         )
-        details = tuple(f"after round {r} the stored model differs by up to {gap:.3g}" for r, gap in differences)
+        details = tuple(f"after round {r} {how}" for r, how in differences)
         elsewhere = case.rerun.elsewhere(case.run, until=differences[0][0])
         if not elsewhere:
             reason = "Stored models are not what the plan makes of the retained data."
-            return Judgement(Verdict.FAIL, reason, figures, assumptions=(EQUAL_BITS,), details=details)
+            return Judgement(Verdict.FAIL, reason, figures, "", (), (EQUAL_BITS,), details, plainly=OTHER_MODEL)
         judged = within_tolerance(case, stored, self.tolerance)
         return replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
 
@@ -195,5 +196,11 @@ def _form(vector: Tensor, state: State) -> list[tuple[str, torch.Size, torch.dty
     return [(name, tensor.shape, tensor.dtype) for name, tensor in [("", vector), *sorted(state.items())]]
 
 
-def _largest(a: Tensor, b: Tensor) -> float:
-    return float((a - b).abs().max())
+def _difference(replayed: Tensor, stored: Tensor) -> str:
+    """In words: by how much two models ``(d,)`` differ, or that replay ran into the NaN that stands for erased rows."""
+    if replayed.isnan().any() and stored.isfinite().all():
+        return "replay gives NaN: the mark that the plan reads erased rows, which replay overwrites by NaN"
+    gap = float((replayed - stored).abs().max())
+    return (
+        f"the stored model differs by up to {gap:.3g}" if isfinite(gap) else "a model holds numbers that are not finite"
+    )

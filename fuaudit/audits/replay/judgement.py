@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
+OTHER_MODEL = "The model is not the one that the recorded training gives from the remaining data."
+"""What a replay that fails means for the person concerned."""
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -20,6 +23,7 @@ class Judgement:
     assumptions: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     qualification: str = ""
+    plainly: str = ""
 
     def finding(self, audit: str, shows_not: str, copies: tuple[ResidualCopy, ...] = ()) -> Finding:
         """The finding of an audit of this run."""
@@ -36,4 +40,5 @@ class Judgement:
             details=self.details,
             copies=copies,
             qualification=self.qualification if self.verdict is Verdict.PASS else "",
+            plainly=self.plainly,
         )

@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
+from fuaudit.audits.replay.judgement import OTHER_MODEL
 from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
@@ -93,6 +94,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         shows,
         SHOWS_NOT,
         _figures(len(whole), len(chosen), asked, "the spec" if case.effort.spot_check is None else "the auditor"),
+        plainly=OTHER_MODEL if verdict is Verdict.FAIL else "",
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {down(float(chance), 4)}",
         assumptions=(
             "The key of the audit was not known to anybody before the run was sealed.",
