@@ -1,9 +1,10 @@
-"""A forger hides the untouched model beside one loud number, and names a processor that nobody has.
+"""A forger hides the untouched model beside loud numbers, and names a processor that nobody has.
 
 One feature stands in units of its own, so one number of the model is far above all others. A tolerance is relative to
-the largest number; within it the quiet ones can be the untouched model's, bit for bit. Two ways to make that look
-small: features that are always zero, whose numbers nobody moves and which share the blame; and short steps from
-random numbers, so that what training did is small beside where they began. Either is measured over what training did.
+the largest number; within it the quiet ones can be the untouched model's, bit for bit. Ways to make that look small:
+features that are always zero, whose numbers nobody moves and which share the blame; short steps from random numbers,
+so that what training did is small beside where they began; several loud features, so that quiet differences look like
+rounding of theirs; and many clients, of whom none moves a hundredth of what all of them do.
 """
 
 import pytest
@@ -17,20 +18,21 @@ from fuaudit.plans import Request
 EPS = 256 * torch.finfo(torch.float32).eps
 
 
-def loud_beside_quiet(loud, zeros):
-    """300 rows of 20 quiet features that decide the class, features that are always zero, and a loud one."""
+def loud_beside_quiet(features, zeros, loud):
+    """300 rows of 20 quiet features that decide the class, features that are always zero, and loud ones."""
     generator = torch.Generator().manual_seed(0)
-    quiet = torch.rand(400, 20, generator=generator)
-    inputs = torch.cat([quiet, torch.zeros(400, zeros), loud * torch.randn(400, 1, generator=generator)], dim=1)
-    targets = (quiet[:, 0] + quiet[:, 1] > 1).long()
+    targets = torch.arange(400) % 2
+    quiet = (targets[:, None] - 0.5) * torch.linspace(0.5, 1, 20) + 0.2 * torch.rand(400, 20, generator=generator)
+    units = features * torch.randn(400, loud, generator=generator)
+    inputs = torch.cat([quiet, torch.zeros(400, zeros), units], dim=1)
     return Dataset(inputs[:300], targets[:300], inputs[300:], targets[300:], classes=2)
 
 
-def trained(folder, data, step_size):
-    learner = {"use": "fats", "rounds": 8, "cohort": 3, "steps": 2, "batch": 8, "step_size": step_size}
+def trained(folder, data, clients=10, **learner):
+    learner = {"use": "fats", "rounds": 8, "cohort": 3, "steps": 2, "batch": 8, "step_size": 0.1} | learner
     tables = {
         "data": {"use": "tensors", "classes": 2},
-        "partition": {"use": "iid", "clients": 10},
+        "partition": {"use": "iid", "clients": clients},
         "model": {"use": "linear"},
         "learner": learner,
         "run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"},
@@ -38,13 +40,25 @@ def trained(folder, data, step_size):
     return train(tables, folder, secret=secret(7), data=data)
 
 
-@pytest.fixture(params=[(2e5, 45, 0.1), (2e6, 0, 1e-3)], ids=["zeros dilute", "beginnings hide"])
+ALL_OF_150 = {"clients": 150, "use": "fedavg", "rounds": 2, "cohort": 150, "steps": 1, "batch": 2}
+"""Everybody takes part with all rows: the request moves each number by less than a hundredth of its training."""
+
+WAYS = {
+    "zeros dilute": ((2e5, 45, 1), {}),
+    "beginnings hide": ((2e6, 0, 1), {"step_size": 1e-3}),
+    "several are loud": ((2e9, 0, 8), {}),
+    "many clients": ((1e4, 0, 1), ALL_OF_150 | {"step_size": 1e-4}),
+}
+
+
+@pytest.fixture(params=WAYS)
 def forged(request, tmp_path):
     """The child's quiet numbers are those of its parent wherever the tolerance allows it."""
-    loud, zeros, step_size = request.param
-    data = loud_beside_quiet(loud, zeros)
-    parent = trained(tmp_path / "parent", data, step_size)
-    child = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child", data=data)
+    features, options = WAYS[request.param]
+    data = loud_beside_quiet(*features)
+    parent = trained(tmp_path / "parent", data, **options)
+    client = 17 if "clients" in options else drawn_client(parent)
+    child = unlearn(parent, "fats", Request.of([client]), tmp_path / "child", data=data)
     mixed = {number: child.checkpoint(number) for number in child.checkpoints}
     for number in (number for number in mixed if number >= child.info["first_change"][0]):
         (vector, state), old = mixed[number], parent.checkpoint(number)[0]
@@ -56,7 +70,7 @@ def forged(request, tmp_path):
 
 def test_nearly_the_whole_untouched_model_is_there(forged):
     child, parent, _ = forged
-    assert int((load_run(child.path).model == parent.model).sum()) >= len(parent.model) - 2
+    assert float((load_run(child.path).model == parent.model).float().mean()) > 0.7
 
 
 def elsewhere(run):

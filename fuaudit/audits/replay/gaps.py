@@ -55,11 +55,11 @@ def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
 
 
 def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
-    """Of the numbers of a tensor that differ by a hundredth of what training did to them: the share within ``limit``.
+    """Of the numbers of a tensor that differ by more than rounding: the share that differs by no more than ``limit``.
 
     A gap is relative to the largest entry. Beside one loud number quiet ones may be exchanged as a whole, and no gap
-    exceeds ``limit``. What training did is the difference of ``scale`` to its first round. Tables are looked at row by
-    row, as in :func:`gaps`. The largest share, in [0, 1]; 0 where nothing differs so much.
+    exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. The largest share, in [0, 1]; 0 where
+    nothing differs. What training did is the difference of ``scale`` to its first round.
     """
     shares = [0.0]
     for round_number in sorted(found.keys() & other.keys()):
@@ -70,20 +70,24 @@ def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: fl
             if unit[name].is_floating_point() and unit[name].numel() and len({t.shape for t in tensors}) == 1:
                 rows = len(unit[name]) if name.removeprefix("state ") in by_row and unit[name].dim() == 2 else 1
                 a, b, size, start = (tensor.double().reshape(rows, -1) for tensor in tensors)
-                apart, trained = (a - b).abs(), (size - start).abs()
-                # what is rounding beside nearly all others was not moved by the data
-                rounding = 4 * torch.finfo(unit[name].dtype).eps * _common(trained)
-                much = (apart > trained / 100) & (apart > rounding)
-                unseen = much & (apart <= limit * size.abs().amax(dim=-1, keepdim=True))
-                shares.append(float((unseen.sum(dim=-1) / much.sum(dim=-1).clamp(min=1)).max()))
+                within = limit * size.abs().amax(dim=-1, keepdim=True)
+                eps = torch.finfo(unit[name].dtype).eps
+                shares.append(float(_unseen((a - b).abs(), within, size, start, eps).max()))
     return max(shares)
 
 
-def _common(sizes: Tensor) -> Tensor:
-    """The size ``(r, 1)`` that nine of ten numbers of a row ``(r, k)`` do not exceed, of those that are not zero."""
-    zeros = (sizes == 0).sum(dim=-1, keepdim=True)
-    place = zeros + (sizes.shape[-1] - zeros - 1) * 9 // 10
-    return sizes.sort(dim=-1).values.gather(-1, place)
+def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Tensor:
+    """Row by row ``(r,)``, the share of the differences ``(r, k)`` that count and lie within ``(r, 1)``.
+
+    What counts is no rounding of its number, and no less than a hundredth of the usual: half of the differences are a
+    larger share of what training did. Where fewer count than a tenth of what training moved, it is a share of that
+    tenth: a few differences are the rounding of larger numbers.
+    """
+    trained, rounding = (size - start).abs(), 4 * eps * torch.maximum(size.abs(), start.abs())
+    of_training = torch.where(apart > rounding, apart / trained, torch.nan)
+    counts = of_training >= of_training.nanmedian(dim=-1, keepdim=True).values / 100
+    least = ((trained > rounding).sum(dim=-1) / 10).clamp(min=1)
+    return (counts & (apart <= within)).sum(dim=-1) / torch.maximum(counts.sum(dim=-1), least)
 
 
 def _bits(tensor: Tensor) -> Tensor:
