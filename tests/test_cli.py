@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -820,6 +821,30 @@ def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
     assert "fats" not in [Path(path).name.split(".")[0] for path in left["still_holding_keys"]]
     assert not [path for path in copies.iterdir() if path.name.startswith("fats.")]
     assert load_run(copies / "fats").pruned
+
+
+def test_what_strangers_put_beside_a_run_breaks_neither_its_verification_nor_its_prune(fuaudit, copies, spec_file):
+    """A link to itself, one to nowhere, and a folder whose name is no text: named, or nothing is there."""
+    (copies / "loop").symlink_to("loop")
+    (copies / "nowhere").symlink_to("gone")
+    odd = copies / os.fsdecode(b"\xff\xfe")
+    odd.mkdir()
+    shutil.copy(copies / "parent" / "keys.json", odd)
+    code, out, err = fuaudit("verify", copies / "fats", "--spec", spec_file, "--json")
+    assert code == 0, err
+    places = [one["place"] for check in json.loads(out)["checks"] for one in check["finding"]["copies"]]
+    assert {"loop/keys.json", "\\udcff\\udcfe/keys.json"} <= set(places)
+    assert not any("nowhere" in place for place in places)
+    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    assert code == 0, err
+    assert f"left alone: {copies.resolve() / 'loop'} has keys that cannot be read" in out
+    assert "udcfe holds a key" in out
+    assert fuaudit("verify", copies / "fats", "--spec", spec_file)[0] == 0
+    odd.rename(copies / "stone")
+    shutil.rmtree(copies / "stone")
+    shutil.copytree(copies / "parent", odd)
+    code, _, err = fuaudit("verify", copies / "fats", "--spec", spec_file, "--parent", odd)
+    assert (code, "is no text" in err) == (4, True)
 
 
 def test_a_run_is_audited_and_reported_on_from_inside(fuaudit, copies, spec_file, monkeypatch):

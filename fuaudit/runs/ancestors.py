@@ -11,7 +11,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.plans import Plan
 from fuaudit.plans.reference import resampled
 from fuaudit.runs.layout import TOMBSTONE
-from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.run import Run, load_run, require_text
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
 
 
@@ -34,6 +34,7 @@ def parent_of(run: Run | Tombstone, given: Path | None = None) -> Run | Tombston
         if given:
             raise EvidenceError(f"there is no run at {given}")
         return None
+    require_text(path)
     parent = read_tombstone(path, run.config) if (path / TOMBSTONE).exists() else load_run(path)
     if parent.digest != recorded["digest"]:
         raise EvidenceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,23 @@ def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Pa
     folders that are ``passed_over`` are not looked into.
 
     Raises:
-        EvidenceError: an ancestor does not check out, or another run lies under its name.
+        EvidenceError: an ancestor does not check out, another run lies under its name, or the folder that holds the run
+            cannot be read.
     """
     chain, mine = lineage(run), run.keys.seeds
     found, unread = list[Path](), list[Path]()
     passed = {ancestor.path.resolve() for ancestor in chain if isinstance(ancestor, Run)}.union(passed_over)
     trees: list[tuple[Path, Seeds]] = []
-    for folder in sorted(run.path.resolve().parent.iterdir()):
+    for folder in _beside(run):
         path = folder / KEYS
         try:
-            if folder.resolve() in passed or not folder.is_dir() or not (path.is_symlink() or path.exists()):
+            home = Path(os.path.realpath(folder, strict=True))
+            if home in passed or not home.is_dir() or not (path.is_symlink() or path.exists()):
                 continue
             tree = _tree_in(read_json(path))  # not as strictly as a run is opened: a holder is one in whatever form
-        except (EvidenceError, OSError):  # no permission to look inside is an answer too
+        except FileNotFoundError:  # a link to nowhere
+            continue
+        except (EvidenceError, OSError):  # no permission to look inside, or a link to itself, is an answer too
             unread.append(folder)
             continue
         if tree is not None and _same_tree(mine, tree):
@@ -67,7 +72,16 @@ def children(run: Run) -> list[Path]:
 
 def _children_of(digests: Collection[str], run: Run) -> list[Path]:
     """The folders beside a run that hold runs with one of these parents."""
-    return [folder for folder in sorted(run.path.resolve().parent.iterdir()) if _parent_in(folder, digests)]
+    return [folder for folder in _beside(run) if _parent_in(folder, digests)]
+
+
+def _beside(run: Run) -> list[Path]:
+    """All that lies in the folder that holds a run. EvidenceError where it cannot be read."""
+    home = run.path.resolve().parent
+    try:
+        return sorted(home.iterdir())
+    except OSError as error:
+        raise EvidenceError(f"cannot look through {home}: {error.strerror or error}") from error
 
 
 def _parent_in(folder: Path, digests: Collection[str]) -> bool:

@@ -89,13 +89,18 @@ def load_run(path: str | Path) -> Run:
         return _opened(folder)
 
 
-def require_run(path: str | Path) -> Path:
-    """The folder of a complete run, of which nothing else is looked at yet; EvidenceError where there is none."""
-    folder = named(Path(path))
+def require_text(folder: Path) -> None:
+    """Raises EvidenceError for a path that no finding could hold."""
     try:
         str(folder).encode()
     except UnicodeEncodeError:
         raise EvidenceError(f"the name of {str(folder)!a} is no text", "Rename the folder.") from None
+
+
+def require_run(path: str | Path) -> Path:
+    """The folder of a complete run, of which nothing else is looked at yet; EvidenceError where there is none."""
+    folder = named(Path(path))
+    require_text(folder)
     if not folder.is_dir():
         half = folder.with_name(folder.name + ".before-prune").is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"

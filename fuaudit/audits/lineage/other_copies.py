@@ -12,7 +12,7 @@ from fuaudit.runs.layout import KEYS, LEDGER, MODEL, SECRETS, TOMBSTONE, checkpo
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.text import counted
+from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.finding import ResidualCopy
@@ -55,7 +55,7 @@ def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[Resi
 
 def _buried(stone: Tombstone) -> ResidualCopy:
     """What is left of a pruned ancestor; a prune that was killed may have left more than a tombstone."""
-    rest = sorted(item.name for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
+    rest = sorted(printable(item.name) for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
     if rest:
         why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
         return ResidualCopy(stone.path.name, why)
@@ -97,9 +97,11 @@ def _beside(case: Case) -> list[ResidualCopy]:
     try:
         holding, unread = other_holders(case.run, lineage)
     except EvidenceError as error:  # beside it lies another run under the name of an ancestor
-        return [ResidualCopy("runs beside this one", f"could not be looked through: {error}")]
+        return [ResidualCopy("runs beside this one", f"could not be looked through: {printable(error)}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
+    closed = "cannot be read, and may give such draws back"
     return [
-        *(ResidualCopy(f"{path.name}/{KEYS}", why) for path in holding),
-        *(ResidualCopy(f"{path.name}/{KEYS}", "cannot be read, and may give such draws back") for path in unread),
+        # strangers give these names, which need be no text
+        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in holding),
+        *(ResidualCopy(f"{printable(path.name)}/{KEYS}", closed) for path in unread),
     ]
