@@ -259,6 +259,8 @@ TABLE = {
         {"claim": "no difference", "audit": {"use": "model-law", "pairs": 96, "alpha": 0.01, "test_rows": 100}},
         {"claim": "files", "audit": {"use": "integrity"}},
         {"claim": "provenance", "audit": {"use": "provenance"}},
+        {"claim": "models", "audit": {"use": "replay"}},
+        {"claim": "all files", "audit": {"use": "lineage"}},
     ],
 }
 

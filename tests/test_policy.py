@@ -185,9 +185,13 @@ def test_a_comparison_that_passes_whatever_it_finds_gives_no_evidence():
         parse_spec(table(loose, *EVERYTHING[:-1]), "ours.toml")
 
 
-def test_a_bound_needs_sampling():
-    with pytest.raises(UsageError, match=r"asks for the bound on one violation, .* evidence of sampling"):
-        parse_spec(table("integrity", "provenance", asks="bound"), "ours.toml")
+@pytest.mark.parametrize(
+    ("left_out", "word"), [("model-law", "sampling"), ("replay", "execution"), ("lineage", "regeneration")]
+)
+def test_a_bound_needs_sampling_and_a_look_at_the_run_itself(left_out, word):
+    uses = [use for use in (*OF_THE_RUN, "model-law") if use != left_out]
+    with pytest.raises(UsageError, match=rf"asks for the bound on one violation, .* evidence of {word} "):
+        parse_spec(table(*uses, asks="bound"), "ours.toml")
 
 
 def test_a_claim_that_is_weaker_is_named_for_what_it_is(family):

@@ -141,6 +141,8 @@ FULL = {
         {"claim": "a", "audit": {"use": "plan-law", "plans": 9, "effect": 0.1}, "share": 0.5},
         {"claim": "a", "audit": {"use": "integrity"}},
         {"claim": "a", "audit": {"use": "provenance"}},
+        {"claim": "a", "audit": {"use": "replay"}},
+        {"claim": "a", "audit": {"use": "lineage"}},
     ],
 }
 

@@ -17,7 +17,7 @@ from fuaudit.registry import Entry
 
 EVIDENCE = {
     "files": "the files of the run are complete and unaltered, and belong together",
-    "execution": "the model is what its plan makes of the retained data",
+    "execution": "the model, or the one that was edited, is what its plan makes of the retained data",
     "provenance": "keys, plan and request are those of the named method, from what was committed to",
     "law": "plans of the method have the law of retraining",
     "reference": "at full size, plans of the method and of the run itself were compared with those of a proved method",
@@ -79,7 +79,7 @@ EXACT = Claim(
 BOUND = Claim(
     "bound",
     "the bound on one violation",
-    frozenset({"files", "provenance", "sampling"}),
+    frozenset({"files", "execution", "provenance", "regeneration", "sampling"}),
     editors=True,
     shows="No difference from retraining was found. Models left untouched in a share of runs, which the checks state, "
     "would have shown one with probability .9 or more, by a lower limit at confidence .9, approximately. Differences "

@@ -17,6 +17,9 @@ from fuaudit.verification.outside import SHORT, Outside
 from fuaudit.verification.spec import Check, Spec
 
 TRAINING = "This is a training run: there is no request whose fulfilment could be judged."
+WITHOUT_PLAN = frozenset({"regeneration"})
+"""The kinds of evidence that do not arise where no plan makes the model."""
+
 NO_ROWS = "The rows are not at hand: give their folder with --data ROOT."
 
 
@@ -62,6 +65,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
         reason = next(undecided, "The spec has no required check that applies to this run.")
         return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
     given = {word for check, _ in required for word in check.declared.evidence}
+    given |= WITHOUT_PLAN & spec.evidence if moot else set()
     if missing := lacking(claim.needs, given):
         return Conclusion(
             Verdict.INCONCLUSIVE,

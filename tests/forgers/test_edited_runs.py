@@ -5,15 +5,18 @@ ledger fit. The auditor has all folders and the rows.
 """
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, config, drawn_client, edit, installed, secret, told
+from tests_support import AUDIT_KEY, config, drawn_client, edit, holding, installed, reseal, secret, told
 
 from fuaudit import train, unlearn, verify
 from fuaudit.data.images import Digits
 from fuaudit.plans import Request
+from fuaudit.runs.writer import RunWriter
+from fuaudit.verification.spec import parse_spec
 
 WHOLE = {"run": {"checkpoint_every": 8, "engine": "reference"}}
 """One stored model beside the initial one."""
@@ -94,3 +97,96 @@ def test_other_rows_under_erased_ids_refute_no_edit(parent, edited, found, tmp_p
     finding = found(run, data=other_rows(run, client))["provenance"]
     assert finding.verdict == "INCONCLUSIVE"
     assert finding.shows.endswith("rows that it reads are not at hand as they were committed to.")
+
+
+def everything(run):
+    """What a run stores, by rounds."""
+    return {number: run.checkpoint(number) for number in run.checkpoints}
+
+
+def test_a_parent_that_its_plan_does_not_make(parent, found, tmp_path):
+    """The original's numbers stand where no training reaches; further training leaves them there."""
+    vector, state = parent.checkpoint(8)
+    dead = torch.cat([(Digits().load(None).inputs.reshape(-1, 64) == 0).all(0).repeat(10), torch.zeros(10) > 0])
+    forged = vector.clone()
+    forged[dead] = vector[~dead][: int(dead.sum())]
+    moved = holding(parent.path, everything(parent) | {8: (forged, state)})
+    child = unlearn(moved, "finetune", Request.of([drawn_client(moved)]), tmp_path / "child", {"rounds": 1})
+    assert torch.equal(child.model[dead], forged[dead])
+    findings = found(child)
+    assert findings["provenance"].verdict == "PASS"
+    assert findings["replay"].verdict == "FAIL"
+    assert findings["replay"].shows.startswith("Of parent, whose model was edited: Stored models are not what")
+
+
+def test_an_untouched_model_two_edits_before(parent, found, tmp_path):
+    """The first child says that `fats` made it, and holds its parent's model; two edits follow."""
+    clients = iter(sorted(parent.plan.index.clients))
+    first = unlearn(parent, "fats", Request.of([next(clients)]), tmp_path / "first")
+    last = holding(first.path, everything(parent))
+    for name in ("second", "third"):
+        last = unlearn(last, "finetune", Request.of([next(clients)]), tmp_path / name, {"rounds": 1})
+    findings = found(last)
+    assert (findings["integrity"].verdict, findings["provenance"].verdict) == ("PASS", "PASS")
+    assert findings["replay"].verdict == "FAIL"
+    assert findings["replay"].shows.startswith("Of first, whose model was edited: ")
+
+
+def test_the_original_as_a_stored_model(parent, edited, found):
+    """An editor stores one model; a second one is nobody's."""
+    RunWriter(edited.path).checkpoint(2, parent.model, {})
+    models = everything(edited) | {2: (parent.model, {})}
+    forged = holding(reseal(edited.path).path, models)
+    assert (found(forged)["lineage"].verdict, forged.checkpoints) == ("FAIL", (2, 8))
+
+
+def test_a_parent_whose_erased_rows_are_not_at_hand(parent, edited, found, tmp_path):
+    client, data = drawn_client(parent), Digits().load(None)
+    absent = replace(data, absent=frozenset(parent.original.samples[client]))
+    for given in (absent, other_rows(parent, client)):
+        replay = found(edited, data=given)["replay"]
+        assert replay.verdict == "INCONCLUSIVE"
+        assert replay.shows.startswith("The model was edited, and the one before cannot be made again: ")
+    alone = shutil.copytree(edited.path, tmp_path / "apart" / "edited")
+    assert "parent of edited is not at hand" in found(alone)["replay"].shows
+
+
+SAMPLED = """
+from dataclasses import dataclass
+from typing import ClassVar
+from fuaudit.plugins import Finding, Subject, Verdict
+
+@dataclass(frozen=True)
+class Sampled:
+    \"\"\"Says that models were sampled.\"\"\"
+    evidence: ClassVar[frozenset] = frozenset({"sampling"})
+    uses: ClassVar[frozenset] = frozenset()
+
+    def examine(self, case):
+        return Finding("sampled", Subject.ALGORITHM, Verdict.PASS, "All is well.", "Anything.")
+"""
+
+
+@pytest.fixture
+def bound(tmp_path, monkeypatch):
+    """A spec that asks for a bound, with an audit of somebody who always finds none."""
+    entry = "[fuaudit.audits]\nsampled = sampled:Sampled\n"
+    monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "sampled", SAMPLED, entry)))
+    uses = ("integrity", "replay", "provenance", "lineage", "sampled")
+    checks = [{"claim": use, "audit": {"use": use}} for use in uses]
+    return parse_spec({"id": "ours", "asks": "bound", "out_of_scope": ["all else"], "check": checks}, "ours.toml")
+
+
+def test_a_bound_of_an_edited_run_rests_on_the_model_that_was_edited(parent, edited, bound):
+    """Without the lineage's files of its own a spec made by a program has no evidence of them."""
+    assert verify(edited, bound, key=AUDIT_KEY, save=False).verdict == "PASS"
+    less = replace(bound, checks=tuple(check for check in bound.checks if check.audit["use"] != "lineage"))
+    result = verify(edited, less, key=AUDIT_KEY, save=False)
+    assert (result.verdict, "no evidence of regeneration" in result.reason) == ("INCONCLUSIVE", True)
+
+
+def test_an_untouched_model_of_a_rewriter_does_not_pass_a_bound(parent, bound, tmp_path):
+    child = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child")
+    assert verify(child, bound, key=AUDIT_KEY, save=False).verdict == "PASS"
+    forged = holding(child.path, everything(parent))
+    assert verify(forged, bound, key=AUDIT_KEY, save=False).verdict == "FAIL"

@@ -32,6 +32,8 @@ from fuaudit.verification.rerun import EQUAL_BITS
 
 DO = ("file of the run does", "files of the run do")
 
+OTHER_FIGURES = "The figures of the run differ from those of its stored models by more than the tolerance."
+
 SHOWS_NOT = f"It does not show that no copy exists elsewhere: backups, participants, exported models. {IN_USE}"
 
 
@@ -113,20 +115,20 @@ class Lineage:
 
     def _figures_of_an_edited_model(self, case: Case, at_hand: bool) -> Judgement:
         """No plan makes an edited model, but a plan says who took part, and stored models make figures."""
-        judged = Judgement(
-            Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", details=read_by(case)
-        )
-        if at_hand:
-            followed = follow_from_models(case)
-            other = differ(case, followed) if case.rerun.same_platform else differ_anywhere(case, followed)
-            if not other and not same_figures(case, followed, self._limit(case)):
-                return replace(judged, details=(*judged.details, "the figures differ from those of the stored models"))
-        else:
+        if case.run.checkpoints != (case.run.rounds_executed,):
+            shows = f"The run stores {counted(len(case.run.checkpoints), 'model')}; an editor makes one."
+            return Judgement(Verdict.FAIL, shows, details=(f"rounds stored: {list(case.run.checkpoints)}",))
+        followed = follow_from_models(case) if at_hand else {}
+        if not at_hand:
             other = [] if follows_from_plan(case) else [PARTICIPATION]
+        else:
+            other = differ(case, followed) if case.rerun.same_platform else differ_anywhere(case, followed)
         if other:
             shows = f"{counted(len(other), *DO)} not follow from its plan and its stored models."
             return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
-        return judged
+        if at_hand and not same_figures(case, followed, self._limit(case)):
+            return Judgement(Verdict.INCONCLUSIVE, OTHER_FIGURES, details=case.rerun.elsewhere(case.run))
+        return Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", details=read_by(case))
 
     def _elsewhere(self, case: Case, followed: dict[str, bytes]) -> Judgement:
         """On another platform: exact where no arithmetic is, by the tolerance for models and figures.
@@ -140,8 +142,7 @@ class Lineage:
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.replayed}
         judged = within_tolerance(case, stored, self.tolerance)
         if judged.verdict is Verdict.PASS and not same_figures(case, followed, self._limit(case)):
-            shows = "The figures of the run differ from those of its stored models by more than the tolerance."
-            return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows, detectable="")
+            return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=OTHER_FIGURES, detectable="")
         return judged
 
 

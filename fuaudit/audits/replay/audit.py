@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fuaudit.audits.replay.edited import before_edits, of_edited
 from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tales import wrong_tale
@@ -52,7 +53,7 @@ class Replay:
         UsageError: an option is out of range.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "spot_check"})
+    uses: ClassVar[frozenset[str]] = frozenset({"data", "erased", "parent", "spot_check"})
     recomputes: ClassVar[str] = "stored models, from the retained data: all of them, or where the check says so a part"
 
     stretches: int = 0
@@ -69,12 +70,28 @@ class Replay:
         return frozenset({"execution"}) if self.detection == 1 else frozenset()
 
     def examine(self, case: Case) -> Finding:
-        """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check."""
+        """PASS on equal bits, FAIL on others on the same platform; elsewhere by the tolerance. Draws a spot check.
+
+        Of an edited run the model that was edited is replayed, on the rows that it was trained on.
+        """
+        if judged := _without_rows(case):
+            return judged.finding("replay", SHOWS_NOT)
+        if not case.evidence.is_editor:
+            return self._of_plan(case)
+        found = before_edits(case)
+        if isinstance(found, Judgement):
+            return found.finding("replay", SHOWS_NOT)
+        return of_edited(self._of_plan(found), found)
+
+    def _of_plan(self, case: Case) -> Finding:
+        """Of a run whose rows are at hand."""
         stretches = self.stretches if case.effort.spot_check is None else case.effort.spot_check
-        judged = _unreplayed(case)
-        if judged is None and stretches:
+        if wrong_records := contradictions(case):
+            reason = "The run contradicts itself about the models that it stores."
+            return Judgement(Verdict.FAIL, reason, details=wrong_records).finding("replay", SHOWS_NOT)
+        if stretches:
             return spot_check(case, stretches, self.detection)
-        return (judged or self._whole(case)).finding("replay", SHOWS_NOT)
+        return self._whole(case).finding("replay", SHOWS_NOT)
 
     def _whole(self, case: Case) -> Judgement:
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
@@ -108,24 +125,18 @@ class Replay:
         return replace(judged, figures=(*figures, *judged.figures), details=(*judged.details, *elsewhere, *details))
 
 
-def _unreplayed(case: Case) -> Judgement | None:
-    """What can be said before anything is executed: nothing can be, or need be; None where it must."""
-    if case.dataset is not None and case.evidence.differences.contradict:
-        return _other_rows(case)
-    if case.evidence.is_editor:
-        reason = f"The model was edited by {case.run.info['unlearner']['use']!r}: no plan makes it to be replayed."
-        return Judgement(Verdict.NOT_APPLICABLE, reason)
+def _without_rows(case: Case) -> Judgement | None:
+    """What is said where the retained rows are not all at hand as they were; None where they are."""
     if case.dataset is None:
         reason = "The retained data is not at hand: nothing was replayed."
         return Judgement(Verdict.INCONCLUSIVE, reason, details=("Give --data ROOT.",))
+    if case.evidence.differences.contradict:
+        return _other_rows(case)
     if missing := case.evidence.differences.absent:
         count = sum(map(len, missing.values()))
         whose = f"{counted(count, 'retained row')} of {counted(len(missing), 'client')}"
         reason = f"{whose} {'is' if count == 1 else 'are'} not at hand: nothing was replayed."
         return Judgement(Verdict.INCONCLUSIVE, reason, details=tuple(_rows_in_words(case, missing)))
-    if wrong_records := contradictions(case):
-        reason = "The run contradicts itself about the models that it stores."
-        return Judgement(Verdict.FAIL, reason, details=wrong_records)
     return None
 
 
