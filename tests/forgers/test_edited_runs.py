@@ -117,6 +117,7 @@ def test_a_parent_that_its_plan_does_not_make(parent, found, tmp_path):
     assert findings["provenance"].verdict == "PASS"
     assert findings["replay"].verdict == "FAIL"
     assert findings["replay"].shows.startswith("Of parent, whose model was edited: Stored models are not what")
+    assert findings["replay"].plainly.startswith("The model that was edited is not the one")
 
 
 def test_an_untouched_model_two_edits_before(parent, found, tmp_path):

@@ -14,6 +14,9 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding, Verdict
 
+OTHER_BEFORE = "The model that was edited is not the one that the recorded training gives."
+"""What a FAIL says to the person concerned."""
+
 
 def before_edits(case: Case) -> Case | Judgement:
     """The case of the nearest ancestor that no editor made, or why its plan cannot be executed here."""
@@ -32,7 +35,8 @@ def before_edits(case: Case) -> Case | Judgement:
 def of_edited(finding: Finding, case: Case) -> Finding:
     """What was found of the run that was edited, as a finding of the edited one."""
     shows = f"Of {case.run.path.name}, whose model was edited: {finding.shows}"
-    return replace(finding, shows=shows, shows_not=f"{finding.shows_not} Nor is the edit made again: see provenance.")
+    shows_not = f"{finding.shows_not} Nor is the edit made again: see provenance."
+    return replace(finding, shows=shows, shows_not=shows_not, plainly=finding.plainly and OTHER_BEFORE)
 
 
 def _evidence(given: Evidence, run: Run) -> Evidence:
