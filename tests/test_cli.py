@@ -776,7 +776,49 @@ def test_internal_errors_and_interruptions(fuaudit, child, monkeypatch):
     monkeypatch.setattr(verifying, "verify", interrupted)
     code, out, err = fuaudit("verify", child.path)
     assert (code, out) == (130, "")
-    assert "interrupted" in err
+    assert "interrupted; there are no findings, and what was computed is lost" in err
+    assert "--key HEX --cache FOLDER" in err
+
+
+def test_a_full_standard_output_is_named(fuaudit):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([COMMAND, "plugins"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 70
+    assert done.stderr.startswith("error: the result cannot be printed: No space left on device\n")
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_a_full_disk_before_a_run_was_begun_is_told_as_it_is(fuaudit, config_file, tmp_path):
+    """There is nothing to resume, and nothing is left."""
+    config, (_, hard) = config_file(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        code, _, err = fuaudit("train", config, "--out", tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert code == 70
+    assert "Free some space." in err
+    assert "No run was begun." in err
+    assert "resume" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_is_no_text_is_refused_before_training(fuaudit, config_file, trained, tmp_path):
+    name = tmp_path / "r\udcff"
+    for arguments in (("train", config_file()), ("unlearn", trained.path, "--with", "noop", "--client", "0")):
+        code, _, err = fuaudit(*arguments, "--out", name)
+        assert (code, "is no text" in err) == (2, True), err
+        assert not name.exists()
+
+
+def test_a_report_names_a_run_that_is_not_there_and_overwrites_nothing(fuaudit, child, tmp_path):
+    code, _, err = fuaudit("report", tmp_path / "nosuch")
+    assert (code, "there is no run at" in err) == (4, True), err
+    (tmp_path / "mine.csv").write_text("precious")
+    code, _, err = fuaudit("report", child.path, "--out", tmp_path / "mine.csv")
+    assert (code, "exists already" in err) == (2, True), err
+    assert (tmp_path / "mine.csv").read_text() == "precious"
 
 
 def test_prune_asks_first(fuaudit, copies, bytes_of):

@@ -20,8 +20,8 @@ from fuaudit.errors import FuauditError
 def cli() -> None:
     """Show, or refute, that a federated model has forgotten a client or a sample.
 
-    Exit codes: 0 pass, 1 fail, 2 usage, 3 inconclusive, 4 evidence rejected, 5 plugin failed, 70 internal error,
-    130 interrupted.
+    Exit codes: 0 pass, 1 fail, 2 usage, 3 inconclusive, 4 evidence rejected, 5 plugin failed, 70 internal error, or
+    files that cannot be written, 130 interrupted.
     """
 
 

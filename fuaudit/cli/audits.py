@@ -15,6 +15,7 @@ from fuaudit.cli.options import (
     commitment_of,
     data_option,
     hexadecimal,
+    lost,
     output_options,
     place,
     say,
@@ -100,7 +101,7 @@ def verify(
         with trusting(policy.trusts if policy else None):
             given["request"] = requested(load_run(run), clients, places)
     estimate = None if output.silent else lambda text: say(text, err=True)
-    with bars(output.silent) as progress:
+    with lost(given["cache"]), bars(output.silent) as progress:
         # what is left are options, in the words of verify
         result = work(run, policy, chosen, progress=progress, estimate=estimate, **given)
     lines = [f"{result.verdict}: {result.reason} {result.standing}", *_who(result), ""]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,10 +43,23 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
         again = command("resume", folder, data=data, parent=None if beside else parent)
         begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
         if isinstance(error, StorageError):
-            error.hint += f"\n  Then finish the run with: {again}" if begun else ""
+            error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."
             raise
-        hint = f"Finish the run with: {again}" if begun else ""
-        raise Interrupted("interrupted; nothing that was complete is lost", hint) from None
+        if begun:
+            raise Interrupted("interrupted; what was complete is kept", f"Finish the run with: {again}") from None
+        raise Interrupted("interrupted; no run was begun", "Give the command again.") from None
+
+
+@contextmanager
+def lost(cache: Path | None) -> Iterator[None]:
+    """Where a verification is interrupted, say what becomes of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "With --key HEX --cache FOLDER finished sampling would be kept."
+        kept = f"Finished sampling is kept in {cache}." if cache else kept
+        hint = f"Where its audits had begun, the log counts it as not finished. {kept}"
+        raise Interrupted("interrupted; there are no findings, and what was computed is lost", hint) from None
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Output:
         """
         if self.as_json:
             text = json.dumps(document, sort_keys=True, indent=1, default=str)  # escapes all but one control character
-            click.echo(text.replace("\x7f", "\\u007f"))
+            _print(text.replace("\x7f", "\\u007f"))
         else:
             say(*((lines[:1] if brief is None else brief) if self.quiet else lines))
 
@@ -103,7 +118,17 @@ def data_option(command: Command) -> Command:
 
 def say(*lines: object, err: bool = False) -> None:
     """Print lines, every character of which can be seen."""
-    click.echo("\n".join(map(printable, lines)), err=err)
+    _print("\n".join(map(printable, lines)), err)
+
+
+def _print(text: str, err: bool = False) -> None:
+    try:
+        click.echo(text, err=err)
+    except OSError as error:
+        if err or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer has nowhere to go
+        raise StorageError(f"the result cannot be printed: {error.strerror}", "Standard output is full.") from None
 
 
 def complain(text: object) -> None:

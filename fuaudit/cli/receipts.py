@@ -48,7 +48,7 @@ def receipt(
 
 
 def _make(run: Path, client: str, out: Path | None, commitment: str | None, output: Output) -> None:
-    from fuaudit.formats.files import require_folder_of, write_bytes
+    from fuaudit.formats.files import require_new_file, write_bytes
     from fuaudit.runs.receipts import receipt_of
     from fuaudit.runs.run import load_run
 
@@ -59,9 +59,7 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, outp
     if expected is not None and expected != made.commitment:
         raise UsageError(f"{run} has the commitment {made.commitment}, not {expected}")
     path = out or opened.path.with_name(f"receipt-{opened.path.name}-{number}.json")
-    if path.exists():
-        raise UsageError(f"{path} exists already", "Choose another file with --out.")
-    require_folder_of(path)
+    require_new_file(path)
     write_bytes(path, made.content(), mode=0o600)
     document = {"receipt": str(path), "client": number, "name": made.whose, "rows": len(made.rows)}
     whose = f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}"

@@ -41,7 +41,7 @@ def storage(path: Path) -> Iterator[None]:
         if error.errno == errno.ELOOP:
             hint = "Nothing is written through links: see who made it, and remove it."
         elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "Free some space and resume; what was complete before still is."
+            hint = "Free some space."
         else:
             hint = "Check the path and its permissions."
         raise StorageError(f"cannot write {path}: {error.strerror or error}", hint) from error
@@ -76,8 +76,19 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def require_folder_of(path: Path) -> None:
-    """Raises UsageError where the folder for a file is not there: a misspelt path makes none."""
+def require_name(path: Path) -> None:
+    """Raises UsageError where a name to write to holds bytes that are no text: nothing could be opened by it later."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the name {str(path)!a} is no text", "Choose another one with --out.") from None
+
+
+def require_new_file(path: Path) -> None:
+    """Raises UsageError where a file, or a link, is there already, or no folder for it: a misspelt path makes none."""
+    require_name(path)
+    if path.is_symlink() or path.exists():
+        raise UsageError(f"{path} exists already", "Choose another file with --out; files are never overwritten.")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent} to write to", "Check the path, or make the folder.")
 

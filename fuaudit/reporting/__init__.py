@@ -56,11 +56,12 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
         out: the file to write; by default beside the findings, under their name.
 
     Raises:
-        UsageError: there is no such format, no folder for ``out``, or findings that were not stored and no ``out``.
-        EvidenceError: there are no findings, or their file is not as it was stored.
+        UsageError: there is no such format, ``out`` exists or has no folder, or findings that were not stored and no
+            ``out``.
+        EvidenceError: there is no run, there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.formats.files import require_folder_of, write_bytes
+    from fuaudit.formats.files import require_new_file, write_bytes
     from fuaudit.runs.run import Run
     from fuaudit.verification.store import folder_of
     from fuaudit.verification.verification import Verification
@@ -68,7 +69,7 @@ def report(of: Verification | Run | Path | str, format: str = "html", out: Path 
     if isinstance(of, Verification) and of.path is None:
         if out is None:
             raise UsageError("these findings were not stored: nothing says where their report belongs", "Give out.")
-        require_folder_of(Path(out))
+        require_new_file(Path(out))
         write_bytes(Path(out), render(of.as_json(), format))
         return Path(out)
     if isinstance(of, Verification):
@@ -91,19 +92,20 @@ def write_report(
         out: another file to write.
 
     Raises:
-        UsageError: there is no such format, or no folder for ``out``.
-        EvidenceError: there are no findings, or their file is not as it was stored.
+        UsageError: there is no such format, or ``out`` exists or has no folder.
+        EvidenceError: there is no run, there are no findings, or their file is not as it was stored.
         StorageError: the file system refused.
     """
-    from fuaudit.formats.files import require_folder_of, write_bytes
+    from fuaudit.formats.files import require_new_file, write_bytes
     from fuaudit.runs.run import load_run
     from fuaudit.verification import store
 
     if out is not None:
-        require_folder_of(Path(out))
+        require_new_file(Path(out))
     folder = Path(run)
+    digest = load_run(folder).digest
     path = store.latest(folder) if findings is None else Path(findings)
-    document = store.read_findings(path, load_run(folder).digest)
+    document = store.read_findings(path, digest)
     content = render(document, form, store.standing(store.history(path.parent), store.number_of(path)))
     beside = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
     written = beside if out is None else Path(out)

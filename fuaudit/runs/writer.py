@@ -17,7 +17,7 @@ from fuaudit.commitments.contents import APART, Opening
 from fuaudit.commitments.secrets import ClientSecrets
 from fuaudit.draws import Recorded
 from fuaudit.errors import PluginError, StorageError, UsageError
-from fuaudit.formats.files import write_bytes
+from fuaudit.formats.files import require_name, write_bytes
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
 
 def require_new(path: Path) -> None:
-    """Raises UsageError when something is already there, or it lies in a run: that would not open with more in it."""
+    """Raises UsageError when something is already there, the name is no text, or it lies in a run: that would not open
+    with more in it.
+    """
+    require_name(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
     if inside := next((above for above in path.resolve().parents if (above / LEDGER).exists()), None):
@@ -73,9 +76,11 @@ def require_space(path: Path, size: int) -> None:
         raise StorageError(f"{path} cannot be written: {place} takes no new files", "Choose another folder with --out.")
     free = shutil.disk_usage(place).free
     if free < size:
-        raise StorageError(
-            f"the run needs about {size / 2**20:.0f} MiB, the disk has {free / 2**20:.0f}", "Free some space."
-        )
+        raise StorageError(f"the run needs about {_amount(size)}, the disk has {_amount(free)}", "Free some space.")
+
+
+def _amount(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
 def estimated_size(dimension: int, element: int, rounds: int, every: int, state: int, samples: int) -> int:

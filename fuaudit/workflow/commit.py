@@ -14,7 +14,7 @@ from typing import Any
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
-from fuaudit.formats.files import read_bytes, require_folder_of, write_bytes
+from fuaudit.formats.files import read_bytes, require_new_file, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_json, pretty_json
 from fuaudit.formats.schema import is_digest
 from fuaudit.formats.versions import require_format
@@ -54,9 +54,7 @@ def commit(
         StorageError: the file cannot be written.
     """
     path = Path(out)
-    if path.is_symlink() or path.exists():
-        raise UsageError(f"{path} exists already", "Choose another file with --out; promises are never overwritten.")
-    require_folder_of(path)
+    require_new_file(path)
     beginning = begun(config, data, secret if secret is not None else secrets.token_bytes(32))
     promise = Promise(beginning.secret, beginning.common.commitment)
     table = {"format": FORMAT, "secret": promise.secret.hex(), "commitment": promise.commitment}
