@@ -383,6 +383,12 @@ def said(fuaudit):
 SMALL_ONE = ("--dim", 1000, "--per-client", 10)
 
 
+def test_what_is_printed_for_one_element_is_told_as_so_many_times_that(said):
+    text = said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20, "--differ", 3)
+    assert "Theorem 2 prints for one element, 3 times: " in text
+    assert "times" not in said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20)
+
+
 def test_the_command_says_exact_printed_and_composed(said):
     found = json.loads(said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20, "--delta", "1e-5", "--json"))
     assert found["epsilon_per_round"] == pytest.approx(log(1 / left_of(1000, 10, Fraction(99, 100), 1)), rel=1e-12)

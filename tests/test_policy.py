@@ -335,6 +335,19 @@ def test_no_kept_round_is_no_proof_that_none_is_kept(tmp_path, family):
         assert "no proof" in finding.shows
 
 
+def test_what_some_plans_keep_was_compared(tmp_path, family):
+    """A request is unseen where none of its plans keeps a round, not where one of them does not."""
+    run = family["parent"]
+    child = unlearn(run, "fats", Request.of(clients=[0]), tmp_path / "child")
+    case = Case(Evidence(child, run, registry.build("datasets", "digits").load(None)), Keyed(AUDIT_KEY))
+    finding = Stress(plans=10, candidates=10).examine(case)
+    kept = [line.split(": ")[1].split()[0] for line in finding.details]
+    assert "0" in kept
+    assert set(kept) != {"0"}
+    assert finding.verdict == "PASS"
+    assert "None of" not in finding.shows
+
+
 # outside code
 
 

@@ -118,14 +118,14 @@ class Stress:
                 SHOWS_NOT,
                 details=("Give --data ROOT.",),
             )
-        details, faults, kept_total, unseen, steps = list[str](), 0, 0, list[int](), steps_of(case)
+        details, faults, kept_total, steps = list[str](), 0, 0, steps_of(case)
         chosen = [(step, *pair) for step in steps for pair in self._choose(case, step)]
+        unseen = _unseen(chosen)
         for number, (step, plan, after) in enumerate(chosen, 1):
             kept = kept_rounds_of(plan, after)
             kept_total += kept
             round_number, gap = self._gap(case, step, plan, kept) if kept else (0, 0.0)
             faults += round_number != 0
-            unseen += [] if kept or step.number in unseen else [step.number]
             case.effort.progress("stress plans", number, len(chosen))
             details.append(
                 f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
@@ -240,6 +240,12 @@ def _figures(plans: int, kept: int) -> tuple[Figure, ...]:
         ),
         Figure("kept_rounds", "Kept rounds", kept, "counted over all stress plans; each executed on both sets of data"),
     )
+
+
+def _unseen(chosen: Sequence[tuple[Step, Plan, Plan]]) -> list[int]:
+    """The numbers of the requests of which no chosen plan keeps a round."""
+    seen = {step.number for step, plan, after in chosen if kept_rounds_of(plan, after)}
+    return list(dict.fromkeys(step.number for step, *_ in chosen if step.number not in seen))
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:

@@ -23,7 +23,7 @@ COARSE = 2**14
 """Cells for many accounts at once: less exact, and never too private."""
 UNBOUNDED = "alpha is 0: every client sends its top coordinates as they are, so there is no guarantee"
 CONSTANT = "alpha is 1: what a client sends does not depend on its gradient at all"
-NOT_COMPOSED = "the exact loss is not composed: sets differ in so many coordinates that there are too many overlaps"
+NOT_COMPOSED = "the exact loss is not composed: there are too many overlaps of two sets to look at them all"
 TOO_SMALL = "the exact loss is not composed: delta is too small beside the rounding of so many rounds"
 
 

@@ -129,12 +129,12 @@ def _one_round(found: Account) -> list[str]:
     from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
 
     lines = [f"one round: {_epsilon(found.per_round)}"]
+    times = f" for one element, {found.mechanism.differ} times:" if found.mechanism.differ > 1 else ""
     if (printed := theorem2(found.mechanism)) is not None:
-        lines.append(
-            f"  Theorem 2 prints {_beside(printed, found.per_round, bool(theorem2_is_bound(found.mechanism)))}"
-        )
+        beside = _beside(printed, found.per_round, bool(theorem2_is_bound(found.mechanism)))
+        lines.append(f"  Theorem 2 prints{times} {beside}")
     if (printed := appendix(found.mechanism)) is not None:
-        lines.append(f"  the appendix prints {_beside(printed, found.per_round, True)}")
+        lines.append(f"  the appendix prints{times} {_beside(printed, found.per_round, True)}")
     return lines
 
 

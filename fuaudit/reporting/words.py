@@ -176,8 +176,9 @@ def _of_powers(contents: Contents) -> list[tuple[str, str]]:
     """What the sum of the error rates leaves out, where it is stated."""
     stated = any(f.key == "detectable_rate" and f.value is not None for c in contents.checks for f in c.figures)
     text = (
-        "about 0.1 in this verification: its confidence is .9, approximately, and it is in neither sum above; every "
-        "further verification has its own, so an inconclusive one that is run again until it passes proves little"
+        "about one in ten verifications, whether or not they state one: its confidence is .9, approximately, and it "
+        "is in neither sum above. Where a rate of 1 is only just stated it is more often too bold. Every further "
+        "verification has its own, so an inconclusive one that is run again until it passes proves little"
     )
     return [("Chance that the limit of the power is wrong", text)] if stated else []
 
