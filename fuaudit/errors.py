@@ -74,7 +74,12 @@ class BudgetError(FuauditError):
 
 def line_of(part: object, error: BaseException) -> str:
     """The innermost line of a part's own package that an error came through; empty where there is none."""
-    package, at = type(part).__module__.partition(".")[0], ""
+    return line_in(type(part).__module__.partition(".")[0], error)
+
+
+def line_in(package: str, error: BaseException) -> str:
+    """The innermost line of a package that an error came through, in brackets; empty where there is none."""
+    at = ""
     trace = error.__traceback__
     while trace is not None:
         code, home = trace.tb_frame.f_code, trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]

@@ -23,7 +23,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 from fuaudit import declared, renamed
-from fuaudit.errors import EvidenceError, PluginError, UsageError, nearest
+from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
 
 KINDS = (
     "aggregators",
@@ -104,6 +104,11 @@ class Entry:
         return singular(self.kind)
 
     @property
+    def package(self) -> str:
+        """The module at the top, in which it lies."""
+        return self.point.value.partition(":")[0].partition(".")[0].strip()
+
+    @property
     def own(self) -> bool:
         """Whether it is fuaudit's own code."""
         return normalised(self.distribution) == OWN and _is_ours(self.point)
@@ -133,7 +138,8 @@ class Entry:
         try:
             return self.point.load()
         except Exception as error:
-            raise PluginError(f"{self.words} of {self.distribution} cannot be loaded: {error}") from error
+            line = line_in(self.package, error)
+            raise PluginError(f"{self.words} of {self.distribution} cannot be loaded: {error}{line}") from error
 
     def load(self) -> type[Any]:
         """The plugin class, a frozen dataclass whose fields are its options.
@@ -240,6 +246,34 @@ def called(plugin: object) -> str:
     return next((entry.words for entry in every if entry.loaded is type(plugin)), type(plugin).__name__)
 
 
+def is_strange(part: object) -> bool:
+    """Whether the class of a part is no code of fuaudit."""
+    return type(part).__module__.partition(".")[0] not in OWN_MODULES
+
+
+@contextmanager
+def blaming(plugin: object, doing: str) -> Iterator[None]:
+    """What a plugin raises within it, but for a UsageError, is a PluginError that names the plugin and its line."""
+    try:
+        yield
+    except (UsageError, PluginError):
+        raise
+    except Exception as error:
+        raise PluginError(f"{called(plugin)}, {doing}, raised {error!r}{line_of(plugin, error)}") from error
+
+
+def outside_of(error: BaseException) -> str:
+    """The installed package of a stranger, and its innermost line, that an error came through; "" for none."""
+    packages = {
+        entry.package: f"{entry.distribution} {entry.version}"
+        for kind in KINDS
+        for entry in entries(kind).values()
+        if not entry.own
+    }
+    found = {package: line for package in packages if (line := line_in(package, error))}
+    return "".join(f"{packages[package]}{line}" for package, line in [*found.items()][:1])
+
+
 def _fits(value: object, hint: object) -> bool:
     """Whether a value read from TOML or JSON fits an annotation made of plain types."""
     origin = typing.get_origin(hint)
@@ -333,6 +367,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     except (UsageError, PluginError):
         raise
     except Exception as error:
+        line = line_in(entry.package, error)
         raise PluginError(
-            f"{singular(kind)} {name!r} of {entry.distribution} raised while being built: {error}"
+            f"{singular(kind)} {name!r} of {entry.distribution} raised while being built: {error}{line}"
         ) from error

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -751,6 +752,68 @@ def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):
 def test_strangers_can_be_left_out(fuaudit, trained, stranger, tmp_path, monkeypatch):
     monkeypatch.setenv("FUAUDIT_NO_PLUGINS", "1")
     assert fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")[0] == 2
+
+
+OF_A_STRANGER = """
+from dataclasses import dataclass
+
+import torch
+
+
+class Divides(torch.nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows / (1 // 0))
+
+
+@dataclass(frozen=True)
+class Model:
+    where: str = "forward"
+
+    def build(self, shape, classes):
+        return Divides(shape[0] if self.where == "forward" else 1 // 0, classes)
+
+
+@dataclass(frozen=True)
+class Dealer:
+    clients: int = 2
+
+    def deal(self, labels, draws):
+        return [0, 1]
+
+
+class Reads(Dealer):
+    reads = property(lambda self: 1 // 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"model": {"use": "divides"}}, r"the model raised .*ZeroDivision.* \(stranger_parts.py, line 9\)"),
+        (
+            {"model": {"use": "divides", "where": "build"}},
+            r"model 'divides', build, raised ZeroDivisionError.* \(stranger_parts.py, line 17\)",
+        ),
+        (
+            {"partition": {"use": "reads"}},
+            r"error: a plugin of stranger 1.0 \(stranger_parts.py, line 29\) raised ZeroDivision",
+        ),
+        ({"partition": {"use": "deals"}}, "partition 'deals', deal, raised TypeError"),
+    ],
+)
+def test_a_fault_of_a_stranger_is_not_called_one_of_fuaudit(
+    fuaudit, config_file, stranger, tmp_path, monkeypatch, tables, told
+):
+    (stranger / "stranger_parts.py").write_text(OF_A_STRANGER)
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fuaudit.models]\ndivides = stranger_parts:Model\n[fuaudit.partitions]\ndeals = stranger_parts:Dealer\n"
+        "reads = stranger_parts:Reads\n"
+    )
+    monkeypatch.delitem(sys.modules, "stranger_parts", raising=False)
+    code, _, err = fuaudit("train", config_file(**tables), "--out", tmp_path / "run")
+    assert code == 5, err
+    assert re.search(told, err), err
+    assert "Traceback" not in err
 
 
 def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):

@@ -84,6 +84,7 @@ class Rows:
             "other": lambda: replace(data, inputs=data.inputs + next(CALLS)),
             "names": lambda: replace(data, owners=owners, owner_names=("a", "a")),
             "spaces": lambda: replace(data, owners=owners, owner_names=("a", "b ")),
+            "numpy": lambda: replace(data, inputs=data.inputs.numpy()),
             "few": lambda: replace(data, owners=owners, owner_names=("a",)),
         }
         made = ways.get(self.way, lambda: replace(data, owners=owners, owner_names=("a", "b")))()
@@ -105,6 +106,7 @@ def test_a_right_data_set_passes(tmp_path):
         ("names", "two owners have one name"),
         ("spaces", "cannot be typed"),
         ("few", "owners without names"),
+        ("numpy", "inputs must be a torch tensor, not numpy.ndarray"),
         ("folder", "loading without a folder: ValueError"),
     ],
 )

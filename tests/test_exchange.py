@@ -535,6 +535,28 @@ def test_a_round_can_be_entered_at_a_delivery():
     assert torch.equal(whole.server["1.velocity"][0], served.state["1.velocity"])
 
 
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_server_stage_that_divides_by_nothing_is_named(vectorised):
+    def apply(self, updates, context, state):
+        return updates.sum(dim=-2, keepdim=True) / (0 * updates[..., :1, :1]), state
+
+    divides = type("Odd", (Stateless,), {"apply": apply, "vectorised": vectorised})()
+    words = r"apply in round 1, turned finite rows into one that is not finite\n.* cohort.sizes are 0"
+    with pytest.raises(PluginError, match=words):
+        one_round(divides)
+    with pytest.raises(PluginError, match=words):
+        one_round([Mean(), divides])
+
+
+def test_what_is_no_number_before_a_strangers_stage_is_not_its_fault():
+    """Erased rows are NaN, and audits look for them."""
+    first = answering(apply=lambda updates, context, state: (updates[:1], state))
+    exchange, updates = Exchange(Chain((first,))), updates_of(0, 3, torch.float32)
+    updates[0, 1] = torch.nan
+    row = exchanged(exchange, updates[None], stacked([context_of([0, 2, 4], torch.float32)]), {}, {}).row
+    assert bool(row.isnan().all())
+
+
 def test_where_nothing_is_agreed_on_nothing_moves():
     nothing = answering(propose=[torch.arange(0)] * 3, agree=torch.arange(0))
     exchange = Exchange(Chain((Mean(), Momentum())), Chain((nothing,)))

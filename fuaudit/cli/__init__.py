@@ -68,6 +68,11 @@ def main() -> None:
             sys.exit(70)
         import traceback
 
+        from fuaudit.registry import outside_of
+
+        if where := outside_of(error):
+            complain(f"error: a plugin of {where} raised {error!r}")
+            sys.exit(5)
         say(*traceback.format_exc().rstrip("\n").split("\n"), err=True)
         complain(f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above")
         sys.exit(70)

@@ -87,10 +87,10 @@ def require_sound(dataset: Dataset) -> None:
     """Check data before anything is computed or written with it.
 
     Raises:
-        UsageError: inputs that are not ``(N, *shape)`` of one of ``INPUT_TYPES``, equal for training and test rows;
-            targets that are not ``(N,)`` int64 in [0, classes); no training or no test row; ids of absent rows or
-            owners that cannot be; inputs of rows at hand that are NaN, infinite, below 0 (integers) or the mark of
-            erased rows.
+        UsageError: what is no tensor; inputs that are not ``(N, *shape)`` of one of ``INPUT_TYPES``, equal for
+            training and test rows; targets that are not ``(N,)`` int64 in [0, classes); no training or no test row; ids
+            of absent rows or owners that cannot be; inputs of rows at hand that are NaN, infinite, below 0 (integers)
+            or the mark of erased rows.
     """
     for problem in _problems(dataset):
         raise UsageError(f"the data cannot be used: {problem}", "docs/data-and-models.md says what data must be like.")
@@ -100,6 +100,12 @@ def _problems(data: Dataset) -> Iterator[str]:
     """What is wrong with a data set; only the first is sure to be meaningful."""
     import torch
 
+    for name in ("inputs", "targets", "test_inputs", "test_targets", "owners", "test_owners"):
+        given = getattr(data, name)
+        if not isinstance(given, torch.Tensor) and not (given is None and name.endswith("owners")):
+            yield f"{name} must be a torch tensor, not {_type(given)}: torch.as_tensor(...) makes one"
+    if type(data.classes) is not int:
+        yield f"classes must be a whole number, not {_type(data.classes)}"
     parts = (("training", data.inputs, data.targets), ("test", data.test_inputs, data.test_targets))
     for name, inputs, targets in parts:
         if not is_input_type(inputs.dtype):
@@ -133,6 +139,10 @@ def _problems(data: Dataset) -> Iterator[str]:
             kind = "NaN or infinite" if inputs.is_floating_point() else f"below 0 or {erased_input(inputs.dtype)}"
             mark = "" if inputs.is_floating_point() else ", the mark of erased rows"
             yield f"the inputs of {name} row {int(wrong.nonzero()[0])} are {kind}{mark}"
+
+
+def _type(given: object) -> str:
+    return f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
 
 
 def _out_of_range(inputs: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from fuaudit.draws import Keyed, Purpose
 from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
+from fuaudit.registry import blaming
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +52,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
     Random: whatever the plugin draws, under the key of the purpose ``partition``.
 
     Raises:
+        PluginError: the plugin raised, or did not return lists of rows.
         UsageError: rows are absent or cannot be dealt so, a client without rows, a row that was dealt twice or does not
             exist, or a partition by owners of data that has none.
     """
@@ -63,7 +65,8 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
     if labels is None:
         raise UsageError("the data has no natural owners to deal it by", "Choose another partition, such as iid.")
     key = np.array(philox_key(source.secret, Purpose.PARTITION), dtype=np.uint64)
-    hands = [tuple(sorted(map(int, hand))) for hand in plugin.deal(labels.numpy(), Generator(Philox(key=key)))]
+    with blaming(plugin, "deal"):
+        hands = [tuple(sorted(map(int, hand))) for hand in plugin.deal(labels.numpy(), Generator(Philox(key=key)))]
     rows = [row for hand in hands for row in hand]
     if len(set(rows)) != len(rows):
         raise UsageError("the partition gave one sample to two clients")

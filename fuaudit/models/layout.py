@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fuaudit.errors import PluginError, UsageError
+from fuaudit.errors import PluginError, UsageError, line_of
 from fuaudit.models.recurrent_modules import Embedding
 
 
@@ -168,7 +168,8 @@ def require_reading(module: nn.Module, inputs: Tensor) -> None:
         except UsageError:
             raise
         except Exception as error:
-            raise PluginError(f"the model raised on inputs of shape {tuple(inputs.shape[1:])}: {error!r}") from error
+            shape, line = tuple(inputs.shape[1:]), line_of(module, error)
+            raise PluginError(f"the model raised on inputs of shape {shape}: {error!r}{line}") from error
         if not torch.equal(before, torch.get_rng_state()):
             raise UsageError(
                 "the model draws from torch's global generator, so a run could not be replayed",

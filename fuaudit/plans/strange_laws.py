@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from fuaudit.errors import FuauditError, PluginError, line_of
-from fuaudit.registry import OWN_MODULES
+from fuaudit.registry import is_strange
 
 SEE = "docs/plugin-guide.md has a law as a whole, with what it draws from, and at which addresses."
-
-
-def is_strange(law: object) -> bool:
-    """Whether a law is no code of fuaudit."""
-    return type(law).__module__.partition(".")[0] not in OWN_MODULES
 
 
 def require_unbroken(law: object, what: str, error: Exception) -> None:

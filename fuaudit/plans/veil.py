@@ -15,7 +15,7 @@ from typing import Any
 
 from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
-from fuaudit.errors import FuauditError, PluginError
+from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Request
 
@@ -127,7 +127,8 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     except FuauditError:
         raise
     except Exception as error:
-        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}") from error
+        line = line_of(unlearner, error)
+        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}{line}") from error
     # 3. the form is asked before anything is read: whatever was returned may be no plan
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")

@@ -135,7 +135,7 @@ def _tried(
         "it changes the updates that it was given, in place": torch.equal(given, updates),
         "it changes the old state in place: recorded rounds would change with it": same(state, kept),
         "it changes the round that it is shown, in place: cohort or vectors": same(context.tensors, shown),
-        f"finite updates become infinite or NaN in round {context.number}": finite,
+        f"finite updates become infinite or NaN in round {context.number}, {_case(updates, context)}": finite,
     }
     if all(holds.values()):
         again, repeated, retold = _told(step, given, context, state)
@@ -144,6 +144,13 @@ def _tried(
     for text, held in holds.items():
         problems.require(held, text)
     return Trial(updates, whole, context, state, made, new, told) if all(holds.values()) else None
+
+
+def _case(updates: Tensor, context: RoundContext) -> str:
+    """What a round is tried with."""
+    largest, ids = max(updates.abs().flatten().tolist(), default=0.0), context.cohort.clients.tolist()
+    told = "zero" if largest == 0 else "tiny" if largest < 1e-9 else "huge" if largest > 1e3 else "below 1"
+    return f"where rows are {told} and clients {ids} have {context.cohort.sizes.tolist()} samples"
 
 
 def _require_plain(trial: Trial, made: State, told: Told, problems: Problems) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,17 +56,6 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-@contextmanager
-def _raising(told: str) -> Iterator[None]:
-    """What a plugin raises within it is a PluginError, but for a UsageError."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{told}: {error!r}") from error
-
-
 def load_dataset(config: Config, data: Path | str | Dataset | None) -> Dataset:
     """The dataset of a config, from a folder where it needs one; or the rows themselves, where they are given.
 
@@ -81,7 +68,7 @@ def load_dataset(config: Config, data: Path | str | Dataset | None) -> Dataset:
         require_sound(data)
         return data
     plugin = registry.build("datasets", config.data)
-    with _raising(f"dataset {config.data['use']!r} raised while loading"):
+    with registry.blaming(plugin, "load"):
         dataset = plugin.load(None if data is None else Path(data))
     if not isinstance(dataset, Dataset):
         raise PluginError(f"dataset {config.data['use']!r} returned {type(dataset).__name__}, not a Dataset")
@@ -97,7 +84,7 @@ def build_module(config: Config, dataset: Dataset) -> nn.Module:
         PluginError: the recipe raised, or built no module.
     """
     recipe = registry.build("models", config.model)
-    with _raising(f"model {config.model['use']!r} raised while being built"), torch.random.fork_rng(devices=[]):
+    with registry.blaming(recipe, "build"), torch.random.fork_rng(devices=[]):
         module = recipe.build(dataset.shape, dataset.classes)
     if not isinstance(module, nn.Module):
         raise PluginError(f"model {config.model['use']!r} built {type(module).__name__}, not a module")

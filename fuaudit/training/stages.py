@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from fuaudit.declared import is_agreement, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.stage_draws import Place
-from fuaudit.registry import called
+from fuaudit.registry import called, is_strange
 from fuaudit.training.asking import STATE, asked, rows_and_state
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, StateShape, stripped, under
 
@@ -175,15 +175,18 @@ class Chain:
         """See :class:`Stage`; of the stages of some numbers alone, where they are given.
 
         Raises:
-            PluginError: the state of a stage does not keep its form.
+            PluginError: the state of a stage does not keep its form; one of a stranger makes NaN of finite rows.
         """
         new: State = {}
         for number, stage in list(enumerate(self.stages))[numbers]:
             prefix = f"{number}."
             old = stripped(prefix, state)
             here = context.at(Place("server", number), stage)
+            given = updates
             updates, own = asked(stage, "apply", rows_and_state(updates, columns_alone=True), updates, here, old)
             require_form(stage, old, own)
+            if is_strange(stage) and not bool(updates.isfinite().all()):
+                _require_finite(stage, given, old, updates, context)
             new |= under(prefix, own)
             if says(stage, "merges"):
                 context = replace(context, cohort=context.cohort.counted(updates.shape[-2]))
@@ -191,6 +194,23 @@ class Chain:
 
 
 NO_STAGES = Chain(())
+
+
+def _require_finite(stage: object, given: Tensor, state: State, made: Tensor, context: RoundContext) -> None:
+    """PluginError where a stage made of finite rows, ``(*s, n, c)``, and a finite state what is not finite.
+
+    Unused places do not count. Behind an aggregator places are no longer those of the cohort.
+    """
+    unused = ~context.cohort.present
+    ignored = unused.unsqueeze(-1) if unused.shape == given.shape[:-1] else unused.new_zeros(())
+    sound = given.masked_fill(ignored, 0).flatten(-2).isfinite().all(dim=-1)
+    remembers = all(bool(tensor.isfinite().all()) for tensor in state.values())
+    if remembers and bool((sound & ~made.flatten(-2).isfinite().all(dim=-1)).any()):
+        raise PluginError(
+            f"{called(stage)}, apply in round {context.number}, turned finite rows into one that is not finite",
+            "Look for a division by 0: behind sums, and of clients without samples, cohort.sizes are 0. "
+            "Where updates grew from round to round, lower the step size.",
+        )
 
 
 def require_form(stage: object, old: State, new: State) -> None:

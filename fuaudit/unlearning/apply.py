@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import retained_rows
 from fuaudit.declared import says
-from fuaudit.errors import FuauditError, PluginError, UsageError
+from fuaudit.errors import FuauditError, PluginError, UsageError, line_of
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
@@ -115,7 +115,9 @@ def edited(
     except FuauditError:
         raise
     except Exception as error:
-        raise PluginError(f"unlearner {name!r} raised while editing the model: {error!r}") from error
+        raise PluginError(
+            f"unlearner {name!r} raised while editing the model: {error!r}{line_of(unlearner, error)}"
+        ) from error
     if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
         raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
     return vector.to(model.dtype).cpu(), messages

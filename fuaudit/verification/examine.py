@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuaudit import registry
-from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError, line_of
 from fuaudit.verification.audit import wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -39,7 +39,10 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
         whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
-        return _broken(name, f"The audit{whose} broke: {error!r}", place), 70 if entry.own else PluginError.exit_code
+        line = line_of(audit, error) if not entry.own else ""
+        return _broken(
+            name, f"The audit{whose} broke: {error!r}{line}", place
+        ), 70 if entry.own else PluginError.exit_code
     if wrong := wrong_in(finding, name, check.declared.alpha(audit)):
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code

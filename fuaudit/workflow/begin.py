@@ -18,9 +18,8 @@ from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
-from fuaudit.plans.strange_laws import is_strange
 from fuaudit.plans.tried_laws import require_law
-from fuaudit.registry import build
+from fuaudit.registry import build, is_strange
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.asking import Kind, asked
