@@ -172,8 +172,10 @@ def test_a_dropped_name_is_no_longer_known(tmp_path):
     assert child.client("ann") == 0
     found = ModelLaw().examine(Case(Evidence(child, None, data(NAMED)), Keyed(SECRET)))
     assert found.shows.startswith("A prune dropped which rows were to be forgotten")
-    with pytest.raises(UsageError, match="no client is called 'eve'"):
+    with pytest.raises(UsageError, match="no client is called 'eve'") as refused:
         child.client("eve")
+    assert "--client 4" in refused.value.hint
+    assert not any(name in str(refused.value) + refused.value.hint for name in ("ann", "ben", "cay"))
     with pytest.raises(UsageError, match="name of client 5, and the number of one whose name a prune dropped"):
         child.client("4")
 
@@ -300,6 +302,24 @@ def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
     found = lines_of(verify(child, quick, data=data(NAMED), request=child.request, budget=0))
     assert any("The name of client 4 was not shown" in line for line in found.assumptions)
     assert any("client 4 (name dropped), 4 rows" in line for line in found.details)
+
+
+NEEDED = ("integrity", "replay", "provenance", "lineage")
+
+
+def test_after_a_prune_a_receipt_tells_who_is_meant(fuaudit, tmp_path):
+    """Also one whose number is another's name; the receipt shows the name, so none is taken on trust."""
+    run = train(TABLES, tmp_path / "run", rows_of(tmp_path / "all", OWNERS, NAMED), SECRET)
+    assert fuaudit("receipt", run.path, "--client", "eve", "--out", tmp_path / "eve.json")[0] == 0
+    child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=tmp_path / "all"))
+    checks = [f'[[check]]\nclaim = "x"\naudit = {{ use = "{name}" }}' for name in NEEDED]
+    (tmp_path / "run.toml").write_text("\n".join(['id = "run"', 'asks = "run"', 'out_of_scope = ["x"]', *checks]))
+    shown = ("--receipt", tmp_path / "eve.json", "--data", tmp_path / "all", "--spec", tmp_path / "run.toml")
+    code, out, err = fuaudit("verify", child.path, "--client", "eve", *shown)
+    assert (code, "was not shown" in out) == (0, False), err
+    code, out, _ = fuaudit("verify", child.path, "--client", "ann", *shown)
+    assert (code, "asked for was client 0" in out) == (1, True)
+    assert fuaudit("verify", child.path, "--client", "eve", *shown[2:])[0] == 2
 
 
 def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):

@@ -97,9 +97,10 @@ def verify(
     policy = read_spec(spec) if spec else None
     if clients or samples:
         from fuaudit.runs.names import requested
+        from fuaudit.runs.receipts import read_receipt
 
         with trusting(policy.trusts if policy else None):
-            given["request"] = requested(load_run(run), clients, places)
+            given["request"] = requested(load_run(run), clients, places, list(map(read_receipt, given["receipts"])))
     estimate = None if output.silent else lambda text: say(text, err=True)
     with lost(given["cache"]), bars(output.silent) as progress:
         # what is left are options, in the words of verify

@@ -26,6 +26,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.draws.seeds import Seeds, node_digest
 from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.plans import Population
+from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -484,6 +485,13 @@ def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
         raise UsageError(
             f"no client is called {text!r}; number {text} is called {opening.names[number]!r}",
             "Clients of this federation have names: say the name.",
+        )
+    if dropped := [client for client in clients if client not in opening.names]:
+        # whoever asks for one who was forgotten is not told who else takes part
+        raise UsageError(
+            f"no client is called {text!r} by the names that are left; a prune dropped {counted(len(dropped), 'name')}",
+            f"Say the number (--client {dropped[0]}{' and others' * (len(dropped) > 1)}), or let a receipt tell the "
+            "name: verify --client NAME --receipt FILE.",
         )
     raise UsageError(f"no client is called {text!r}", nearest(text, opening.names.values()))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
+from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.text import client_in_words, counted, one_name
 
@@ -15,16 +16,22 @@ Name = str | int
 """A client by its name, or by its id."""
 
 
-def requested(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
+def requested(
+    run: Run,
+    clients: Iterable[Name] = (),
+    samples: Iterable[tuple[Name, int]] = (),
+    receipts: Sequence[Receipt] = (),
+) -> Request:
     """A request in stable ids from clients, and from pairs of a client and the number of one of its samples.
 
     Text is a name, a number is an id. Samples are counted from 0 over those that the client had when training started.
+    A name that a prune dropped is found in a receipt under the commitment of the run.
 
     Raises:
         UsageError: nobody has that name, it is not said who is meant, or the client has not so many samples.
     """
-    found = [(_client(run, client), index) for client, index in samples]
-    return Request.of([_client(run, client) for client in clients], [run.sample(*place) for place in found])
+    found = [(_client(run, client, receipts), index) for client, index in samples]
+    return Request.of([_client(run, client, receipts) for client in clients], [run.sample(*place) for place in found])
 
 
 def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
@@ -38,8 +45,11 @@ def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[N
     return request
 
 
-def _client(run: Run, client: Name) -> int:
-    return run.client(client) if isinstance(client, str) else client
+def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:
+    if not isinstance(client, str):
+        return client
+    hers = [one.client for one in receipts if one.name == client and one.commitment == run.commitment]
+    return hers[0] if hers else run.client(client)
 
 
 def to_forget(run: Run) -> list[dict[str, Any]]:

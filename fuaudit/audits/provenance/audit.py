@@ -34,7 +34,7 @@ class Provenance:
 
     evidence: ClassVar[frozenset[str]] = frozenset({"provenance"})
     uses: ClassVar[frozenset[str]] = frozenset(
-        {"data", "erased", "parent", "commitment", "request", "before", "beacon"}
+        {"data", "erased", "parent", "commitment", "request", "receipts", "before", "beacon"}
     )
     recomputes: ClassVar[str] = "the keys, and the plan or model that the method makes of the parent's"
 

@@ -92,7 +92,9 @@ def _on_names(case: Case) -> list[str]:
         asked = [f", {run.called(client)} among them," for client in left if client in clients]
         who = f"{counted(len(left), 'client')}{asked[0] if asked else ''}"
         lines.append(f"The names of {who} are taken from the commitment: nothing at hand says whose their rows are.")
-    if gone := [client for client in clients if client in run.contents.clients and run.name(client) is None]:
+    shown = {receipt.client for receipt in case.known.receipts}  # under the commitment, which covers the name
+    gone = [client for client in clients if client in run.contents.clients and run.name(client) is None]
+    if gone := [client for client in gone if client not in shown]:
         lines.append(
             f"The name of client {', '.join(map(str, gone))} was not shown: a prune dropped it. That the request named "
             "this number for whoever asked is taken on trust; a receipt holds the name."
