@@ -322,7 +322,7 @@ def stage_kind(table: object, key: str = "server") -> str:
             raise UsageError(f"{there.words} does not belong under {_written(key)}", f"Write {_written(other)}.")
     known = {name for kind in kinds for name in registry.entries(kind)}
     called = " or ".join(map(registry.singular, kinds))
-    raise UsageError(f"there is no {called} called {name!r}", nearest(name, known))
+    raise registry.missing(called, name, known)
 
 
 def _written(key: str) -> str:

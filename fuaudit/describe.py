@@ -17,7 +17,6 @@ from datetime import date
 from typing import Any
 
 from fuaudit import declared, registry
-from fuaudit.errors import UsageError, nearest
 from fuaudit.registry import Entry
 
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", date: "date", Any: "anything"}
@@ -79,7 +78,7 @@ def named(name: str) -> tuple[Entry, ...]:
     if found := tuple(entries[name] for entries in known.values() if name in entries):
         return found
     names = {other for entries in known.values() for other in entries}
-    raise UsageError(f"there is no plugin called {name!r}", nearest(name, names))
+    raise registry.missing("plugin", name, names)
 
 
 def description(entry: Entry) -> Description:

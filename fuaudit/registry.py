@@ -82,13 +82,17 @@ def normalised(distribution: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One registered plugin: its kind and name, and the installed distribution it comes from."""
+    """One registered plugin: its kind and name, and the installed distribution it comes from.
+
+    ``rivals`` are other distributions that claim its name; then it is refused where it is used.
+    """
 
     kind: str
     name: str
     distribution: str
     version: str
     point: EntryPoint
+    rivals: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.words} of {self.distribution} {self.version}"
@@ -118,13 +122,24 @@ class Entry:
         """What it names if its module was imported before; None else."""
         return getattr(sys.modules.get(self.point.module), self.point.attr, None)
 
+    @property
+    def clash(self) -> str:
+        """Who claims its name, and what to do; "" where one distribution does."""
+        if not self.rivals:
+            return ""
+        claimed = f"{' and '.join([self.distribution, *self.rivals])} register the {self.words}"
+        others = [name for name in (self.distribution, *self.rivals) if name != OWN]
+        return f"{claimed}. Uninstall {others[0] if len(others) == 1 else 'all but one of them'}."
+
     def value(self) -> Any:
         """What it names, imported.
 
         Raises:
             EvidenceError: it is not among those that are trusted; see :func:`trusting`.
-            PluginError: its module cannot be imported.
+            PluginError: its module cannot be imported, or several distributions claim its name.
         """
+        if self.rivals:
+            raise PluginError(self.clash)
         if self.distribution == UNNAMED:
             raise PluginError(
                 f"the {self.words} comes from a package without a sound name and version", "Uninstall it."
@@ -168,10 +183,13 @@ def entries(kind: str) -> dict[str, Entry]:
 
     ``FUAUDIT_NO_PLUGINS=1`` leaves only those of fuaudit itself.
 
-    Raises:
-        PluginError: two distributions claim one name.
+    A name that several distributions claim is there too, and refused where it is used (:attr:`Entry.rivals`).
     """
-    return dict(_entries(kind, os.environ.get("FUAUDIT_NO_PLUGINS") == "1", tuple(sys.path)))
+    return dict(_entries(kind, _own_only(), tuple(sys.path)))
+
+
+def _own_only() -> bool:
+    return os.environ.get("FUAUDIT_NO_PLUGINS") == "1"
 
 
 @cache
@@ -183,12 +201,39 @@ def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entr
         if own_only and not entry.own:
             continue
         if (other := found.get(point.name)) and other.point.value != point.value:
-            raise PluginError(
-                f"two distributions register the {entry.words}: {other.distribution} and {owner}",
-                "Uninstall one of them.",
-            )
-        found[point.name] = entry
+            found[point.name] = dataclasses.replace(other, rivals=(*other.rivals, owner))
+        else:
+            found[point.name] = entry
     return found
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A name that a distribution registers under a group that there is not, and the nearest group."""
+
+    group: str
+    name: str
+    distribution: str
+
+    def __str__(self) -> str:
+        groups = [f"fuaudit.{kind}" for kind in (*KINDS, *WORDS)]
+        return f"{self.distribution} registers {self.name!r} under {self.group!r}. {nearest(self.group, groups)}"
+
+
+def strays() -> list[Stray]:
+    """What no command will find: entry points of groups that begin as fuaudit's do, and are none."""
+    known = {f"fuaudit.{kind}" for kind in (*KINDS, *WORDS)}
+    installed = entry_points()
+    groups = sorted(group for group in installed.groups if group.startswith("fuaudit.") and group not in known)
+    found = [(group, point) for group in groups for point in installed.select(group=group)]
+    owned = [(group, point.name, point.dist) for group, point in found if not _own_only()]
+    return [Stray(group, name, _owner_of(dist)[0] if dist else "unknown") for group, name, dist in owned]
+
+
+def missing(what: str, name: str, known: Iterable[str], now: str = "") -> UsageError:
+    """The error where no ``what`` has a name: with what was registered in vain, or the nearest that is known."""
+    vain = [str(stray) for stray in strays() if stray.name == name]
+    return UsageError(f"there is no {what} called {name!r}", "\n  ".join(vain) or now or nearest(name, known))
 
 
 @cache
@@ -235,8 +280,7 @@ def find(kind: str, name: str) -> Entry:
     known = entries(kind)
     if name not in known:
         now = renamed.PLUGINS.get(kind, {}).get(name)
-        told = renamed.sentence(repr(name), repr(now)) if now in known else nearest(name, known)
-        raise UsageError(f"there is no {singular(kind)} called {name!r}", told)
+        raise missing(singular(kind), name, known, renamed.sentence(repr(name), repr(now)) if now in known else "")
     return known[name]
 
 

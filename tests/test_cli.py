@@ -817,12 +817,42 @@ def test_a_fault_of_a_stranger_is_not_called_one_of_fuaudit(
 
 
 def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):
+    """What is used under another name goes on."""
     (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
         "[fuaudit.unlearners]\nfats = stranger_methods:Raises\n"
     )
-    code, _, err = fuaudit("unlearn", trained.path, "--with", "fats", "--client", "0", "--out", tmp_path / "child")
-    assert code == 5
-    assert "two distributions" in err
+    told = "register the unlearner 'fats'. Uninstall stranger."
+    for words in (
+        ("unlearn", trained.path, "--with", "fats", "--client", "0", "--out", tmp_path / "child"),
+        ("plugins", "fats"),
+    ):
+        code, _, err = fuaudit(*words)
+        assert (code, told in err) == (5, True), err
+    code, out, _ = fuaudit("plugins", "--json")
+    document = json.loads(out)
+    assert (code, len(document["clashes"]), document["strays"]) == (0, 1, [])
+    assert told in document["clashes"][0]
+    assert told in fuaudit("plugins")[1]
+    code, out, err = fuaudit("plugins", "--long")
+    assert (code, told in err, "aggregator    mean" in out) == (5, True, True), out
+    for words in (("show", trained.path), ("plugins", "mean"), ("runs", trained.path.parent)):
+        assert fuaudit(*words)[0] == 0, words
+    work = ("unlearn", trained.path, "--with", "retrain", "--client", "0", "--out", tmp_path / "child")
+    assert fuaudit(*work)[0] == 0
+
+
+def test_a_name_under_a_group_that_there_is_not(fuaudit, config_file, stranger, tmp_path, monkeypatch):
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fuaudit.aggregator]\nlone = stranger_methods:Raises\n"
+    )
+    told = "stranger registers 'lone' under 'fuaudit.aggregator'. Did you mean 'fuaudit.aggregators'?"
+    code, out, _ = fuaudit("plugins")
+    assert (code, told in out) == (0, True)
+    for words in (("plugins", "lone"), ("train", config_file(server=[{"use": "lone"}]), "--out", tmp_path / "run")):
+        code, _, err = fuaudit(*words)
+        assert (code, told in err) == (2, True), err
+    monkeypatch.setenv("FUAUDIT_NO_PLUGINS", "1")
+    assert told not in fuaudit("plugins")[1]
 
 
 def test_internal_errors_and_interruptions(fuaudit, child, monkeypatch):

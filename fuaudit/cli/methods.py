@@ -43,8 +43,9 @@ def plugins(name: str | None, long: bool, output: Output) -> None:
         _plugins_at_length(found, output)
         return
     rows = [_named(entry) for entry in found]
-    lines = list(map(" ".join, _columns(rows)))
-    output.emit({"plugins": rows}, lines, lines)
+    clashes, strays = [entry.clash for entry in found if entry.rivals], list(map(str, registry.strays()))
+    lines = [*map(" ".join, _columns(rows)), *clashes, *strays]
+    output.emit({"plugins": rows, "clashes": clashes, "strays": strays}, lines, lines)
 
 
 def _plugins_at_length(found: list[Entry], output: Output) -> None:
