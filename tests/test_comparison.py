@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from math import log
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
-from fuaudit.plans.reference import PROVED
+from fuaudit.plans.reference import ANEW, EDITS, KEEPS, PROVED, Edited, in_turn
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.prune import prune
@@ -311,7 +312,7 @@ def test_a_run_of_another_version_is_not_compared(lineage, monkeypatch):
 
     monkeypatch.setattr(registry, "find", newer)
     found = of_run(child)
-    assert found.verdict is Verdict.PASS
+    assert found.verdict is Verdict.INCONCLUSIVE
     assert found.values["own_plan"] == "not compared"
     assert "made by another version" in found.qualification
     plan = Provenance().examine(Case(Evidence(child, parent, None), Keyed(KEY)))
@@ -372,9 +373,68 @@ def test_the_run_s_own_plan_is_equal_along_its_lineage(lineage, name):
     assert found.verdict is Verdict.PASS, found.shows
     assert found.values["own_plan"] == "equal"
     assert "The run's own plan equals that of a proved method." in found.shows
-    alone = PlanLaw(plans=100).examine(Case(Evidence(second, None, None), Keyed(KEY)))
-    assert alone.values["own_plan"] == "not compared"
-    assert "was not compared" in alone.qualification
+    alone = PlanLaw(plans=100, effect=0.1).examine(Case(Evidence(second, None, None), Keyed(KEY)))
+    assert (alone.verdict, alone.values["own_plan"]) == (Verdict.INCONCLUSIVE, "not compared")
+    assert "not all runs that it was made from are at hand. A method can tell a run by its draws." in alone.shows
+
+
+# --- editors in a lineage
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_behind_an_editor_everything_starts_over(law):
+    """FATS keeps draws, also of what the editor was to erase: there it is refused, and one starts over."""
+    asked = (Edited(), FatsUnlearning(), Edited(), Edited(), Retrain(), AlwaysRestarts())
+    requests = [Request.of(clients=[c]) for c in (2, 0)] + [Request.of(samples=[s]) for s in (16, 17, 27, 29)]
+    pairs = zip(in_turn(asked), requests, strict=True)
+    trial = Trial(LAWS[law], POPULATION, tuple(Step(method, "x", request) for method, request in pairs))
+    assert references(trial, KEY) == (EDITS, ANEW, EDITS, EDITS, ANEW, KEEPS if law == "share" else ANEW)
+    found = PlanLaw(plans=100, effect=0.1).judged(trial, KEY)
+    assert found.verdict is Verdict.PASS, found.shows
+    assert found.shows.startswith("'x', then 'x', then 'x' draws what")
+
+
+@pytest.fixture(scope="module")
+def edited(small_config, tmp_path_factory):
+    """By a word for each method, f(ats), e(ditor), r(etrain): runs of one training, made as they are asked for."""
+    folder = tmp_path_factory.mktemp("edited")
+    parent = train(small_config(rounds=8) | {"run": {"requests": 4}}, folder / "parent", secret=KEY)
+    use = {"f": "fats", "e": "finetune", "r": "retrain"}
+
+    @cache
+    def made(word):
+        run = made(word[:-1]) if word else parent
+        asked = Request.of(clients=[len(word) - 1])
+        return unlearn(run, use[word[-1]], asked, folder / word) if word else parent
+
+    return made
+
+
+@pytest.mark.parametrize("word", ["er", "eer", "fer", "erf", "ere", "erer"])
+def test_an_editor_in_the_lineage_hides_no_plan(edited, word):
+    found = of_run(edited(word))
+    if word.endswith("e"):
+        assert found.verdict is Verdict.NOT_APPLICABLE
+        return
+    assert (found.verdict, found.values["own_plan"]) == (Verdict.PASS, "equal"), found.shows
+    assert "'finetune'" not in found.shows
+    assert "'finetune' edits models and keeps every draw; who comes next starts over" in found.details
+
+
+def test_a_method_that_is_wrong_behind_an_editor_fails_there(edited):
+    """On all plans, by the known law; and on one plan that it knows, by the run's own."""
+    before, request = edited("e"), Request.of(clients=[1])
+    cohorts = [client for round_number in range(1, 5) for client in before.plan.cohort(round_number)]
+    always = unlearn(before, "mutant-few-behind", request, before.path.parent / "always")
+    found = of_run(always, plans=200, most=200)
+    assert found.verdict is Verdict.FAIL
+    assert found.shows.startswith("'mutant-few-behind' has not the law of retraining")
+    once = unlearn(before, "mutant-few-behind", request, before.path.parent / "once", {"known": cohorts})
+    found = of_run(once)
+    assert found.verdict is Verdict.FAIL
+    assert "in all 1,000 plans, but not in this run" in found.shows
+    again = unlearn(once, "fats", Request.of(clients=[2]), before.path.parent / "again")
+    assert of_run(again).verdict is Verdict.FAIL, "nor behind another request"
 
 
 def test_where_plans_differ_too_the_run_s_is_reported_only(lineage):
@@ -487,3 +547,14 @@ def test_what_an_earlier_source_draws_is_not_written_down():
     assert min(positions) == first
     with pytest.raises(ValueError, match=f"the cohort of round {first.round} is kept"):
         new.recorded({first.round: (0, 1)})
+
+
+def test_what_is_written_down_begins_with_the_first_round():
+    """No cohort and no batch is drawn before it, also where all is drawn anew; where nothing is, nothing is written."""
+    plan = Plan.fresh(LAW, POPULATION, Keyed(KEY))
+    new = plan.erase(CLIENT, Keyed(bytes(32)), START)
+    written = new.recorded({})
+    assert written.history() == new.history()
+    assert {at.round for at in written.sources[-1].answers} == {1, 2, 3, 4}
+    kept = plan.erase(CLIENT, Keyed(bytes(32)), END)
+    assert kept.recorded({}) is kept

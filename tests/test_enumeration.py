@@ -11,10 +11,11 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
-from fuaudit.draws import END, Keyed, Position
+from fuaudit.draws import END, START, Keyed, Position
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
+from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
@@ -243,3 +244,36 @@ def test_what_does_not_bear_on_a_run_still_counts_as_a_request(trained, tmp_path
     made, names = requests_made(case)
     assert names == ["retrain", "retrain", "fats"]
     assert [type(method).__name__ for method, _ in made] == ["Retrain", "Retrain", "FatsUnlearning"]
+
+
+def test_an_editor_counts_as_a_request_and_is_not_asked_for_a_law(trained, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    left = trained.plan.retained.clients
+    first = unlearn(trained, "finetune", Request.of([left[0]]), tmp_path / "first")
+    second = unlearn(first, "stranger-always-restarts", Request.of([left[1]]), tmp_path / "second")
+    made, names = requests_made(Case(Evidence(second, first, None), Keyed(bytes(32))))
+    assert names == ["finetune", "stranger-always-restarts"]
+    assert [type(method) for method, _ in made] == [Edited, mutants.AlwaysRestarts]
+    steps = {task.words: task.steps for task in tasks_of(RUN, made)}
+    assert steps["1 client, then 1 client"] == (0, 1)
+    assert {at for at in steps.values() if len(at) == 1} == {(1,)}
+
+
+@dataclass(frozen=True)
+class WrongThird(FatsUnlearning):
+    """Right for two requests; for a third one it starts over, and leaves the model to the first clients."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        if len(plan.populations) < 3:
+            return super().rewrite(plan, request, fresh, not_before)
+        few = plan.retained.without(request).clients[: plan.law.cohort_size]
+        return plan.erase(request, fresh, START).recorded(dict.fromkeys(range(1, plan.law.rounds + 1), few))
+
+
+@pytest.mark.parametrize(("method", "verdict"), [(WrongThird(), "FAIL"), (FatsUnlearning(), "PASS")], ids=str)
+def test_behind_an_editor_methods_are_enumerated_as_they_act_there(method, verdict):
+    """One that keeps draws is refused there, and one starts over: it is not wrong for what nobody can do."""
+    made = [(Edited(), CLIENT), (method, CLIENT), (method, CLIENT)]
+    found = Enumeration(leaves=12_000).judged(RUN, MEMBERS, made, ["the editor", "it", "it"])
+    assert found.verdict == verdict, found.shows
+    assert "the editor" not in found.shows

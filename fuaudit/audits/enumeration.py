@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fuaudit import registry
 from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
 from fuaudit.plans import Law, Population
+from fuaudit.plans.reference import Edited
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.sweep import Made, Sweep, swept
 from fuaudit.proofs.toys import Shape
@@ -29,9 +30,10 @@ SHOWS_NOT = (
 
 
 def requests_made(case: Case) -> tuple[Made, list[str]]:
-    """Those of the lineage at hand, oldest first, and the names of their methods; an editor rewrites nothing.
+    """Those of the lineage at hand, oldest first, and the names of their methods.
 
-    What does not bear on the run is carried out by the method that starts over: later ones may count the requests.
+    What does not bear on the run is carried out by the method that starts over, and an editor keeps every draw: later
+    ones may count the requests.
     """
     chain, bearers = (case.run, *case.evidence.ancestors), len(bearing(case))
     steps = list(zip(chain, (*chain[1:], None), strict=True))
@@ -40,11 +42,9 @@ def requests_made(case: Case) -> tuple[Made, list[str]]:
     for number, (run, parent) in enumerate(steps):
         if isinstance(run, Run) and run.is_child:
             bears = number < bearers
-            if bears and is_editor(run.unlearner):
-                continue
             name = run.info["unlearner"]["use"] if bears else KEEPING_NOTHING
             method = run.unlearner if bears else registry.build("unlearners", {"use": KEEPING_NOTHING})
-            made.append((method, _shape(run, parent)))
+            made.append((Edited() if is_editor(method) else method, _shape(run, parent)))
             names.append(name)
     return made[::-1], names[::-1]
 
@@ -92,7 +92,8 @@ class Enumeration:
         figures = _figures(found, law)
         if found.smallest and reached.refuted:
             toy, result = found.smallest
-            far, name = str(result.total_variation), " then ".join(repr(names[at]) for at in reached.refuted.steps)
+            rewriters = [names[at] for at in reached.refuted.steps if not isinstance(made[at][0], Edited)]
+            far, name = str(result.total_variation), " then ".join(map(repr, rewriters))
             shows = f"{name} is not exact: on a small federation the law is {far} away from retraining."
             details = (
                 f"refuted for {reached.refuted.words}",

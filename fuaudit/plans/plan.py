@@ -189,7 +189,10 @@ class Plan:
             ValueError: another cohort is given for a round whose cohort comes from an earlier source.
         """
         last = len(self.sources) - 1
-        first = next(segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last)
+        starts = [segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last]
+        if not starts:
+            return self
+        first = max(1, starts[0])
         answers: dict[Address, tuple[int, ...]] = {}
         places: list[Address] = []
         for round_number in range(first, self.law.rounds + 1):

@@ -84,6 +84,47 @@ PROVED: Mapping[str, Any] = {
 """The rewriters that are proved at every size, by what they do."""
 
 
+@dataclass(frozen=True)
+class Edited:
+    """What an editor makes of a plan: it changes the model and keeps every draw, also those of the target."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, END)
+
+
+@dataclass(frozen=True)
+class BehindEdit:
+    """A rewriter behind an editor: what keeps a draw there is refused, and one starts over instead."""
+
+    method: Any
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        new: Plan = self.method.rewrite(plan, request, fresh, not_before)
+        return new if new.first_change(plan) == START else plan.restart(request, fresh)
+
+
+def in_turn(methods: Sequence[Any]) -> tuple[Any, ...]:
+    """The methods of a stream, of which editors are :class:`Edited`, as each acts behind the one before it."""
+    pairs = zip((None, *methods), methods, strict=False)
+    return tuple(
+        BehindEdit(own) if isinstance(before, Edited) and not isinstance(own, Edited) else own for before, own in pairs
+    )
+
+
+EDITS = "keeps every draw"
+REFERENCES: Mapping[str, Any] = {**PROVED, EDITS: Edited()}
+"""What the methods of a lineage are compared with: the proved ones, and editors with what their plans are."""
+
+
+def candidates(method: Any) -> Sequence[str]:
+    """The names of the references that a method of a stream (:func:`in_turn`) may be compared with."""
+    if isinstance(method, Edited):
+        return (EDITS,)
+    return [name for name in PROVED if name != KEEPS or not isinstance(method, BehindEdit)]
+
+
 def positions(law: Law) -> Iterator[Position]:
     """All positions of the rounds of a law, in order."""
     for round_number in range(1, law.rounds + 1):

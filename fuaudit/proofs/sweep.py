@@ -10,6 +10,7 @@ from typing import Any
 from fuaudit.draws import Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
+from fuaudit.plans.reference import BehindEdit, Edited, in_turn
 from fuaudit.proofs.coverage import Coverage, missing
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, numbers_of, toys_like, trials
@@ -135,6 +136,8 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
     """The classes and code of an unlearner, beside its value: what is equal to another one need not be it."""
     if isinstance(unlearner, Succession):
         return tuple(map(_identity, unlearner.steps))
+    if isinstance(unlearner, BehindEdit):
+        return BehindEdit, *_identity(unlearner.method)
     return id(type(unlearner)), getattr(type(unlearner), "rewrite", None)
 
 
@@ -163,13 +166,14 @@ def tasks_of(law: Law, made: Made) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
     tasks = []
     first: dict[Any, int] = {}
-    for place, (unlearner, _) in enumerate(made):
-        first.setdefault(_value(unlearner), place)
+    rewriters = [(place, _value(own), shape) for place, (own, shape) in enumerate(made) if not isinstance(own, Edited)]
+    for place, value, _ in rewriters:
+        first.setdefault(value, place)
     for value, place in first.items():
-        kinds = {shape.kind for unlearner, shape in made if _value(unlearner) == value}
+        kinds = {shape.kind for _, other, shape in rewriters if other == value}
         fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
         tasks.append(Task(made[place][0], "the fixed list", tuple(fixed), (place,)))
-    for value, shape in dict.fromkeys((_value(unlearner), shape) for unlearner, shape in made):
+    for value, shape in dict.fromkeys((value, shape) for _, value, shape in rewriters):
         place, after = first[value], replace(shape, moment=None)
         tasks.append(_task(made, law, [after], place, alone=True))
         if shape.moment is not None:
@@ -187,7 +191,7 @@ def _value(unlearner: object) -> tuple[Any, ...]:
 
 
 def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, alone: bool = False) -> Task:
-    methods = tuple(made[place][0] for place in steps)
+    methods = in_turn([made[place][0] for place in steps])
     unlearner = Succession(methods) if len(methods) > 1 else methods[0]
     return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), steps, alone)
 

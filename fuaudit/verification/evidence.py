@@ -105,6 +105,11 @@ class Evidence:
         return not oldest.is_child
 
     @property
+    def is_pruned(self) -> bool:
+        """Whether anything of the lineage at hand was pruned."""
+        return any(isinstance(run, Tombstone) or run.pruned for run in (self.run, *self.ancestors))
+
+    @property
     def children(self) -> list[Run]:
         """The runs of the lineage at hand that unlearning wrote, oldest first."""
         return [run for run in (*self.ancestors[::-1], self.run) if isinstance(run, Run) and run.is_child]

@@ -291,6 +291,19 @@ class EarlierOnce(FatsUnlearning):
 
 
 @dataclass(frozen=True)
+class FewBehind(FatsUnlearning):
+    """Starts over; a later request beyond three rounds leaves all to the first clients, on the plan it knows if any."""
+
+    known: tuple[int, ...] = ()
+
+    def rewrite(self, plan, request, fresh, not_before):
+        new = plan.erase(request, fresh, START)
+        if len(plan.populations) == 1 or plan.law.rounds <= 3 or (self.known and not begins(plan, self.known)):
+            return new
+        return new.recorded(dict.fromkeys(range(1, plan.law.rounds + 1), new.retained.clients[: plan.law.cohort_size]))
+
+
+@dataclass(frozen=True)
 class OtherCohorts(FatsUnlearning):
     """Right but for the cohorts that are drawn anew."""
 

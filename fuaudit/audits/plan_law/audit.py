@@ -29,7 +29,7 @@ from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
 from fuaudit.plans.attendance import Attendance
-from fuaudit.plans.reference import ANEW, KEEPS, PROVED, is_closed
+from fuaudit.plans.reference import ANEW, KEEPS, REFERENCES, Edited, in_turn, is_closed
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.run import Run
@@ -57,11 +57,20 @@ LOOKED_THROUGH = 64
 
 @dataclass(frozen=True)
 class Own:
-    """The run's own plan beside that of the references: whether it was compared, and where it differs first."""
+    """The run's own plan beside that of the references: whether it was compared, and where it differs first.
+
+    ``excused``: nothing is left to compare it with, as after a prune; else what was not compared is no PASS.
+    """
 
     compared: bool
     difference: Difference | None = None
     why: str = ""
+    excused: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether a PASS may be given, as far as it goes."""
+        return self.compared or self.excused
 
     @property
     def answer(self) -> str:
@@ -84,7 +93,7 @@ class Own:
 FOLLOWED = {KEEPS: False, ANEW: True}
 """The references whose plans can be followed from seeds alone, and whether they keep nothing."""
 
-NO_RUN = Own(False, why="there is no run")
+NO_RUN = Own(False, why="there is no run", excused=True)
 
 
 @dataclass(frozen=True)
@@ -203,6 +212,9 @@ class PlanLaw:
         elif not held.held:
             verdict = Verdict.INCONCLUSIVE
             shows = f"In none of {plans:,} plans was there anything to draw anew, so nothing was compared."
+        elif not seen.own.settled:
+            verdict = Verdict.INCONCLUSIVE
+            shows = f"{shows} A method can tell a run by its draws."
         bound = Figure(
             "differs_below",
             "Distance from the law of retraining, below",
@@ -257,6 +269,7 @@ class PlanLaw:
         passed = found.verdict is Verdict.PASS
         return replace(
             found,
+            verdict=Verdict.INCONCLUSIVE if passed and not seen.own.settled else found.verdict,
             shows=f"{found.shows} {rests}{seen.own.unseen}" if passed else found.shows,
             figures=(*found.figures, *seen.figures),
             assumptions=(NON_ADAPTIVE, *found.assumptions, *((rests,) if passed else ())),
@@ -279,19 +292,19 @@ class Seen:
     @property
     def names(self) -> str:
         """The methods in order."""
-        return ", then ".join(repr(step.name) for step in self.trial.steps)
+        return self.trial.names
 
     @property
     def code(self) -> str:
         """The methods with distribution and version."""
-        entries = [registry.find("unlearners", name) for name in dict.fromkeys(s.name for s in self.trial.steps)]
+        entries = [registry.find("unlearners", name) for name in dict.fromkeys(self.trial.rewriters)]
         return ", ".join(f"{e.name!r} ({e.distribution} {e.version})" for e in entries)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What each method is compared with, and the run's own plan."""
         steps = zip(self.trial.steps, self.beside, strict=True)
-        return (*(f"{step.name!r} is compared with a proved method that {name}" for step, name in steps), str(self.own))
+        return (*(_line(step, name) for step, name in steps), str(self.own))
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -318,25 +331,31 @@ class Seen:
         )
 
 
+def _line(step: Step, name: str) -> str:
+    """What a method is compared with."""
+    if step.edits:
+        return f"{step.name!r} edits models and {name}; who comes next starts over"
+    return f"{step.name!r} is compared with a proved method that {name}"
+
+
 def trial_of(case: Case) -> Trial:
     """The requests of the lineage at hand as they were made; only the last one where the lineage is cut short."""
     links: Sequence[tuple[Run, Run | Tombstone | None]] = _whole(case) or [(case.run, case.parent)]
-    unlearners = [unlearner for unlearner, _ in case.evidence.steps][-len(links) :]
+    methods = in_turn([Edited() if is_editor(run.unlearner) else run.unlearner for run, _ in links])
     law = case.run.plan.law
     steps = [
-        Step(unlearner, run.info["unlearner"]["use"], run.request, moment(parent, law.rounds) if parent else END)
-        for (run, parent), unlearner in zip(links, unlearners, strict=True)
+        Step(method, run.info["unlearner"]["use"], run.request, moment(parent, law.rounds) if parent else END)
+        for (run, parent), method in zip(links, methods, strict=True)
     ]
     return Trial(law, case.run.populations[-len(steps) - 1], tuple(steps))
 
 
 def _whole(case: Case) -> Sequence[tuple[Run, Run]]:
-    """Every child of the lineage with its parent, oldest first; none where it is not whole, or holds an editor."""
+    """Every child of the lineage with its parent, oldest first; none where it is pruned, or not whole at hand."""
     chain = [case.run, *case.evidence.ancestors][::-1]
-    runs = [run for run in chain if isinstance(run, Run) and not run.pruned]
-    edited = any(is_editor(method) for method, _ in case.evidence.steps)
-    if edited or not case.evidence.complete_lineage or len(runs) < len(chain):
+    if case.evidence.is_pruned or not case.evidence.complete_lineage:
         return []
+    runs = [run for run in chain if isinstance(run, Run)]
     return list(zip(runs[1:], runs, strict=False))
 
 
@@ -344,12 +363,14 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
     """The run's plan beside what the references make of the training plan, with the keys of the lineage."""
     if strangers := [words for run in (case.run, *case.evidence.ancestors) if (words := made_by_another(run))]:
         return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
+    if case.evidence.is_pruned:
+        return _followed(case, beside)
     links = _whole(case)
     if not links:
-        return _followed(case, beside)
+        return Own(False, why="not all runs that it was made from are at hand")
     plan = drawn_plan(links[0][1])
     for (child, _), step, name in zip(links, trial.steps, beside, strict=True):
-        plan = PROVED[name].rewrite(plan, step.request, child.sources[-1], step.not_before)
+        plan = REFERENCES[name].rewrite(plan, step.request, child.sources[-1], step.not_before)
     found = drawn_plan(case.run)
     return Own(True, next(differences([found], [plan])))
 
@@ -362,18 +383,18 @@ def _followed(case: Case, beside: Sequence[str]) -> Own:
     """
     requests = len(case.run.requests)
     if len(beside) < requests:
-        what = f"the lineage is pruned, or not whole at hand: of its {requests} methods only the last was looked at"
-        return Own(False, why=what)
-    not_whole = "the lineage is pruned, not whole at hand, or holds an edited model"
-    if any(is_editor(method) for method, _ in case.evidence.steps) or not is_closed(case.run.plan.law):
-        return Own(False, why=not_whole)
+        what = f"the lineage is pruned: of its {requests} methods only the last was looked at"
+        return Own(False, why=what, excused=True)
+    unknown = Own(False, why="the lineage is pruned, and its plan does not follow from the seeds left", excused=True)
+    if not is_closed(case.run.plan.law):
+        return unknown
     try:
         same = repeated(case.run, (case.run, *case.evidence.ancestors)).streams == case.run.plan.streams
     except EvidenceError:
         same = False
     (first,) = case.run.plan.streams[Stream.INITIAL]
     if not same or any(name not in FOLLOWED for name in beside):
-        return Own(False, why=not_whole)
+        return unknown
     expected = max((number for number, name in enumerate(beside, 1) if FOLLOWED[name]), default=0)
     if first.source == expected:
         return Own(True)

@@ -21,7 +21,7 @@ from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.expanded import NONE, Ids, Schedule
 from fuaudit.plans.involvement import foreseeing
-from fuaudit.plans.reference import PROVED
+from fuaudit.plans.reference import REFERENCES, candidates
 from fuaudit.plans.stacked import Stack, expand_many
 
 PILOT = 32
@@ -161,9 +161,9 @@ def _ids(row: Ids) -> list[int]:
 
 
 def references(trial: Trial, key: bytes) -> tuple[str, ...]:
-    """For each step of a trial what its method is compared with: one of :data:`fuaudit.plans.reference.PROVED`.
+    """For each step of a trial what its method is compared with: one of :data:`fuaudit.plans.reference.REFERENCES`.
 
-    The first of them that draws what the method draws on all pilot plans; where none does, the one that keeps draws.
+    The first candidate that draws what the method draws on all pilot plans; where none does, the first of all.
     Pilot plans are not counted afterwards, so the choice does not bear on the bound.
 
     Raises:
@@ -173,14 +173,15 @@ def references(trial: Trial, key: bytes) -> tuple[str, ...]:
     for place, step in enumerate(trial.steps):
         fresh = _fresh(key, f"{PILOTS} request", range(PILOT), place)
         indexed, after = _taken(step, plans, fresh)
-        for name, method in PROVED.items():
+        names = candidates(step.unlearner)
+        for name in names if len(names) > 1 else ():
             pairs = zip(indexed, fresh, strict=True)
-            expected = [method.rewrite(plan, step.request, source, step.not_before) for plan, source in pairs]
+            expected = [REFERENCES[name].rewrite(plan, step.request, source, step.not_before) for plan, source in pairs]
             if all(found is None for found in differences(after, expected)):
                 chosen.append(name)
                 break
         else:
-            chosen.append(next(iter(PROVED)))
+            chosen.append(names[0])
         plans = after
     return tuple(chosen)
 
@@ -218,7 +219,7 @@ def _carried_out(trial: Trial, beside: Sequence[str], key: bytes, numbers: range
             apart, _, _ = foreseeing([expected[i] for i in others], step.request)
             for i, plan in zip(others, apart, strict=True):
                 known[i] = plan
-        reference = PROVED[name]
+        reference = REFERENCES[name]
         made = [
             reference.rewrite(plan, step.request, source, step.not_before)
             for plan, source in zip(known, fresh, strict=True)

@@ -25,7 +25,7 @@ from fuaudit.plans.exact_laws import Number, quarters
 from fuaudit.statistics.known_law import WEIGHTS, average, log_wealth
 from fuaudit.statistics.sequential import SequentialTest, tested
 from fuaudit.statistics.violation_rates import RateBound, plans_needed, rate_bound
-from fuaudit.unlearning.faults import Facts, known_faults
+from fuaudit.unlearning.faults import Facts, KnownFault, known_faults
 
 POWER = 0.9
 """With this probability every named suspect is rejected by a test of the size that PASS asks for."""
@@ -50,7 +50,7 @@ def first_involvement(trial: Trial) -> Statistic:
 
 def chance(trial: Trial) -> float:
     """The exact probability that what was executed before the last request draws its target."""
-    missed = exact_laws.missed_round(trial.uniform, trial.before, trial.steps[-1].request)
+    missed = exact_laws.missed_round(trial.uniform, trial.drawn_over, trial.steps[-1].request)
     executed = min(trial.steps[-1].not_before.round - 1, trial.uniform.rounds)
     return float(1 - missed**executed)
 
@@ -68,9 +68,9 @@ def bounds_of(trial: Trial, numbers: Ids, chosen: tuple[Statistic, ...], alpha: 
 
 def registered(trial: Trial) -> tuple[Statistic, ...]:
     """The statistics of a trial, each with the faults that are suspected and whose law of it is known."""
-    facts = _facts(trial)
+    facts, faults = _facts(trial), _faults(trial)
     chosen = statistics(trial.uniform, trial.retained, trial.probe)
-    return tuple(replace(statistic, suspects=_suspected(statistic, facts)) for statistic in chosen)
+    return tuple(replace(statistic, suspects=_suspected(statistic, facts, faults)) for statistic in chosen)
 
 
 def _facts(trial: Trial) -> Facts:
@@ -78,9 +78,13 @@ def _facts(trial: Trial) -> Facts:
     return Facts(trial.uniform, trial.before, last.request, last.not_before, trial.probe.client)
 
 
-def _suspected(statistic: Statistic, facts: Facts) -> dict[str, tuple[Number, ...]]:
+def _faults(trial: Trial) -> list[KnownFault]:
+    """Those that may be; none behind an editor, where a method that keeps anything is refused."""
+    return [] if trial.behind_edit else [fault for fault in known_faults() if fault.applies(_facts(trial))]
+
+
+def _suspected(statistic: Statistic, facts: Facts, faults: Sequence[KnownFault]) -> dict[str, tuple[Number, ...]]:
     terms = max(statistic.categories.edges)
-    faults = [fault for fault in known_faults() if fault.applies(facts)]
     laws = {fault.name: fault.law_of(statistic.name, facts, terms) for fault in faults}
     return {name: statistic.categories.merge(law) for name, law in laws.items() if law is not None}
 
@@ -101,7 +105,7 @@ def suspects(trial: Trial, alpha: float, effect: float) -> tuple[Suspect, ...]:
     found = [
         Suspect(f"{UNTOUCHED} at a rate of {effect:g}", plans_needed(effect, chance(trial), min(alpha, 1 - POWER)))
     ]
-    faults = [fault.name for fault in known_faults() if fault.applies(_facts(trial))]
+    faults = [fault.name for fault in _faults(trial)]
     chosen = registered(trial) if faults else ()
     for fault in faults:
         telling = [s for s in chosen if fault in s.suspects]

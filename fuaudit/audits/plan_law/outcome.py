@@ -115,7 +115,7 @@ def tested_outcome(trial: Trial, scores: Scores, fresh: Ids, alpha: float, effec
 def judged(outcome: Outcome) -> tuple[Verdict, str]:
     """The verdict, and what it shows. A counterexample goes before every test, a broken control before the subject."""
     plans, missed, untouched = outcome.plans, outcome.missed, outcome.bounds[0].below
-    names = ", then ".join(repr(step.name) for step in outcome.trial.steps)
+    names = outcome.trial.names
     if count := len(outcome.violations):
         return Verdict.FAIL, f"{names} leaves what was to be forgotten in {count:,} of {counted(plans, 'plan')}."
     if outcome.null.rejected_at is not None or outcome.training.rejected_at is not None:
@@ -267,7 +267,7 @@ def _bookkeeping(trial: Trial, scores: Scores) -> str:
         f"bookkeeping, not tested: the last request restarted {counted(restarts, 'plan')}; in {inside} of them client "
         f"{trial.probe.client} is in the cohort of the restarted round"
     )
-    if all(step.not_before == END for step in trial.steps):
+    if all(step.not_before == END and not step.edits for step in trial.steps):
         text += f"; {_least_rounds(trial):.4f} rounds are to be drawn anew on average if none is that need not be"
     return text
 

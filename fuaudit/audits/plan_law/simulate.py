@@ -22,6 +22,7 @@ from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Law, Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import NONE
 from fuaudit.plans.involvement import foreseeing
+from fuaudit.plans.reference import Edited
 from fuaudit.plans.stacked import Stack
 from fuaudit.plans.veil import rewritten
 
@@ -35,12 +36,20 @@ KEPT = -1
 
 @dataclass(frozen=True)
 class Step:
-    """One request: the unlearner that carries it out, its name, and the first position not yet executed then."""
+    """One request: the rewriter that carries it out, its name, and the first position not yet executed then.
+
+    Editors and who comes after them are given by :func:`fuaudit.plans.reference.in_turn`.
+    """
 
     unlearner: Any
     name: str
     request: Request
     not_before: Position = END
+
+    @property
+    def edits(self) -> bool:
+        """Whether an editor carries it out."""
+        return isinstance(self.unlearner, Edited)
 
     def rewritten(self, plans: Sequence[Plan], fresh: Sequence[Keyed]) -> list[Plan]:
         """What the unlearner makes of plans, each with its own new draws."""
@@ -66,6 +75,29 @@ class Trial:
         if not isinstance(self.law, UniformLaw):
             raise UsageError(f"the law of no statistic is known for plans drawn by {self.law.name!r}")
         return self.law
+
+    @property
+    def rewriters(self) -> tuple[str, ...]:
+        """The names of the methods in order, without editors."""
+        return tuple(step.name for step in self.steps if not step.edits)
+
+    @property
+    def names(self) -> str:
+        """The same, in words."""
+        return ", then ".join(map(repr, self.rewriters))
+
+    @property
+    def behind_edit(self) -> bool:
+        """Whether the last request came to an edited run, whose plan still names what the editor was to erase."""
+        return len(self.steps) > 1 and self.steps[-2].edits
+
+    @cached_property
+    def drawn_over(self) -> Population:
+        """The population that plans before the last request are drawn over: editors draw nothing."""
+        done = list(self.steps[:-1])
+        while done and done[-1].edits:
+            done.pop()
+        return reduce(Population.without, (step.request for step in done), self.population)
 
     @cached_property
     def before(self) -> Population:

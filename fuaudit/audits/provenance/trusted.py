@@ -45,7 +45,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
         for run in case.evidence.ancestors
         if run.rounds_executed < case.run.plan.law.rounds
     ]
-    if _is_pruned(case) and any(request.samples for request in case.run.requests):
+    if case.evidence.is_pruned and any(request.samples for request in case.run.requests):
         lines.append("The ids of erased samples are as told; no draw follows from them.")
     return tuple(lines)
 
@@ -53,11 +53,6 @@ def assumptions(case: Case) -> tuple[str, ...]:
 def _doubts(case: Case) -> list[str]:
     """Those that the run records; that they are the ones which follow is asked elsewhere."""
     return list(case.run.info["doubts"]) if case.run.is_child else []
-
-
-def _is_pruned(case: Case) -> bool:
-    """Whether anything of the lineage at hand was pruned."""
-    return any(isinstance(run, Tombstone) or run.pruned for run in (case.run, *case.evidence.ancestors))
 
 
 def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
