@@ -57,6 +57,19 @@ def changed(most=5, **changes):
 
 
 @pytest.mark.usefixtures("beside")
+def test_a_claim_about_no_request_is_one_about_training_runs_too(child):
+    parent = child.path.parent / "parent"
+    result = verify(parent, SPEC, key=AUDIT_KEY, save=False)
+    assert result.verdict == "PASS", result.reason
+    assert "forget" not in result.reason
+    assert "Every required check passed: evidence for a ration of rounds" in result.reason
+    page = render(result.as_json(), "md").decode()
+    assert "No client took part in more rounds than its ration." in page
+    assert verify(parent, changed(most=1), key=AUDIT_KEY, save=False).verdict == "FAIL"
+    assert verify(parent, "client-erasure", key=AUDIT_KEY, save=False, budget=0).verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.usefixtures("beside")
 def test_a_pass_names_whose_claim_it_is_and_the_code_that_defines_it(child):
     result = verify(child, SPEC, key=AUDIT_KEY, save=False)
     assert result.verdict == "PASS", result.reason

@@ -19,8 +19,9 @@ RATIONED = Claim(
     "a ration of rounds for every client",
     frozenset({"files", "provenance", "ration"}),
     editors=False,
-    shows="No client took part in more rounds than its ration. Whether {request} left a trace is not shown.",
-    question="The checks asked how often each participant was drawn. They did not ask whether the method forgets.",
+    shows="No client took part in more rounds than its ration. What a client left in the model is not shown.",
+    question="The checks asked how often each participant was drawn. They did not ask whether anything is forgotten.",
+    of_request=False,
 )
 
 SHOWS_NOT = "It does not show what a client put into a round."
@@ -46,8 +47,6 @@ class Ration:
 
     def examine(self, case: Case) -> Finding:
         """FAIL where a client takes part more often; PASS where none does."""
-        if case.request is None:
-            return Finding("ration", Subject.RUN, Verdict.NOT_APPLICABLE, "The run carries out no request.", SHOWS_NOT)
         plan = case.run.plan
         counts = Counter(client for number in range(1, plan.law.rounds + 1) for client in set(plan.cohort(number)))
         client, rounds = max(counts.items(), key=lambda pair: (pair[1], -pair[0]), default=(0, 0))

@@ -42,6 +42,7 @@ class Claim:
         shows: what a PASS is evidence for; ``{request}`` stands for what was to be forgotten.
         question: what the checks ask, for people who do not know the words.
         of: whose it is, distribution and version, where it is not fuaudit's own; not to be given, it is filled in.
+        of_request: whether it is about a request that was carried out; what is not, training runs can show too.
     """
 
     asks: str
@@ -51,6 +52,7 @@ class Claim:
     shows: str
     question: str
     of: str = ""
+    of_request: bool = True
 
     @property
     def title(self) -> str:

@@ -51,7 +51,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
     verdict = combine([f.verdict for _, f in required], [f.verdict for c, f in pairs if c.role == "supporting"])
     if verdict in (Verdict.FAIL, Verdict.ERROR):
         return Conclusion(verdict, min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)[1].shows)
-    if not evidence.run.is_child:
+    if claim.of_request and not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
     if not claim.editors and evidence.is_editor:
         name = evidence.run.info["unlearner"]["use"]
@@ -71,7 +71,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
             Verdict.INCONCLUSIVE,
             f"The checks that passed do not suffice for {claim.title}: no evidence of {'; '.join(missing)}.",
         )
-    if "law" in claim.needs and (doubts := evidence.run.info["doubts"]):
+    if "law" in claim.needs and (doubts := evidence.run.info.get("doubts")):
         return Conclusion(
             Verdict.INCONCLUSIVE,
             f"The spec asks for {claim.title}, and the run records why it is doubted: {'; '.join(doubts)}.",
@@ -113,9 +113,9 @@ def _follows(pair: tuple[Check, Finding]) -> bool:
 def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outside: tuple[Outside, ...]) -> str:
     """The sentences of a PASS."""
     forgotten = ", ".join(map(whom, to_forget(evidence.run)))
+    asked = f" for the request to forget {forgotten}" if spec.claim.of_request else ""
     sentences = [
-        f"Every required check passed for the request to forget {forgotten}: evidence for {spec.claim.title} "
-        "within the stated scope.",
+        f"Every required check passed{asked}: evidence for {spec.claim.title} within the stated scope.",
         *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
         f"Asked by the spec {spec.id} ({spec.source}, digest {spec.digest[:SHORT]}).",
     ]
