@@ -129,6 +129,24 @@ def test_a_receipt_holds_for_children_and_not_after_a_prune(run, receipt, tmp_pa
     assert receipt_of(pruned, 2).name == "cay"
 
 
+def test_a_prune_names_the_receipts_beside_it_that_open_what_it_dropped(fuaudit, run, tmp_path):
+    for name in ("ben", "cay"):
+        assert fuaudit("receipt", run.path, "--client", name)[0] == 0
+    other = train(TABLES, tmp_path / "other", data=data(), secret=bytes(32))
+    written(tmp_path / "other.json", receipt_of(other, 1))
+    (tmp_path / "torn.json").write_text("{")
+    for method in ("noop", "fats"):
+        unlearn(run, method, request_of(run, ["ben"]), tmp_path / method, data=data())
+    code, out, err = fuaudit("prune", tmp_path / "fats", "--yes")
+    assert code == 0, err
+    assert [line for line in out.splitlines() if " is a receipt " in line] == [
+        f"left alone: {tmp_path / 'receipt-run-1.json'} is a receipt that opens erased rows; remove your copies of it"
+    ]
+    assert "without their parent now: noop" in out
+    (tmp_path / "receipt-run-1.json").unlink()
+    assert json.loads(fuaudit("prune", tmp_path / "fats", "--yes", "--json")[1])["receipts"] == []
+
+
 def test_every_change_of_a_receipt_is_noticed(receipt, tmp_path):
     """Each field spoiled, each digit of a digest exchanged: exit 4 in words, never a receipt."""
     table = receipt.table()

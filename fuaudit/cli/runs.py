@@ -264,16 +264,17 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @output_options
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
-    from fuaudit.runs.neighbours import orphans, other_holders
+    from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside
     from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
     from fuaudit.runs.swap import standing
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
     found = load_run(standing(run))
+    losing = [path.name for path in orphans(found)]
     if not yes:
-        if losing := orphans(found):
-            say(f"runs that lose their parent by this: {', '.join(path.name for path in losing)}", err=True)
+        if losing:
+            say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
         say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
         question = f"This removes the models and keys of the ancestors of {printable(run)} for good. Go on?"
         if not click.confirm(question, err=True):
@@ -282,13 +283,16 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     pruned, buried = work(run, allow_orphans)
     again = pruned.digest == found.digest and not buried
     others, unread = (list(map(str, paths)) for paths in other_holders(pruned))
+    receipts = list(map(str, receipts_beside(pruned)))
     lines = [
         f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
-        *(f"left alone: {path} holds a key that gives erased draws back" for path in others),
+        *([f"without their parent now: {', '.join(losing)}"] if losing else []),
+        *(f"left alone: {path} holds a key that gives erased draws back; prune or remove it" for path in others),
         *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
+        *(f"left alone: {path} is a receipt that opens erased rows; remove your copies of it" for path in receipts),
     ]
-    document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried))}
-    document |= {"still_holding_keys": others, "unreadable_keys": unread}
+    document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "orphans": losing}
+    document |= {"still_holding_keys": others, "unreadable_keys": unread, "receipts": receipts}
     output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
 
 

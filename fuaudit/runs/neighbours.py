@@ -14,6 +14,7 @@ from fuaudit.formats.files import read_json
 from fuaudit.runs.ancestors import lineage
 from fuaudit.runs.layout import KEYS, MANIFEST, RUN
 from fuaudit.runs.pruned_contents import kept_leaves
+from fuaudit.runs.receipts import opens_erased, read_receipt
 from fuaudit.runs.run import Run
 
 
@@ -63,6 +64,20 @@ def orphans(run: Run) -> list[Path]:
     passed = {ancestor.path.resolve() for ancestor in chain}
     beside = _children_of({ancestor.digest for ancestor in chain[1:]}, run)
     return [folder for folder in beside if folder.resolve() not in passed]
+
+
+def receipts_beside(run: Run) -> list[Path]:
+    """Receipts beside a run that open what was to be forgotten: they are written there, and a prune leaves them."""
+    files = (path for path in _beside(run) if path.suffix == ".json" and path.is_file())
+    return [path for path in files if _opens(path, run)]
+
+
+def _opens(path: Path, run: Run) -> bool:
+    try:
+        receipt = read_receipt(path)
+    except (EvidenceError, OSError):
+        return False
+    return receipt.commitment == run.commitment and opens_erased(receipt, run)
 
 
 def children(run: Run) -> list[Path]:

@@ -164,6 +164,13 @@ def receipt_of(run: Run, client: int) -> Receipt:
     )
 
 
+def opens_erased(receipt: Receipt, run: Run) -> bool:
+    """Whether a receipt is of one whom a request of a run names, or of whom it names a sample."""
+    clients = {client for request in run.requests for client in request.clients}
+    samples = {sample for request in run.requests for sample in request.samples}
+    return receipt.client in clients or not samples.isdisjoint(row.id for row in receipt.rows)
+
+
 def read_receipt(path: Path) -> Receipt:
     """A receipt from its file.
 

@@ -13,7 +13,7 @@ from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
 from fuaudit.runs.ancestors import lineage, parent_of
-from fuaudit.runs.receipts import Receipt, read_receipt
+from fuaudit.runs.receipts import Receipt, opens_erased, read_receipt
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import load_dataset
@@ -107,10 +107,8 @@ def receipts_in(run: Run, paths: Sequence[Path], commitment: str | None) -> tupl
         EvidenceError: one is under another commitment, or gives other ids than the partition.
     """
     found = tuple(map(read_receipt, paths))
-    clients = {client for request in run.requests for client in request.clients}
-    samples = {sample for request in run.requests for sample in request.samples}
     for path, receipt in zip(paths, found, strict=True):
-        if receipt.client not in clients and not samples.intersection(row.id for row in receipt.rows):
+        if not opens_erased(receipt, run):
             raise UsageError(
                 f"{path} is the receipt of {receipt.whose!r}, client {receipt.client}, whom no request names",
                 "Give receipts of those whom the requests of this run name.",
