@@ -48,3 +48,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'fuaudit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is offered, before it is imported."""
+    return sorted({*globals(), *__all__})

@@ -342,7 +342,11 @@ def _spelled(hint: object, written: object) -> str:
         return " or ".join(map(repr, typing.get_args(hint)))
     if typing.get_origin(hint) is dict:
         return "a table"
-    return str(written)
+    parts = str(getattr(written, "__name__", written)).split(" | ")
+    return " or ".join(_SPELLED.get(part, part) for part in parts)
+
+
+_SPELLED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
 
 
 def _fit(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:

@@ -86,11 +86,12 @@ class Fats:
         smallest = min((c for c in clients if population.samples[c]), key=lambda c: len(population.samples[c]))
         one_client = Request.of(clients=clients[:1])
         one_sample = Request.of(samples=population.samples[smallest][:1])
+        client, sample = (cost(law, population, each).probability for each in (one_client, one_sample))
         return [
-            f"one more client:  recomputation with probability {cost(law, population, one_client).probability:.6f} "
+            f"forgetting one more client: rounds are computed anew with probability {client:.6f} "
             f"(rho_C = {client_bound(law, population):.4g})",
-            f"one more sample:  recomputation with probability {cost(law, population, one_sample).probability:.6f} "
-            f"(rho_S = {sample_bound(law, population, smallest):.4g}), of the smallest client",
+            f"forgetting one more sample of the smallest client: with probability {sample:.6f} "
+            f"(rho_S = {sample_bound(law, population, smallest):.4g})",
         ]
 
 

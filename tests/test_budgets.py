@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import sys
 from collections import defaultdict
 from fractions import Fraction
@@ -436,9 +437,13 @@ def test_a_printed_value_below_the_exact_one_is_no_bound(said):
 def test_a_target_says_what_was_found(said):
     found = json.loads(said(*SMALL_ONE, "--alpha", "0.999", "--target", "2", "--json"))
     assert found["found"] == "rounds"
+    sought = said(*SMALL_ONE, "--rounds", 20, "--target", "2").splitlines()[0]
+    assert re.fullmatch(r"found for epsilon 2: --alpha 0\.\d+; a client then gives up \S+ of its 10 top .*", sought)
+    assert "1 round: epsilon" in said(*SMALL_ONE, "--alpha", "0.9")
+    assert "cannot send 12 of 10 coordinates" in said("--dim", 10, "--per-client", 12, "--alpha", "0.9", expected=2)
     assert found["epsilon_total"] <= 2 < found["epsilon_total"] + found["epsilon_per_round"]
     for arguments in (
-        (*SMALL_ONE, "--alpha", "0.9"),
+        SMALL_ONE,
         (*SMALL_ONE, "--alpha", "0.9", "--rounds", 3, "--target", 1),
         (*SMALL_ONE, "--target", 1),
         (*SMALL_ONE, "--alpha", "0.9", "--target", -1),

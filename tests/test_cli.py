@@ -470,7 +470,7 @@ def test_prove_refuses(fuaudit):
         (("--with", "fats"), "nothing to forget"),
         (("--with", "finetune", "--client", "0", "--option", "round=5"), "Did you mean 'rounds'"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=many"), "NAME=VALUE"),
-        (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "is not int"),
+        (("--with", "finetune", "--client", "0", "--option", 'rounds="5"'), "rounds = '5' is not a whole number"),
         (("--with", "finetune", "--client", "0", "--option", "rounds=0"), "at least 1"),
         (("--with", "fats", "--client", "0", "--option", 'use="retrain"'), "by its name"),
         (("--with", "fats", "--cliant", "0"), "--client"),

@@ -47,6 +47,7 @@ def test_the_face_is_what_it_says():
     for name, home in fuaudit._HOME.items():
         assert getattr(fuaudit, name) is getattr(importlib.import_module(home), name)
         assert f"``{name}``" in fuaudit.__doc__
+        assert name in dir(fuaudit)
     with pytest.raises(AttributeError, match="no attribute 'retrain'"):
         _ = fuaudit.retrain
 
@@ -172,6 +173,7 @@ def test_runs_are_listed_as_their_files_tell(made, verified, fuaudit):
     assert str(verified.verdict) in first
     assert second.split() == ["parent", "training"]
     assert fuaudit("runs", made, "--quiet")[1].split() == ["child", "parent"]
+    assert fuaudit("history", made / "parent", "--quiet")[1] == f"{made / 'parent'} was never verified\n"
 
 
 def test_a_list_names_what_cannot_be_read(tiny, tmp_path):
@@ -192,7 +194,8 @@ def test_a_list_names_what_cannot_be_read(tiny, tmp_path):
 
 def test_a_list_of_nothing_says_so(fuaudit, tmp_path):
     assert fuaudit("runs", tmp_path)[:2] == (0, f"no run in {tmp_path}\n")
-    assert fuaudit("runs", tmp_path / "missing")[0] == 4
+    code, _, err = fuaudit("runs", tmp_path / "missing")
+    assert (code, "Give the folder that holds runs" in err) == (4, True)
 
 
 # completion

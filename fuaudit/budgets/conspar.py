@@ -62,7 +62,10 @@ class ConSpar:
 
     def __post_init__(self) -> None:
         if not 1 <= self.per_client < self.dim <= LARGEST:
-            raise UsageError(f"a client sends at least 1 and fewer than all coordinates, of {LARGEST} at most")
+            raise UsageError(
+                f"a client cannot send {self.per_client:,} of {self.dim:,} coordinates: it sends at least 1, and fewer "
+                f"than all, which are {LARGEST:,} at most"
+            )
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha is within 0 and 1, not {self.alpha}")
         if not 1 <= self.differ <= min(self.per_client, self.dim - self.per_client):

@@ -151,7 +151,10 @@ def history(run: Path, output: Output) -> None:
     digest = load_run(run).digest
     folder = store.audit_folder(run)
     entries = store.history(folder)
-    lines = [] if output.quiet else [f"{counted(len(entries), 'verification')} by {folder / store.LOG}"]
+    told = (
+        f"{counted(len(entries), 'verification')} by {folder / store.LOG}" if entries else f"{run} was never verified"
+    )
+    lines = [] if output.quiet and entries else [told]
     for entry in entries:
         about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
         key = "key given" if entry.key_given else "key drawn"

@@ -26,7 +26,7 @@ def budget() -> None:
 @click.option("--dim", type=click.IntRange(2), required=True, help="Coordinates of the model.")
 @click.option("--per-client", type=click.IntRange(1), help="Coordinates that a client sends in a round.")
 @click.option("--alpha", help="Chance that a top coordinate is given up, a decimal: it is read as it is written.")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds that a client takes part in.")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds that a client takes part in; by default 1.")
 @click.option(
     "--differ", type=click.IntRange(1), default=1, show_default=True, help="Elements in which two top sets may differ."
 )
@@ -52,6 +52,7 @@ def conspar(
     from fuaudit.budgets.account import BINS, COARSE, account
     from fuaudit.budgets.conspar import decimal
 
+    rounds = 1 if rounds is None and target is None else rounds
     given = {"--per-client": per_client, "--alpha": alpha, "--rounds": rounds}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != (target is not None):
@@ -69,7 +70,8 @@ def conspar(
         plot(shape, number, delta, picture)
     result = account(shape, number, delta, BINS if target is None else COARSE)
     document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
-    output.emit(document, _lines(result), _short(result))
+    sought = [] if target is None else [f"found for epsilon {target:g}: {missing[0]} {_sought(result, missing[0])}"]
+    output.emit(document, [*sought, *_lines(result)], [*sought, *_short(result)])
 
 
 def _found(
@@ -101,6 +103,17 @@ def _found(
         assert per_client is not None
         return for_alpha(ConSpar(dim, per_client, Fraction(1), differ), rounds, delta, target), rounds
     return for_per_client(dim, alpha, differ, rounds, delta, target), rounds
+
+
+def _sought(found: Account, name: str) -> str:
+    """The value that was searched for, as it is written; and what an alpha means for a client."""
+    from fuaudit.budgets.account import decimal_text
+
+    shape = found.mechanism
+    if name != "--alpha":
+        return str(shape.per_client if name == "--per-client" else found.rounds)
+    given_up = f"{float(shape.alpha) * shape.per_client:,.2f} of its {counted(shape.per_client, 'top coordinate')}"
+    return f"{decimal_text(shape)}; a client then gives up {given_up} a round, on average"
 
 
 def _lines(found: Account) -> list[str]:

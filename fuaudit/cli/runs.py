@@ -382,7 +382,8 @@ def describe(
         document["constant"] = {"class": number, "test_accuracy": share}
         if last["test_accuracy"] <= share:
             lines.append(
-                f"  no better on test rows than always answering class {number}, which is right in {share:.4f}"
+                f"  no better on test rows than always answering class {number}, which is right in {share:.4f}: "
+                "try more rounds, a larger cohort or another step_size"
             )
     document |= {"next": list(following)} if following else {}
     head = "to verify and report:" if run.is_child else "publish the commitment; to forget, verify and report:"

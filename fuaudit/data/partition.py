@@ -27,6 +27,7 @@ from fuaudit.draws.keyed import philox_key
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
 from fuaudit.registry import blaming
+from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -196,7 +197,12 @@ class OneHolder:
         rest = draws.permutation(np.flatnonzero(labels != self.label))
         if not len(held) or self.clients < 2:
             raise UsageError(f"one client shall hold class {self.label} alone: that needs such rows and 2 clients")
-        _require_clients(self.clients - 1, len(rest))
+        if self.clients > len(rest) + 1:
+            raise UsageError(
+                f"of {self.clients} clients one holds class {self.label} alone, and the others cannot share "
+                f"{counted(len(rest), 'sample')}",
+                "Choose at most one a sample.",
+            )
         return [held.tolist(), *(hand.tolist() for hand in np.array_split(rest, self.clients - 1))]
 
 

@@ -333,7 +333,11 @@ def _why(cell: str) -> tuple[str, str]:
     """Why a cell is no number, and what to do."""
     if not cell:
         return EMPTY
-    hint = "Write decimals with a point." if _COMMA.fullmatch(cell) else "Write a finite number, or take the line out."
+    hint = (
+        "Write decimals with a point, and thousands without a separator."
+        if _COMMA.fullmatch(cell)
+        else "Write a finite number, or take the line out."
+    )
     return f"{cell!r} is no number", hint
 
 

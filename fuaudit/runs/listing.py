@@ -49,7 +49,8 @@ def runs_in(folder: Path) -> Iterator[Listed]:
     try:
         found = sorted(item for item in folder.iterdir() if not item.is_symlink() and is_run(item))
     except OSError as error:
-        raise EvidenceError(f"cannot read {folder}: {error.strerror or error}") from error
+        hint = "Give the folder that holds runs: fuaudit runs FOLDER."
+        raise EvidenceError(f"cannot read {folder}: {error.strerror or error}", hint) from error
     yield from map(_listed, found)
 
 
