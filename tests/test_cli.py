@@ -537,6 +537,7 @@ def test_a_config_says_all_that_is_wrong_at_once(fuaudit, tmp_path):
         ({"learner": {"rounds": 0}}, "rounds must be"),
         ({"learner": {"step_size": -1.0}}, "step_size"),
         ({"partition": {"use": "iid", "clients": 10**6}}, "cannot share"),
+        ({"partition": {"use": "one-holder", "clients": 10**6}}, "of 1000000 clients one holds class 9 alone"),
         ({"model": {"use": "cnn"}}, "images"),
         ({"scaling": "standardize"}, "Did you mean 'standardise'"),
         ({"data": {"use": "mnist"}}, "--data ROOT"),
