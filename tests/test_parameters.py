@@ -12,7 +12,7 @@ from fuaudit_plugins.finetune import Finetune
 from tests_support import changed
 
 from fuaudit import train, unlearn
-from fuaudit.audits.model_law.audit import BETTING, SHARES, ModelLaw, Sampled
+from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, ModelLaw, Sampled
 from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
@@ -39,6 +39,14 @@ def audit(run, asked=None, **options):
 @pytest.fixture(scope="module")
 def edited(trained, target, tmp_path_factory):
     return unlearn(trained, "finetune", Request.of([target]), tmp_path_factory.mktemp("edited") / "finetune")
+
+
+def test_earlier_requests_are_not_compared(edited, tmp_path):
+    """Originals never had what they took away; a finding says so where not all methods are exact."""
+    client = edited.plan.retained.clients[0]
+    again = unlearn(edited, "finetune", Request.of([client]), tmp_path / "again")
+    few = ModelLaw(pairs=2, test_rows=10)
+    assert [EARLIER in audit(run, few).assumptions for run in (edited, again)] == [False, True]
 
 
 def test_one_alpha_for_everything(child):

@@ -163,7 +163,7 @@ def unlearn(
             allow_inexact=allow_inexact,
         )
     note = "; not verified yet"
-    if not parent.plan.first_involvement(request):
+    if not parent.by_editor and not parent.plan.first_involvement(request):
         known = depended_on(parent.config, request)
         rest = f", but rounds depend on {known}" if known else ": this run contains nothing to forget"
         note += f"; it was never drawn{rest}"

@@ -185,14 +185,16 @@ def doubts_of(
     change: Position,
     inherited: Sequence[str],
 ) -> tuple[str, ...]:
-    """All that a run which an unlearner made records as doubts; an editor, which promises nothing, leaves none.
+    """All that a run which an unlearner made records as doubts.
+
+    An editor, which promises nothing, adds none; it works on its parent's model, so those of the parent stand.
 
     Args:
         depended_on, change: see :func:`doubt_of_rounds`.
         inherited: the doubts of the parent, which stand where anything of it is kept.
     """
     if is_editor(unlearner):
-        return ()
+        return tuple(inherited)
     of_law = doubts_of_law(unlearner, name, law.name, request.kind)
     of_rounds = doubt_of_rounds(name, law, depended_on, request, change)
     return tuple(dict.fromkeys((*of_law, *of_rounds, *(inherited if change != START else ()))))

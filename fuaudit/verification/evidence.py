@@ -93,6 +93,12 @@ class Evidence:
         """
         return self.run.is_child and is_editor(self.unlearner)
 
+    @property
+    def planned(self) -> Run | Tombstone | None:
+        """The run itself, or where its model was edited the nearest ancestor that no editor made; None if missing."""
+        chain = (self.run, *self.ancestors)
+        return next((run for run in chain if not (run.is_child and is_editor(run.unlearner))), None)
+
     @cached_property
     def ancestors(self) -> tuple[Run | Tombstone, ...]:
         """The parent, its parent, and so on, as far as they are at hand."""

@@ -113,7 +113,7 @@ def _all_kept(run: Run, name: str, request: Request, fresh: Draws) -> Unlearning
         raise UsageError(
             f"{name!r} edits final models; training of {run.path} was stopped after round {run.rounds_executed}"
         )
-    return Unlearning(run.plan.erase(request, fresh, END), END)
+    return Unlearning(run.plan.erase(request, fresh, END), END, tuple(run.info.get("doubts", ())))
 
 
 def _rewritten(

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, config, drawn_client, edit, holding, installed, reseal, secret, told
+from tests_support import AUDIT_KEY, config, drawn_client, drawn_sample, edit, holding, installed, reseal, secret, told
 
 from fuaudit import train, unlearn, verify
+from fuaudit.audits.provenance.audit import UNUSED
 from fuaudit.data.images import Digits
 from fuaudit.plans import Request
 from fuaudit.runs.writer import RunWriter
@@ -149,7 +150,7 @@ def test_a_parent_whose_erased_rows_are_not_at_hand(parent, edited, found, tmp_p
         assert replay.verdict == "INCONCLUSIVE"
         assert replay.shows.startswith("The model was edited, and the one before cannot be made again: ")
     alone = shutil.copytree(edited.path, tmp_path / "apart" / "edited")
-    assert "parent of edited is not at hand" in found(alone)["replay"].shows
+    assert "not all runs before are at hand" in found(alone)["replay"].shows
 
 
 SAMPLED = """
@@ -191,3 +192,45 @@ def test_an_untouched_model_of_a_rewriter_does_not_pass_a_bound(parent, bound, t
     assert verify(child, bound, key=AUDIT_KEY, save=False).verdict == "PASS"
     forged = holding(child.path, everything(parent))
     assert verify(forged, bound, key=AUDIT_KEY, save=False).verdict == "FAIL"
+
+
+def test_an_earlier_request_that_nobody_carried_out(parent, found, tmp_path):
+    """The first child is its parent under another name; a second request, by an editor, hides nothing of that."""
+    clients = sorted(parent.plan.index.clients)
+    first = unlearn(parent, "noop", Request.of(clients[:1]), tmp_path / "first")
+    second = unlearn(first, "finetune", Request.of(clients[1:2]), tmp_path / "second", {"rounds": 1})
+    findings = found(second)
+    assert second.info["doubts"] == first.info["doubts"] == ["'noop' claims to be exact for no law"]
+    assert (findings["replay"].verdict, findings["provenance"].verdict) == ("FAIL", "FAIL")
+    (drawn,) = [line for line in findings["provenance"].details if line.startswith("FAIL")]
+    assert drawn.startswith("FAIL: Of first, whose model was edited: Round ")
+    assert drawn.endswith("which was to be forgotten.")
+
+
+def test_a_bound_of_an_edited_run_names_doubts_of_what_was_edited(parent, bound, tmp_path):
+    sample = Request.of(samples=[drawn_sample(parent)])
+    first = unlearn(parent, "fats-as-printed", sample, tmp_path / "first", allow_inexact=True)
+    client = Request.of([first.plan.retained.clients[0]])
+    second = unlearn(first, "finetune", client, tmp_path / "second", {"rounds": 1})
+    result = verify(second, bound, key=AUDIT_KEY, save=False)
+    (doubt,) = first.info["doubts"]
+    assert result.verdict == "PASS"
+    assert f"second is doubted, and this does not answer it: {doubt}." in result.conclusion.rests_on
+    edit(second.path, "run.json", doubts=[])
+    assert verify(reseal(second.path), bound, key=AUDIT_KEY, save=False).verdict == "FAIL"
+
+
+FEW = {"use": "fats", "rounds": 2, "cohort": 1, "steps": 1, "batch": 8, "step_size": 0.1}
+
+
+def test_what_an_editor_read_is_in_no_plan(found, tmp_path):
+    """The plan never drew her, but further training did: there is something to forget."""
+    parent = train(config(learner=FEW), tmp_path / "parent", secret=secret(7))
+    never = sorted(set(parent.plan.retained.clients) - parent.plan.index.clients.keys())
+    first = unlearn(parent, "finetune", Request.of(never[:1]), tmp_path / "first")
+    assert found(first)["provenance"].plainly == UNUSED
+    second = unlearn(first, "finetune", Request.of(never[1:2]), tmp_path / "second")
+    again = found(second)
+    assert again["provenance"].verdict == "PASS"
+    assert again["provenance"].plainly == again["provenance"].qualification == ""
+    assert any("may have read the erased data" in copy.why for copy in again["lineage"].copies)

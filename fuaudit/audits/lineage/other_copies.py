@@ -75,6 +75,8 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
         """How a model came to hold it; empty where it does not."""
         if round_number >= drawn:
             return "trained with the erased data"
+        if ancestor.by_editor:
+            return "edited by a method that may have read the erased data"
         return f"made in rounds that depend on {known}" if known and round_number else ""
 
     last = holding(plan.law.rounds)

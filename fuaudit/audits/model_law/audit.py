@@ -64,6 +64,12 @@ RESAMPLED = (
 )
 """Taken on trust of the power."""
 
+EARLIER = (
+    "Only the last request is compared: originals never had what earlier requests took away, as if these had been "
+    "carried out well."
+)
+"""Taken on trust where an earlier request is doubted, or models are edited."""
+
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models: a difference of another kind than models left untouched, of "
     "any size, may be there and stay unseen."
@@ -249,6 +255,7 @@ class ModelLaw:
                 *((SERVER_DATA,) if case.evidence.is_editor and "server data" in case.evidence.unlearner.needs else ()),
                 NON_ADAPTIVE,
                 RESAMPLED,
+                *_of_earlier(case),
                 *(STOPPED if case.effort.stopping == "decided" else ()),
                 *case.evidence.unopened(case.run.before),
             ),
@@ -326,6 +333,12 @@ class Sampled:
             return ceil(self.pairs * (self.power.rate / effect) ** 2)
         whole = self.bets["untouched"].pairs_needed
         return None if whole is None else ceil(whole / effect**2)
+
+
+def _of_earlier(case: Case) -> tuple[str, ...]:
+    """What is said of a run with several requests of which not all were carried out by methods that are exact."""
+    inexact = case.evidence.is_editor or case.run.info["doubts"]
+    return (EARLIER,) if inexact and len(case.run.requests) > 1 else ()
 
 
 def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fuaudit.audits.provenance.answers import CheckResult, fails, holds
+from dataclasses import replace
+
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
 from fuaudit.runs.names import in_words, to_forget
@@ -27,14 +29,25 @@ def asked(case: Case) -> CheckResult:
 
 
 def absence(case: Case) -> CheckResult:
-    """No draw of the expanded plan holds what was to be forgotten, in any of the requests so far."""
-    plan = case.run.plan
-    if case.run.rounds_executed != plan.law.rounds:
+    """No draw holds what was to be forgotten: of the plan that made the model, or the one that editors worked on."""
+    run = case.evidence.planned
+    if run is case.run:
+        return _absence(run)
+    if not isinstance(run, Run):
+        return unclear("The run whose model was edited is not at hand, so its draws cannot be read.")
+    if not run.is_child:
+        return holds(f"The model of {name_of(run)} was edited, which was asked to forget nothing before.")
+    found = _absence(run)
+    return replace(found, text=f"Of {name_of(run)}, whose model was edited: {found.text}")
+
+
+def _absence(run: Run) -> CheckResult:
+    """No draw of the expanded plan of a run holds what was to be forgotten, in any of its requests so far."""
+    plan = run.plan
+    if run.rounds_executed != plan.law.rounds:
         return fails("The run was stopped: not all of its draws were executed.")
-    if case.evidence.is_editor:
-        return holds("An edited model has no plan of its own; absence is not a question of draws.")
-    clients = {c for request in case.run.requests for c in request.clients}
-    samples = {s for request in case.run.requests for s in request.samples}
+    clients = {c for request in run.requests for c in request.clients}
+    samples = {s for request in run.requests for s in request.samples}
     allowed = plan.retained.samples
     for round_number in range(1, plan.law.rounds + 1):
         cohort = plan.cohort(round_number)
@@ -66,6 +79,8 @@ def never_drawn(case: Case) -> str:
         return "unknown: the parent is not at hand"
     if drawn_plan(case.parent).first_involvement(case.request):
         return "no: it was drawn"
+    if case.parent.by_editor:
+        return "unknown: the parent's model was edited, and what its editor read is in no plan"
     if known := depended_on(case.parent.config, case.request):
         return f"no: it was never drawn, but rounds depend on {known}"
     return NOTHING

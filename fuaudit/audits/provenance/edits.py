@@ -28,6 +28,8 @@ def edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRes
     if reason := _missing(case, child, parent):
         return unclear(f"The edit of {name_of(child)} cannot be repeated: {reason}.")
     assert isinstance(parent, Run)
+    if parent.rounds_executed != parent.plan.law.rounds:
+        return fails(f"{name_of(child)} was made of {name_of(parent)}, which was stopped: editors edit final models.")
     name = child.info["unlearner"]["use"]
     try:
         wrong = list(_differences(case, child, parent, name))

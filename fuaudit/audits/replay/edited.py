@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
-from fuaudit.unlearning.protocol import is_editor
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding, Verdict
@@ -20,16 +18,13 @@ OTHER_BEFORE = "The model that was edited is not the one that the recorded train
 
 def before_edits(case: Case) -> Case | Judgement:
     """The case of the nearest ancestor that no editor made, or why its plan cannot be executed here."""
-    for child, parent in pairwise((case.run, *case.evidence.ancestors, None)):
-        assert child is not None
-        if parent is None:
-            return _unclear(f"the parent of {child.path.name} is not at hand")
-        if isinstance(parent, Tombstone):
-            return _unclear(f"{parent.path.name}, which was edited, was pruned")
-        if not (parent.is_child and is_editor(parent.unlearner)):
-            found = replace(case, evidence=_evidence(case.evidence, parent))
-            return _missing(found) or found
-    raise AssertionError("every lineage ends")
+    run = case.evidence.planned
+    if run is None:
+        return _unclear("not all runs before are at hand")
+    if isinstance(run, Tombstone):
+        return _unclear(f"{run.path.name} was pruned")
+    found = replace(case, evidence=_evidence(case.evidence, run))
+    return _missing(found) or found
 
 
 def of_edited(finding: Finding, case: Case) -> Finding:
