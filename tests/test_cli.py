@@ -959,6 +959,17 @@ def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
     assert load_run(copies / "fats").pruned
 
 
+def test_the_command_that_is_printed_works_where_a_child_lies_apart_from_its_parent(fuaudit, copies, spec_file, target):
+    apart = copies / "apart"
+    apart.mkdir()
+    ask = ("--with", "fats", "--client", target)
+    code, out, _ = fuaudit("unlearn", copies / "parent", *ask, "--out", apart / "child")
+    printed = next(line for line in out.splitlines() if line.startswith("fuaudit verify"))
+    assert (code, f"--parent {copies / 'parent'}" in printed) == (0, True)
+    assert fuaudit(*printed.split()[1:], "--spec", spec_file)[0] == 0
+    assert "--parent" not in fuaudit("unlearn", copies / "parent", *ask, "--out", copies / "child")[1]
+
+
 def test_what_strangers_put_beside_a_run_breaks_neither_its_verification_nor_its_prune(fuaudit, copies, spec_file):
     """A link to itself, one to nowhere, and a folder whose name is no text: named, or nothing is there."""
     (copies / "loop").symlink_to("loop")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from fuaudit.cli.proposed import elsewhere
 from fuaudit.config import parse_toml
 from fuaudit.errors import FuauditError, StorageError, UsageError
 from fuaudit.renamed import COMMANDS, FLAGS, sentence
@@ -39,8 +40,7 @@ def resumable(folder: Path, data: Path | None, parent: Path | None = None) -> It
     try:
         yield
     except (KeyboardInterrupt, StorageError) as error:
-        beside = parent is None or parent.resolve().parent == folder.resolve().parent
-        again = command("resume", folder, data=data, parent=None if beside else parent)
+        again = command("resume", folder, data=data, parent=elsewhere(folder, parent))
         begun = (folder / "run.json").exists() and not (folder / "manifest.json").exists()
         if isinstance(error, StorageError):
             error.hint += f"\n  Then finish the run with: {again}" if begun else "\n  No run was begun."

@@ -16,13 +16,24 @@ def to_forget(run: Path, name: str, method: str, commitment: str, data: Path | N
 
 
 def to_verify(
-    child: Path, commitment: str, data: Path | None, clients: tuple[str, ...], samples: tuple[str, ...] = ()
+    child: Path,
+    commitment: str,
+    data: Path | None,
+    clients: tuple[str, ...],
+    samples: tuple[str, ...] = (),
+    parent: Path | None = None,
 ) -> list[str]:
     """How it is verified that some were forgotten, and how a report is written of it."""
+    given = {"data": data, "parent": elsewhere(child, parent), "commitment": commitment}
     return [
-        command("verify", child, data=data, commitment=commitment, client=clients, sample=samples),
+        command("verify", child, **given, client=clients, sample=samples),
         command("report", child),
     ]
+
+
+def elsewhere(child: Path, parent: Path | None) -> Path | None:
+    """The parent where it does not lie beside its child, so that it has to be given; else None."""
+    return None if parent is None or parent.resolve().parent == child.resolve().parent else parent
 
 
 def after_training(run: Any, data: Path | None) -> list[str]:

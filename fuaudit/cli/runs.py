@@ -173,7 +173,7 @@ def unlearn(
             f"; the config named {promised['use']!r}, and every verification will say that {name!r} was chosen later"
         )
     asked = ", ".join(map(whom, to_forget(child)))
-    following = to_verify(child.path, child.commitment or "HEX", data, clients, samples)
+    following = to_verify(child.path, child.commitment or "HEX", data, clients, samples, parent.path)
     describe(child, output, f"asked {name} to forget {asked}{note}", following=following)
 
 
