@@ -92,9 +92,13 @@ def test_the_way_of_a_client_and_of_an_officer(fuaudit, tmp_path, run):
     code, out, _ = fuaudit("receipt", "--check", file, "--data", root, "--commitment", commitment)
     assert (code, "as committed: 4 of 4 rows of 'ben'" in out) == (0, True)
     code, out, _ = fuaudit("receipt", "--check", file, "--data", root, "--commitment", "0" * 64)
-    assert (code, "another one" in out) == (1, True)
+    assert (code, out.startswith("not as committed: the receipt is of another commitment")) == (1, True)
     code, out, _ = fuaudit("receipt", "--check", file, "--data", folder(tmp_path / "other", hers(2)))
-    assert (code, "0 of 4 rows" in out, "rows 4, 5, 6, 7" in out) == (1, True, True)
+    assert (code, "0 of 4 rows" in out, "4 rows, by ids of the training" in out) == (1, True, True)
+    assert "4 rows at hand are in no leaf of the receipt: rows that were kept for tests are in none" in out
+    (tmp_path / "mine.csv").write_text("x,y\n")
+    code, _, err = fuaudit("receipt", "--check", file, "--data", tmp_path / "mine.csv")
+    assert (code, f"fuaudit import {tmp_path / 'mine.csv'} --like SENT" in err) == (2, True)
     code, out, _ = fuaudit("receipt", "--check", file, "--data", root)
     assert code == 3
     assert out.startswith("consistent with the receipt's own commitment; not compared with one of yours: 4 of 4 rows")

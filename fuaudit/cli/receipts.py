@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from fuaudit.cli.completion import ARun, client_names
 from fuaudit.cli.options import Folder, Output, commitment_of, data_option, output_options
 from fuaudit.errors import UsageError
-from fuaudit.text import counted
+from fuaudit.text import command, counted
 
 
 @click.command()
@@ -67,32 +68,47 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, outp
     output.emit(document | {"commitment": made.commitment}, lines, lines)
 
 
+NO_LEAF = "rows that were kept for tests are in none, and no request removes those; ask whoever made the receipt"
+MOST_LISTED = 10
+
+
+def _listed(missing: Sequence[int]) -> str:
+    more = f" and {len(missing) - MOST_LISTED} more" if len(missing) > MOST_LISTED else ""
+    rows = counted(len(missing), "row")
+    return f"{rows}, by ids of the training (no lines of a file): {', '.join(map(str, missing[:MOST_LISTED]))}{more}"
+
+
 def _check(file: Path, data: Path | None, commitment: str | None, output: Output) -> None:
     from fuaudit import registry
     from fuaudit.runs.receipts import check_dataset, read_receipt
 
     made, expected = read_receipt(file), commitment_of(commitment)
-    rows = registry.build("datasets", dict(made.data)).load(data)
-    found = check_dataset(made, rows)
+    if made.data["use"] == "tensors" and data is not None and data.is_file():
+        raise UsageError(
+            f"{data} is a file, and --data takes a folder",
+            f"Rows of a CSV file are read as all were: {command('import', data, like='SENT', out='MY-FOLDER')}, "
+            "where SENT holds import.json and classes.json of the import.",
+        )
+    found = check_dataset(made, registry.build("datasets", dict(made.data)).load(data))
     other = expected is not None and expected != made.commitment
     held = len(made.rows) - len(found.missing)
     wrong = bool(found.missing) or other
-    if expected is None and not wrong:
-        headline = "consistent with the receipt's own commitment; not compared with one of yours"
+    rows = f"{held} of {counted(len(made.rows), 'row')} of {made.whose!r} {'is' if held == 1 else 'are'}"
+    if other:
+        lines = [
+            f"not as committed: the receipt is of another commitment than the one received, {expected}",
+            f"  {rows} in its own, {made.commitment}",
+        ]
+    elif expected is None and not wrong:
+        own = "consistent with the receipt's own commitment; not compared with one of yours"
+        lines = [f"{own}: {rows} in the commitment {made.commitment}"]
     else:
-        headline = "not as committed" if wrong else "as committed"
-    lines = [
-        f"{headline}: {held} of {counted(len(made.rows), 'row')} of {made.whose!r} "
-        f"{'is' if held == 1 else 'are'} in the commitment {made.commitment}"
-    ]
-    lines += [f"  the commitment received is another one: {expected}"] if other else []
+        lines = [f"{'not ' * wrong}as committed: {rows} in the commitment {made.commitment}"]
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
-    lines += [f"  not found at hand: rows {', '.join(map(str, found.missing[:10]))}"] if found.missing else []
-    lines += (
-        [f"  {counted(found.surplus, 'row at hand is', 'rows at hand are')} in no leaf of the receipt"]
-        if found.surplus
-        else []
-    )
+    lines += [f"  not found at hand: {_listed(found.missing)}"] if found.missing else []
+    if found.surplus:
+        more = counted(found.surplus, "row at hand is", "rows at hand are")
+        lines.append(f"  {more} in no leaf of the receipt: {NO_LEAF}")
     output.emit(
         {
             "name": made.whose,
