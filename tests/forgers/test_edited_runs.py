@@ -10,11 +10,24 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, config, drawn_client, drawn_sample, edit, holding, installed, reseal, secret, told
+from tests_support import (
+    AUDIT_KEY,
+    claimed,
+    config,
+    drawn_client,
+    drawn_sample,
+    edit,
+    holding,
+    installed,
+    reseal,
+    secret,
+    told,
+)
 
 from fuaudit import train, unlearn, verify
 from fuaudit.audits.provenance.audit import UNUSED
 from fuaudit.data.images import Digits
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import parse_spec
@@ -140,6 +153,14 @@ def test_the_original_as_a_stored_model(parent, edited, found):
     models = everything(edited) | {2: (parent.model, {})}
     forged = holding(reseal(edited.path).path, models)
     assert (found(forged)["lineage"].verdict, forged.checkpoints) == ("FAIL", (2, 8))
+
+
+def test_figures_of_another_platform_are_no_free_numbers(edited, found):
+    """He says that another processor measured, and writes numbers of his own as losses."""
+    assert found(claimed(edited.path, processor="another"))["lineage"].verdict == "NOT_APPLICABLE"
+    (row,) = edited.metrics
+    (edited.path / "metrics.json").write_bytes(pretty_json([row | {"test_loss": 1.25}]))
+    assert found(reseal(edited.path))["lineage"].verdict == "INCONCLUSIVE"
 
 
 def test_a_parent_whose_erased_rows_are_not_at_hand(parent, edited, found, tmp_path):
