@@ -350,6 +350,7 @@ def test_what_refutes_a_run_is_said_by_its_plainest_finding_first(untouched, qui
     assert list(failed)[:2] == ["replay", "provenance"]
     assert result.reason == failed["provenance"].shows
     assert re.fullmatch(rf"Round \d+ draws client {target}, which was to be forgotten\.", result.reason)
+    assert failed["provenance"].details[0] == f"FAIL: {result.reason}"
     assert all("the mark that the plan reads erased rows" in line for line in failed["replay"].details)
     page = Page(render(result.as_json(), "html")).words
     assert f"{result.reason} The model is not the one that the recorded training gives from the remaining data." in page

@@ -55,7 +55,8 @@ class Provenance:
         answers += [noise_used_once(case.run, chain)] if case.run.exchange.draws else []
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
-        shows = next(answer.text for answer in answers if answer.verdict is worst)
+        told = sorted(answers, key=lambda answer: answer.verdict is not worst)  # what decides comes first
+        shows = told[0].text
         if worst is Verdict.PASS and case.run.is_child:
             shows = all_well(case, answers)
         nothing = never_drawn(case)
@@ -90,7 +91,7 @@ class Provenance:
                 *dict.fromkeys(a.trusts for a in answers if a.trusts),
                 *of_earlier(case, answers),
             ),
-            details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in answers)),
+            details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
             plainly=UNUSED if nothing == NOTHING and worst is Verdict.PASS else "",
             qualification=EMPTY if nothing == NOTHING and worst is Verdict.PASS else "",
         )
