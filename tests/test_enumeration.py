@@ -76,7 +76,12 @@ def test_the_lowest_free_id_is_as_far_away_as_was_found(sizes, expected):
 def test_a_pass_states_how_far_it_goes(shapes):
     found = judged(FatsUnlearning(), *shapes, leaves=12_000)
     assert found.verdict == "PASS", found.shows
-    for words in ("at most 3 rounds, 3 places", "batches of 3", "lowest, middle and highest ids"):
+    for words in (
+        "at most 3 rounds, 3 places",
+        "batches of 3",
+        "lowest, middle and highest ids",
+        "at most 2 of rounds, places, steps and batch above 1 at once",
+    ):
         assert words in found.shows
 
 

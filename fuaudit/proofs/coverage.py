@@ -12,7 +12,11 @@ from fuaudit.text import counted
 
 @dataclass(frozen=True)
 class Coverage:
-    """The largest of every number among some federations, and which ids were requested in them."""
+    """The largest of every number among some federations, and which ids were requested in them.
+
+    Attributes:
+        together: how many of rounds, places, steps and batch are above 1 in one federation, at most.
+    """
 
     rounds: int
     places: int
@@ -22,6 +26,7 @@ class Coverage:
     samples: int
     requests: int
     ids: tuple[str, ...] = ()
+    together: int = 0
 
     @classmethod
     def of(cls, toys: Iterable[Toy]) -> Coverage:
@@ -32,19 +37,21 @@ class Coverage:
             law, population = toy.law, toy.population
             largest = max(map(len, population.samples.values()))
             numbers = law.rounds, law.places(population), law.steps, law.slots
-            rows.append((*numbers, len(population.clients), largest, len(toy.requests)))
+            above = sum(number > 1 for number in numbers)
+            rows.append((*numbers, len(population.clients), largest, len(toy.requests), above))
             ids |= _places(toy)
-        rounds, places, steps, batch, clients, samples, requests = map(max, zip(*(rows or [(0,) * 7]), strict=True))
+        largest_of = map(max, zip(*(rows or [(0,) * 8]), strict=True))
+        rounds, places, steps, batch, clients, samples, requests, together = largest_of
         found = tuple(place for place in PLACES if place in ids)
-        return cls(rounds, places, steps, batch, clients, samples, requests, found)
+        return cls(rounds, places, steps, batch, clients, samples, requests, found, together)
 
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
         return (
             f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
             f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
-            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; "
-            f"the {ids} ids requested"
+            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; at most "
+            f"{self.together} of rounds, places, steps and batch above 1 at once; the {ids} ids requested"
         )
 
 
