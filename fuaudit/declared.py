@@ -46,12 +46,14 @@ class Word:
         holds: the type of its value, or ``FunctionType`` for a method.
         meaning: what it says.
         default: what a class says that leaves it out; :data:`REQUIRED` where it must not.
+        among: what it can say; anything of its type where that is empty.
     """
 
     name: str
     holds: type[Any]
     meaning: str
     default: Any = REQUIRED
+    among: tuple[str, ...] = ()
 
     @property
     def type(self) -> str:
@@ -73,7 +75,9 @@ _DEPENDS_ON = Word(
     "they have); rounds that an unlearner keeps then tell of what is gone",
     NOTHING,
 )
-_STATE = Word("per_client_state", frozenset, "the tensors of its state that keep one row a client")
+_STATE = Word(
+    "per_client_state", frozenset, "the tensors of its state that keep one row a client, frozenset() for none"
+)
 _OWN_STATE = dataclasses.replace(_STATE, default=NOTHING)
 _GUARANTEE = Word("guarantee", str, "one line: what the method claims, and where it is proved", "")
 _CITE = Word("cite", str, "the paper", "")
@@ -169,7 +173,9 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
     ),
     "models": (),
     "partitions": (
-        Word("reads", str, "what it deals by: targets, or the natural owners of rows", "targets"),
+        Word(
+            "reads", str, "what it deals by: targets, or the natural owners of rows", "targets", ("targets", "owners")
+        ),
     ),
     "solvers": (
         _STATE,
@@ -181,7 +187,9 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
     ),
     "stages": _STAGE,
     "transports": (
-        Word("shows", str, "what the server sees: the rows of clients, or sums of several"),
+        Word(
+            "shows", str, "what the server sees: the rows of clients, or sums of several", among=("rows", "sums")
+        ),
         _VECTORISED,
         _DRAWS,
         _DEPENDS_ON,
@@ -296,8 +304,12 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     open_names = [name for name, word in words.items() if word.default is not REQUIRED] + methods
     if lacking:
         yield f"it has no method {' or '.join(lacking)}"
-    if _STATE in words.values() and not hasattr(plugin, _STATE.name):
-        yield "it does not say per_client_state: the tensors of its state with one row a client, frozenset() for none"
+    for name in [name for name in words if words[name].default is REQUIRED and not _has(plugin, name)]:
+        yield f"it does not say {name}: {words[name].meaning}"
+    if kind == "byzantine" and not _has(plugin, "clients"):
+        yield "it must name its clients by their ids in an option, clients: tuple[int, ...]"
+    if kind == "unlearners" and all(hasattr(plugin, name) for name in METHODS[kind]):
+        yield f"it has both methods {' and '.join(METHODS[kind])}: an editor has the second alone"
     if kind == "client_stages" and is_agreement(plugin):
         for name in sorted(_public(plugin) & {*METHODS[kind], *OPTIONAL[kind], "per_client_state"}):
             yield f"{name!r} is never asked for: an agreement has {' and '.join(AGREEMENT)}, and keeps nothing"
@@ -311,6 +323,8 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
         elif name in words:
             if (is_plain or isinstance(value, FunctionType)) and not _fits(value, words[name]):
                 yield f"{name} = {value!r} is no {words[name].type}"
+            elif is_plain and words[name].among and value not in words[name].among:
+                yield f"{name} = {value!r} is none of {', '.join(map(repr, words[name].among))}"
         elif is_plain and kind not in FREE:
             yield f"{name!r} is no word of {kind}. {nearest(name, words)}"
         elif close := get_close_matches(name, open_names, 1, ALIKE):
@@ -330,6 +344,11 @@ def _fits(value: object, word: Word) -> bool:
     if word.default is REQUIRED:
         return True
     return value is word.default or word.holds is type(value)
+
+
+def _has(plugin: type[Any], name: str) -> bool:
+    """Whether a class has a name, as an option or otherwise."""
+    return hasattr(plugin, name) or name in _fields(plugin)
 
 
 def _fields(plugin: type[Any]) -> frozenset[str]:

@@ -361,6 +361,12 @@ def _types(plugin: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(plugin)
 
 
+def required_options(plugin: type[Any]) -> list[str]:
+    """The options of a dataclass that have no default."""
+    bare = [f for f in dataclasses.fields(plugin) if f.default is f.default_factory is dataclasses.MISSING]
+    return [field.name for field in bare if field.init]
+
+
 def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[str, Any]:
     """The checked options of a dataclass from a table.
 
@@ -380,10 +386,7 @@ def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[
         if not _fits(plain, hints[name]):
             problems.append(f"{owner}: {name} = {value!r} is not {_spelled(hints[name], fields[name].type)}")
         values[name] = plain
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in table:
-            problems.append(f"{owner} needs the option {name!r}")
+    problems += [f"{owner} needs the option {name!r}" for name in required_options(plugin) if name not in table]
     if problems:
         raise UsageError("\n  ".join(problems))
     return values

@@ -842,6 +842,58 @@ def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):
     assert fuaudit(*work)[0] == 0
 
 
+DECLARES = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Unlearner:
+    needs: ClassVar[frozenset] = frozenset({"plan"})
+    participants: ClassVar[frozenset] = frozenset()
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+    exact_for: ClassVar[frozenset] = frozenset()
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return plan.restart(request, fresh)
+
+
+@dataclass(frozen=True)
+class Audit:
+    rate: float = 0.01
+    evidence: ClassVar[frozenset] = frozenset()
+    uses: ClassVar[frozenset] = frozenset()
+    alpha_option: ClassVar[str] = "rate"
+
+    def examine(self, case):
+        return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "now", "told"),
+    [
+        ("u", "", "", ""),
+        ("a", "", "", ""),
+        ("u", '{"plan"}', '{"plann"}', "unknown needs: 'plann'"),
+        ("u", "exact_for: ClassVar[frozenset] = frozenset()", "exact_for = frozenset({('x', 'clients')})", "'clients'"),
+        ("u", '    cite: ClassVar[str] = ""', "", "it does not say cite: the paper"),
+        ("a", "uses: ClassVar[frozenset] = frozenset()", "uses = frozenset({'plan'})", "'plan' is no argument"),
+        ("a", "    uses: ClassVar[frozenset] = frozenset()", "", "it does not say uses: the arguments"),
+        ("a", '= "rate"', '= "rat"', "alpha_option = 'rat' names no option"),
+    ],
+)
+def test_a_wrong_declaration_is_told_where_a_plugin_is_shown(fuaudit, stranger, monkeypatch, name, was, now, told):
+    (stranger / "stranger_says.py").write_text(DECLARES.replace(was, now))
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fuaudit.unlearners]\nu = stranger_says:Unlearner\n[fuaudit.audits]\na = stranger_says:Audit\n"
+    )
+    monkeypatch.delitem(sys.modules, "stranger_says", raising=False)
+    code, _, err = fuaudit("plugins", name)
+    assert (code, told in err) == (5 if told else 0, True), err
+
+
 def test_a_name_under_a_group_that_there_is_not(fuaudit, config_file, stranger, tmp_path, monkeypatch):
     (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
         "[fuaudit.aggregator]\nlone = stranger_methods:Raises\n"

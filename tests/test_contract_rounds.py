@@ -442,7 +442,7 @@ def with_unused(self, rows, context):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"shows": "all"}, "it must say in shows"),
+        ({"shows": "all"}, "shows = 'all' is none of 'rows', 'sums'"),
         ({"deliver": lambda s, rows, c: rows}, "must return a Delivery"),
         ({"deliver": lambda s, rows, c: Delivery(rows, c.cohort, rows[1:])}, "not (b, c) and (n, c)"),
         ({"deliver": lambda s, rows, c: Delivery(rows[:1], c.cohort, rows)}, "not as many places"),

@@ -18,7 +18,7 @@ from fuaudit.plans import UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw
 from fuaudit.testing import check_aggregator, check_audit, check_solver, check_unlearner
 from fuaudit.training.dropouts import Dropouts
-from fuaudit.training.exchange import Exchange
+from fuaudit.training.exchange import Clear, Exchange
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum
 from fuaudit.unlearning.protocol import is_editor
@@ -32,6 +32,7 @@ GOOD = {
     "partitions": Iid,
     "solvers": Sgd,
     "stages": Momentum,
+    "transports": Clear,
     "unlearners": FatsUnlearning,
 }
 MISSPELT = {
@@ -197,7 +198,7 @@ def test_a_misspelt_method_is_refused_with_the_right_name(kind, right, slip):
     ("kind", "right", "slip"), [("client_stages", "settle", "setle"), ("byzantine", "proposals", "proposal")]
 )
 def test_a_method_that_may_be_left_out_is_not_misspelt(kind, right, slip):
-    others = {name: lambda self: None for name in METHODS[kind]}
+    others = {name: lambda self: None for name in METHODS[kind]} | {"clients": property(lambda self: (1,))}
     one = type("Made", (), {"__doc__": "One.", "__module__": __name__, slip: lambda self: None, **others})
     assert wrong(dataclass(frozen=True)(one), kind) == (f"{slip!r} is too like the method {right!r} of {kind}",)
 
@@ -207,6 +208,28 @@ def test_an_agreement_has_no_methods_that_nobody_asks_for():
     one = type("Made", (), {"__doc__": "One.", "__module__": __name__, **others})
     [told] = wrong(dataclass(frozen=True)(one), "client_stages")
     assert told.startswith("'settle' is never asked for: an agreement has propose and agree")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WORDS if any(word.default is REQUIRED for word in WORDS[kind])])
+def test_a_required_word_that_is_missing_is_told_when_a_plugin_is_loaded(kind):
+    methods = METHODS[kind][: 1 if kind == "unlearners" else None]
+    body = {name: lambda self: None for name in methods}
+    bare = dataclass(frozen=True)(type("Made", (), {"__doc__": "One.", "__module__": __name__, **body}))
+    required = [f"it does not say {word.name}: {word.meaning}" for word in WORDS[kind] if word.default is REQUIRED]
+    assert wrong(bare, kind) == tuple(required)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "told"),
+    [
+        ("transports", {"shows": "all"}, "shows = 'all' is none of 'rows', 'sums'"),
+        ("partitions", {"reads": "owner"}, "reads = 'owner' is none of 'targets', 'owners'"),
+        ("unlearners", {"edit": lambda self, context: None}, "both methods rewrite and edit"),
+    ],
+)
+def test_what_a_word_cannot_say_is_told_when_a_plugin_is_loaded(kind, body, told):
+    with pytest.raises(PluginError, match=told):
+        require_words(made(kind, **body), kind)
 
 
 @pytest.mark.parametrize("word", ["needs", "participants"])

@@ -149,7 +149,6 @@ def test_byzantine_clients_hide_nothing_from_a_solver_with_rows_of_clients():
         (tables([{"use": "test-agreement"}], solver={"use": "scaffold"}), "as they are before 'test-agreement'"),
         (tables([{"use": "test-agreement"}, {"use": "test-memory"}]), "'test-memory' keeps whole ones"),
         (tables(transport={"use": "test-sums"}, server=[{"use": "size-weighted"}]), "asks how many samples"),
-        (tables(transport={"use": "test-mumbling"}), "must say in shows"),
         (tables([{"use": "clear"}]), r"transport .clear. does not belong under .*\n  Write \[transport\]"),
         (tables([{"keep": 3}]), r"\[\[client\]\] must be a table with use"),
         (tables(transport=[{"use": "clear"}]), r"\[transport\] must be a table with use"),
@@ -434,7 +433,7 @@ def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, wo
 def test_byzantine_clients_must_be_there(tmp_path):
     with pytest.raises(UsageError, match="'test-flip' names client 9, but the federation has no such client"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
-    with pytest.raises(PluginError, match="'test-nameless' must name the clients"):
+    with pytest.raises(PluginError, match=r"'test-nameless' of .*\n  it must name its clients"):
         train(tables([{"use": "test-nameless"}]), tmp_path / "run")
 
 
@@ -461,6 +460,11 @@ def test_byzantine_clients_must_be_there(tmp_path):
 def test_stages_that_break_their_word_stop_training(stage, words, tmp_path):
     with pytest.raises(PluginError, match=words):
         train(tables([{"use": stage}]), tmp_path / "run", secret=secret(4))
+
+
+def test_a_transport_that_does_not_say_what_it_shows_is_no_wrong_config():
+    with pytest.raises(PluginError, match=r"transport 'test-mumbling' of .* declares wrongly:\n  .*shows"):
+        resolve(tables(transport={"use": "test-mumbling"}))
 
 
 @pytest.mark.parametrize("use", ["test-drops-all", "test-delivers-none"])

@@ -54,6 +54,7 @@ def _plugins_at_length(found: list[Entry], output: Output) -> None:
     for entry in found:
         try:
             words = said(entry.load(), entry.kind) if entry.kind in WORDS else {}
+            _require_sound(entry)
         except PluginError as error:
             broken.append(str(error))
             continue
@@ -85,10 +86,35 @@ def _columns(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 def _describe(name: str, output: Output) -> None:
     from fuaudit.describe import description, named
 
-    found = [description(entry) for entry in named(name)]
+    entries = named(name)
+    for entry in entries:
+        _require_sound(entry)
+    found = list(map(description, entries))
     each_described = list(map(described, found))
     lines = [line for one in each_described for line in one]
     output.emit({"plugins": [each.as_json() for each in found]}, lines, [one[0] for one in each_described])
+
+
+def _require_sound(entry: Entry) -> None:
+    """PluginError where an audit or an unlearner declares what is refused when it is used.
+
+    What follows from options that have no defaults is not looked at.
+    """
+    if entry.kind not in ("audits", "unlearners"):
+        return
+    from fuaudit.registry import build, required_options
+
+    if required_options(entry.load()):
+        return
+    plugin = build(entry.kind, entry.name)
+    if entry.kind == "audits":
+        from fuaudit.verification.audit import declared
+
+        declared(plugin, str(entry))
+    else:
+        from fuaudit.unlearning.protocol import is_editor
+
+        is_editor(plugin)
 
 
 def described(plugin: Description) -> list[str]:

@@ -104,13 +104,24 @@ def is_editor(unlearner: object) -> bool:
     for text in ("guarantee", "cite"):
         if not isinstance(getattr(unlearner, text, None), str):
             raise PluginError(f"{name} must declare {text} as text")
-    if kinds[0] and not _are_claims(says(unlearner, "exact_for")):
+    claims: object = says(unlearner, "exact_for")
+    if kinds[0] and not _are_claims(claims):
+        if strange := _no_kinds(claims):
+            raise PluginError(f"{name} claims to be exact for {strange[0]!r}", nearest(str(strange[0]), KINDS))
         raise PluginError(
             f"{name} must declare exact_for, the pairs of a law and a kind of request that it is exact for",
-            'Write exact_under("uniform with replacement"), of fuaudit.unlearning; with kinds=("client",) for clients '
+            'Write exact_under("uniform with replacement"), of fuaudit.plugins; with kinds=("client",) for clients '
             "only, and frozenset() where it claims nothing.",
         )
     return kinds[1]
+
+
+def _no_kinds(found: object) -> list[object]:
+    """What stands in the place of kinds of requests and is none."""
+    pairs = (
+        [pair for pair in found if isinstance(pair, tuple) and len(pair) == 2] if isinstance(found, frozenset) else []
+    )
+    return sorted((kind for _, kind in pairs if kind not in KINDS), key=str)
 
 
 def _are_claims(found: object) -> bool:
