@@ -202,6 +202,8 @@ def _contradictions(run: Run) -> Iterator[str]:
         sizes = [message["size"] for message in run.document(EDIT)["messages"]]
         if (event["messages"], event["bytes"]) != (len(sizes), sum(sizes)):
             yield f"counts other messages in its ledger than in {EDIT}"
+        if run.checkpoints != (run.rounds_executed,):
+            yield f"stores models of rounds {list(run.checkpoints)}, and an editor makes the last one alone"
     _ = run.plan
     if set(filter(is_clients_own, run.files)) != set(clients_own(run.exchange, run.checkpoints)):
         yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
