@@ -318,7 +318,8 @@ def test_after_a_prune_a_receipt_tells_who_is_meant(fuaudit, tmp_path):
     code, out, err = fuaudit("verify", child.path, "--client", "eve", *shown)
     assert (code, "was not shown" in out) == (0, False), err
     code, out, _ = fuaudit("verify", child.path, "--client", "ann", *shown)
-    assert (code, "asked for was client 0" in out) == (1, True)
+    assert (code, "asked for was client 0 (ann)" in out) == (1, True)
+    assert "\n      The run forgets client 4; asked for was client 0 (ann)." in fuaudit("history", child.path)[1]
     assert fuaudit("verify", child.path, "--client", "eve", *shown[2:])[0] == 2
 
 

@@ -164,6 +164,7 @@ def history(run: Path, output: Output) -> None:
             kept = "as stored" if entry.kept else "missing or altered"
             lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []
             lines += [f"      {entry.findings}: {kept}"] if entry.findings else []
+            lines += [f"      {why}"] if entry.verdict == "FAIL" and (why := store.reason(folder, entry)) else []
     rows = [asdict(entry) | {"this_run": entry.run == digest} for entry in entries]
     output.emit({"verifications": rows}, lines, lines)
 

@@ -98,6 +98,11 @@ def in_words(row: dict[str, Any]) -> str:
     return f"{whom(row)}{dropped}, {counted(row['rows'], 'row')}"
 
 
+def called(run: Run, request: Request) -> str:
+    """Whom a request names, by name where all of it are clients: "client 4 (alice)"."""
+    return str(request) if request.samples else ", ".join(map(run.called, request.clients))
+
+
 def whom(row: dict[str, Any]) -> str:
     """Who or what one row of :func:`to_forget` names, without rows: "client 4 (alice)", "sample 17 (alice:3)"."""
     if "sample" in row:

@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
-from fuaudit.formats.files import locked, make_folder, named, read_bytes, refuse_link, sha256, storage, write_bytes
+from fuaudit.formats.files import (
+    locked,
+    make_folder,
+    named,
+    read_bytes,
+    read_json,
+    refuse_link,
+    sha256,
+    storage,
+    write_bytes,
+)
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.verification.finding import require_findings
@@ -143,6 +153,16 @@ def history(folder: Path) -> tuple[Verified, ...]:
         kept = _digest(folder / line["findings"]) == line["sha256"]
         found[number] = replace(found[number], done=line["time"], **ended, kept=kept)
     return tuple(found.values())
+
+
+def reason(folder: Path, entry: Verified) -> str:
+    """Why a verification ended as it did, by its findings; "" where these are not as they were stored."""
+    try:
+        path = folder / entry.findings
+        told = require_findings(read_json(path), path).get("reason") if entry.kept else ""
+    except EvidenceError:
+        return ""
+    return told if isinstance(told, str) else ""
 
 
 def standing(entries: tuple[Verified, ...], number: int) -> str:

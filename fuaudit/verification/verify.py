@@ -13,6 +13,7 @@ from fuaudit.declared import says
 from fuaudit.draws import Keyed
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
+from fuaudit.runs.names import called
 from fuaudit.runs.run import Run, load_run
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification import store
@@ -132,7 +133,8 @@ def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
     """What is known before the audits: what will be a FAIL, so that a mistyped argument costs no time, and the cost."""
     run, known = case.run, case.known
     if known.request is not None and known.request != run.request:
-        yield f"The run carries out a request for {run.request}, not for {known.request}: this will be a FAIL."
+        ours, theirs = called(run, run.request), called(run, known.request)
+        yield f"The run carries out a request for {ours}, not for {theirs}: this will be a FAIL."
     if known.commitment is not None and known.commitment != run.commitment:
         yield f"The run is under the commitment {run.commitment}, not the one given: this will be a FAIL."
     if case.in_use is not None and case.in_use[0] is Verdict.FAIL:

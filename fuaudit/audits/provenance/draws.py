@@ -7,7 +7,7 @@ from dataclasses import replace
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.names import in_words, to_forget
+from fuaudit.runs.names import called, in_words, to_forget
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, drawn_plan
@@ -23,7 +23,8 @@ def asked(case: Case) -> CheckResult:
     if logged != [(request.clients, request.samples)]:
         return fails("The request in the ledger is not the one in the plan.")
     if case.known.request is not None and case.known.request != request:
-        return fails(f"The run forgets {request}; asked for was {case.known.request}.")
+        ours, theirs = called(case.run, request), called(case.run, case.known.request)
+        return fails(f"The run forgets {ours}; asked for was {theirs}.")
     whom = "; ".join(map(in_words, to_forget(case.run)))
     return holds(f"The run carries out the request to forget {request}: {whom}.")
 
