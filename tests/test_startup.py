@@ -89,7 +89,7 @@ LIGHT = {
     "rows to import": (("import", "rows.csv", "--client=a", "--label=b", "--out=own", "--test-share=.5"), 0),
     "a new plugin": (("new", "audit", "our-audit"), 0),
     "a budget of pure rounds": (("budget", "conspar", "--dim=9", "--per-client=2", "--alpha=.5", "--rounds=3"), 0),
-    "a budget without rounds": (("budget", "conspar", "--dim=9", "--per-client=2", "--alpha=.5"), 2),
+    "a budget without an alpha": (("budget", "conspar", "--dim=9", "--per-client=2"), 2),
     **{
         f"no run to {words[0]}": ((words[0], "nowhere", *words[1:]), 4)
         for words in (
