@@ -962,7 +962,9 @@ def test_one_noise_over_two_models_is_found_where_nothing_says_what_rounds_depen
     found = looked_at(child, quick)
     assert (found["replay"].verdict, found["provenance"].verdict) == ("FAIL", "PASS")
     forged = remade(child.path)
-    for again in (forged, prune(forged)[0]):
+    edited = unlearn(forged, "finetune", Request.of([forged.plan.retained.clients[0]]), tmp_path / "edited")
+    assert "one noise over two models" in looked_at(edited, quick)["provenance"].shows
+    for again in (forged, prune(forged, allow_orphans=True)[0]):
         found = looked_at(again, quick)
         assert (found["replay"].verdict, found["provenance"].verdict) == ("PASS", "FAIL")
         assert "one noise over two models" in found["provenance"].shows

@@ -52,7 +52,9 @@ class Provenance:
         if case.run.is_child:
             answers += [key_reuse(case.run.plan)]
         answers += [secrets_follow(case.run, chain)] if case.run.exchange.has_secrets else []
-        answers += [noise_used_once(case.run, chain)] if case.run.exchange.draws else []
+        planned = case.evidence.planned
+        if case.run.exchange.draws and isinstance(planned, Run):
+            answers.append(noise_used_once(planned, chain[chain.index(planned) :]))
         verdicts = [answer.verdict for answer in answers]
         worst = next((v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE) if v in verdicts), Verdict.PASS)
         told = sorted(answers, key=lambda answer: answer.verdict is not worst)  # what decides comes first

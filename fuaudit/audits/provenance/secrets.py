@@ -59,10 +59,10 @@ def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
 
     A child copies the models of kept rounds, so they are equal bits on every platform. What stages draw in a round is
     of one generation, and the ancestor of that generation executed the round. Its stored models are asked, or its
-    ledger where a prune left no more.
+    ledger where a prune left no more. ``run`` is one that no editor made: an editor makes no round.
     """
     last = len(run.requests)
-    for number in () if _edits(run) else run.checkpoints:
+    for number in run.checkpoints:
         source, _ = run.plan.latest(Position(number, run.plan.law.steps + 1))
         if not number or not 0 < last - source < len(chain):
             continue
