@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load as library_load
 from safetensors.numpy import save as library_save
-from tests_support import AUDIT_KEY, sealed
+from tests_support import AUDIT_KEY, parse_tensors, sealed
 
 from fuaudit import unlearn, verify
 from fuaudit.errors import EvidenceError, FuauditError
-from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, parse_tensors, pretty_json, tensor_bytes
+from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, pretty_json, tensor_bytes
 from fuaudit.formats.forms import toml_bytes as toml
 from fuaudit.plans import Request
 from fuaudit.runs.layout import (

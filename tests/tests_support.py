@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuaudit import load_run, verify
 from fuaudit.draws import Keyed
 from fuaudit.formats.files import write_bytes
-from fuaudit.formats.forms import pretty_json
+from fuaudit.formats.forms import as_tensors, parse_arrays, pretty_json
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import digest_of_vector
@@ -120,6 +120,11 @@ def audits(run, **options):
     spec = lean(options.pop("spec", None) or default_spec(run))
     result = verify(run, spec, budget=0, key=AUDIT_KEY, save=False, **options)
     return result, {f.audit: f for f in result.findings}
+
+
+def parse_tensors(content: bytes, path: Path):
+    """The tensors of a file of a run."""
+    return as_tensors(parse_arrays(content, path))
 
 
 def stored(run):

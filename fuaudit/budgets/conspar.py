@@ -37,13 +37,13 @@ SUMMED = 1e-15
 """Relative error of such a sum, and of a step."""
 
 
-def decimal(text: str, name: str = "alpha") -> Fraction:
+def decimal(text: str) -> Fraction:
     """The number within [0, 1] that a decimal says, exactly; UsageError for anything else."""
     if not re.fullmatch(r"(\d{1,30}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?", text):
-        raise UsageError(f"{name} is a decimal such as 0.95, not {text!r}")
+        raise UsageError(f"alpha is a decimal such as 0.95, not {text!r}")
     number = Fraction(text)
     if number > 1:
-        raise UsageError(f"{name} is within 0 and 1, not {text}")
+        raise UsageError(f"alpha is within 0 and 1, not {text}")
     return number
 
 

@@ -244,11 +244,6 @@ def as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
-    """The tensors of :func:`parse_arrays`; EvidenceError as there."""
-    return as_tensors(parse_arrays(content, path))
-
-
 def parse_arrays(content: bytes, path: Path) -> dict[str, Array]:
     """Arrays from their form. They share no memory with ``content``.
 

@@ -25,10 +25,8 @@ from fuaudit.plans.availability import (
     TimeVaryingWeights,
 )
 from fuaudit.plans.law import Law, UniformLaw
-from fuaudit.plans.plan import WHOLE, Plan, Segment, Segments, cut, occurrences
+from fuaudit.plans.plan import WHOLE, Plan, Segment, cut, occurrences
 from fuaudit.plans.population import Population, Request
-
-Streams = Mapping[Stream, Segments]
 
 
 def is_closed(law: Law) -> bool:

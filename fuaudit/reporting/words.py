@@ -5,6 +5,7 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 
 from __future__ import annotations
 
+from fuaudit.draws import END
 from fuaudit.reporting.contents import Checked, Contents
 from fuaudit.statistics.rounding import down, rate_up, up
 from fuaudit.text import counted
@@ -56,8 +57,6 @@ DISCLAIMER = (
     "fulfilled is for people to judge."
 )
 NOT_GIVEN = "none was given: nothing compares a model in use with this run"
-LAST_ROUND = 2**31 - 1
-"""Stands in the findings for the end of a plan: nothing changed."""
 
 
 def number(value: Value) -> str:
@@ -223,7 +222,7 @@ def _done(contents: Contents) -> str:
             "remaining data."
         )
     name = f"a method called {method.name!r}" if method is not None else "a method"
-    if first is None or first >= LAST_ROUND:
+    if first is None or first >= END.round:
         return (
             f"The operator used {name}. It changed nothing in the course of the training: the model stayed as it was."
         )

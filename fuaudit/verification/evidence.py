@@ -126,11 +126,6 @@ class Evidence:
         return tuple((run.unlearner, run.request.kind) for run in self.children)
 
     @property
-    def stopped(self) -> bool:
-        """Whether the request came during training, as far as the parent tells."""
-        return self.parent is not None and self.parent.rounds_executed < self.run.plan.law.rounds
-
-    @property
     def erased_rows(self) -> frozenset[int]:
         """The sample ids that the last request took away, as far as they are known."""
         return frozenset() if self.request is None else self.erased_since(self.run.before)

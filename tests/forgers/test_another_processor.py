@@ -8,11 +8,11 @@ import json
 import shutil
 
 import pytest
-from tests_support import claimed, config, drawn_client, secret
+from tests_support import claimed, config, drawn_client, parse_tensors, secret
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.forms import parse_tensors, tensor_bytes
+from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import checkpoint_name
 

@@ -11,11 +11,11 @@ from hashlib import sha256
 
 import pytest
 import torch
-from tests_support import sealed, told
+from tests_support import parse_tensors, sealed, told
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.forms import parse_tensors, pretty_json, tensor_bytes
+from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.ledger import Ledger, append, read_ledger
 
