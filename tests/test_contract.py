@@ -497,3 +497,25 @@ def test_audits_that_declare_wrongly(members, reason):
 def test_a_sound_audit_of_a_stranger():
     check_audit(audit(lambda self, case: finding(figures=(figure("rounds", case.run.rounds_executed),))))
     check_audit(ModelLaw(pairs=4), {"training": "NOT_APPLICABLE"}, subjects=("training",))
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """An audit that answers in the name that it had before."""
+
+    evidence: ClassVar[frozenset] = frozenset()
+    uses: ClassVar[frozenset] = frozenset()
+
+    def examine(self, case):
+        return Finding("before", Subject.RUN, Verdict.PASS, "It was opened.", "Anything else.")
+
+
+def test_a_finding_is_in_the_name_under_which_its_audit_is_registered(tmp_path, monkeypatch):
+    check_audit(Otherwise(), subjects=("training",))
+    about = tmp_path / "otherwise-0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: otherwise\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text(f"[fuaudit.audits]\nafter = {__name__}:Otherwise\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(AssertionError, match="in the name of 'before'"):
+        check_audit(Otherwise(), subjects=("training",))

@@ -97,6 +97,35 @@ def test_the_contract_of_client_stages(stages):
         broken(check_client_stage, wrong, words)
 
 
+@pytest.mark.parametrize("declared", [frozenset(), frozenset({"clients"})])
+def test_rows_by_id_are_told_to_be_rows_by_place(declared):
+    """Where a client was erased, ids are no places among those who are left."""
+
+    def init(self, shape):
+        return {"memory": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        memory, ids = state["memory"].clone(), context.cohort.clients
+        memory[ids] = updates + 0.5 * memory[ids]
+        return memory[ids], {"memory": memory}
+
+    stage = part(Stateless, init=init, apply=apply, per_client_state=frozenset({"memory"}), depends_on=declared)
+    broken(check_client_stage, stage, "rows_of and with_rows")
+
+
+def test_a_row_a_client_that_is_not_named_is_no_reason_to_declare_a_dependence():
+    def init(self, shape):
+        return {"last": shape.zeros(shape.clients, shape.dimension)}
+
+    def apply(self, updates, context, state):
+        last = with_rows(state["last"], context.cohort, updates)
+        return last.sum(dim=0, keepdim=True), {"last": last}
+
+    with pytest.raises(AssertionError, match=r"name 'last', .* in per_client_state") as caught:
+        check_aggregator(part(Stateless, init=init, apply=apply))
+    assert "depends_on" not in str(caught.value)
+
+
 def tells(number):
     """Wrong: tells in one event what depends on all rows or on another's draws."""
 

@@ -89,7 +89,9 @@ def trials(
             moved = _moved(part) if kind == "clients" else dict
             made, after = step(updates, elsewhere(context, kind), moved(state))
             alike = same(made, trial.made) and same(after, moved(trial.new))
-            problems.require(alike, f"it depends on how many {kind} there are, or which: declare it in depends_on")
+            depends = f"it depends on how many {kind} there are, or which: {_remedy(part, kind, state)}"
+            problems.require(alike, depends)
+        _require_rows_by_place(part, step, trial, problems)
         for tensor in trial.made.values():
             problems.require(tensor.dtype == (makes or dtype), f"it turns {dtype} into {tensor.dtype}")
         problems.require(
@@ -112,13 +114,41 @@ def _moved(part: object) -> Callable[[State], State]:
     return moved
 
 
+def _require_rows_by_place(part: object, step: Step, trial: Trial, problems: Problems) -> None:
+    """A part that may look at how many clients there are finds their rows by place all the same, and not by id."""
+    if "clients" not in says(part, "depends_on"):
+        return
+    context, old = elsewhere(trial.context, "clients"), _moved(part)(trial.state)
+    away = [row for row in range(MORE) if row not in context.cohort.rows]
+    new = step(trial.updates, context, old)[1]
+    for name in sorted(says(part, "per_client_state") & new.keys() & old.keys()):
+        untouched = new[name].shape != old[name].shape or torch.equal(new[name][away], old[name][away])
+        told = f"{name!r} changes in rows of others where ids are no places: use rows_of and with_rows"
+        problems.require(untouched, told)
+
+
 def _require_first(part: object, state: State, dtype: torch.dtype, problems: Problems) -> None:
     """The first state among more clients is the same, but for their rows."""
     if hasattr(part, "init") and "clients" not in says(part, "depends_on"):
         more = part.init(replace(shape_of(dtype), clients=MORE))
         rows = says(part, "per_client_state")
         alike = same(state, {name: table[: len(SIZES)] if name in rows else table for name, table in more.items()})
-        problems.require(alike, "its first state depends on how many clients there are: declare it in depends_on")
+        told = f"its first state depends on how many clients there are: {_remedy(part, 'clients', state)}"
+        problems.require(alike, told)
+
+
+def _remedy(part: object, kind: str, state: State) -> str:
+    """What to do about a dependence: rows a client are no reason to declare one."""
+    named = says(part, "per_client_state")
+    tables = [name for name, table in state.items() if table.ndim > 0 and len(table) == len(SIZES)]
+    if kind == "clients" and (unnamed := sorted({*tables} - named)):
+        return f"name {unnamed[0]!r}, which has one row a client, in per_client_state"
+    if kind == "clients" and named:
+        return (
+            "read and write its rows by rows_of and with_rows, for they are places among the retained clients "
+            "(cohort.rows) and no ids; where that is done, declare it in depends_on"
+        )
+    return "declare it in depends_on"
 
 
 def _tried(
