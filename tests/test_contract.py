@@ -3,6 +3,7 @@
 import ast
 import json
 import random
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,9 @@ from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
+
+sys.path.append(str(Path(__file__).parent / "mutants"))
+import fuaudit_mutants as mutants
 
 SMALLER = {"model-law": {"pairs": 8}, "stress": {"candidates": 8}, "plan-law": {"plans": 500}}
 REFUTED = {"coupling-wrong-acceptance"}
@@ -166,6 +170,19 @@ def test_the_core_does_not_import_its_testing_package():
 def test_the_printed_algorithm_is_refuted_with_a_witness():
     claim = rewriter(FatsAsPrinted.rewrite)
     broken(check_unlearner, claim, "total variation 1/8", "probability 3/8 after unlearning")
+
+
+@pytest.mark.parametrize(
+    ("mutant", "kind", "why"),
+    [
+        (mutants.EarlierWhileAlike, "client", "total variation 5/81 from retraining, 3 clients"),
+        (mutants.PrintedForTwo, "sample", "forget sample 0, 1"),
+    ],
+)
+def test_what_shows_only_where_several_numbers_are_above_one_is_refuted(mutant, kind, why):
+    claim = exact_under("uniform with replacement", kinds=(kind,))
+    claiming = dataclass(frozen=True)(type("Claiming", (mutant,), {"exact_for": claim}))
+    broken(check_unlearner, claiming(), why)
 
 
 def rewriter(rewrite, **changes):

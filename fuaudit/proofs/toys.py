@@ -268,6 +268,26 @@ def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
     yield trial((1, 2, 1), (2, 1, 1, 1), client(0), at=Position(2, 1))
 
 
+def further_trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
+    """Those of the contract suite in which two numbers of the law are above 1, rounds are three, or samples two."""
+
+    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request) -> Toy:
+        return Toy(make_law(*law), federation(sizes), asked, (END,) * len(asked))
+
+    yield trial((1, 1, 1), (2, 2, 1, 1), Request.of(clients=[0]))
+    yield trial((2, 1, 1), (2, 2, 1, 1), Request.of(samples=[0]))
+    yield trial((2, 1), (2, 1, 2, 1), Request.of(samples=[1]))
+    yield trial((2, 1, 1), (2, 1, 2, 1), Request.of(clients=[2]))
+    yield trial((2, 1), (1, 2, 2, 1), Request.of(samples=[1]))
+    yield trial((3, 1), (1, 1, 2, 2), Request.of(samples=[0]))
+    yield trial((3, 1), (2, 1, 1, 2), Request.of(samples=[2]))
+    yield trial((1, 2, 1), (2, 1, 1, 2), Request.of(clients=[0]))
+    yield trial((2, 2), (3, 1, 1, 1), Request.of(samples=[3]))
+    yield trial((1, 1, 1), (3, 1, 1, 1), Request.of(clients=[0]))
+    yield trial((3, 2), (1, 1, 1, 1), Request.of(samples=[0, 1]))
+    yield trial((2, 2), (2, 1, 1, 1), Request.of(samples=[0]), Request.of(samples=[2]))
+
+
 class Toys(Protocol):
     """Federations in some order, and how many."""
 

@@ -278,6 +278,18 @@ class EarlierIf(FatsUnlearning):
 
 
 @dataclass(frozen=True)
+class EarlierWhileAlike(FatsUnlearning):
+    """Goes back to behind the last round whose cohort has two different clients."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        first = min(plan.first_involvement(request) or END, not_before)
+        number = first.round
+        while 1 < number <= plan.law.rounds and len(set(plan.cohort(number - 1))) < 2:
+            number -= 1
+        return plan.erase(request, fresh, first if number == first.round else Position(number, 0))
+
+
+@dataclass(frozen=True)
 class EarlierOnce(FatsUnlearning):
     """Right on every plan but the one that begins with the cohorts it knows: there it goes back one round more."""
 
