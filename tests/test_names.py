@@ -23,7 +23,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, request_of, to_forget
 from fuaudit.runs.prune import prune
 from fuaudit.verification.case import Case
-from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.evidence import Evidence, Known
 
 SECRET = bytes(range(32))
 TABLES = {
@@ -399,3 +399,27 @@ def test_rows_that_open_no_leaf_do_not_deal_a_partition(tmp_path, quick):
     case = Case(Evidence(load_run(child.path), load_run(run.path), data()), Keyed(SECRET))
     assert case.evidence.at_hand.other
     assert dealt_again(case, case.evidence.parent, run.keys.partition).verdict == "FAIL"
+
+
+def test_rows_that_no_client_had_may_be_missing_beside_the_erased_ones(tmp_path, quick):
+    """The last two rows are dealt to nobody: without them the key deals otherwise, which shows nothing of the run."""
+    given, tables = (
+        replace(data(), targets=(torch.arange(20) >= 17).long()),
+        {"use": "shards", "clients": 3, "shards": 2},
+    )
+    run = train(TABLES | {"partition": tables}, tmp_path / "run", data=given, secret=bytes([2]) * 32)
+    assert sorted(run.original.owner) == list(range(18))
+    child = unlearn(run, "fats", request_of(run, ["0"]), tmp_path / "child", data=given)
+    hers, left = set(run.original.samples[0]), set(child.plan.retained.owner)
+    for name, ids in (("hers", hers), ("left", left)):
+        rows_of(
+            tmp_path / name,
+            [],
+            ids=torch.tensor(sorted(ids)),
+            **{n: getattr(given, n)[sorted(ids)].clone() for n in ("inputs", "targets", "owners")},
+        )
+    found = verify(child, quick, data=tmp_path / "left", erased=tmp_path / "hers", budget=0, save=False)
+    assert (found.verdict, "give the whole data" in found.reason) == ("INCONCLUSIVE", True)
+    case = Case(Evidence(child, run, given, Known(erased=True)), Keyed(SECRET))
+    assert dealt_again(case, run, bytes(32)).verdict == "INCONCLUSIVE"
+    assert dealt_again(case, run, run.keys.partition).verdict == "PASS"

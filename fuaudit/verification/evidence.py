@@ -42,6 +42,7 @@ class Known:
         receipts: those of clients.
         model: the model in use.
         before: the findings of a verification from before a prune.
+        erased: whether a folder of erased rows was given, so that other rows of training may be missing too.
     """
 
     commitment: str | None = None
@@ -50,6 +51,7 @@ class Known:
     receipts: tuple[Receipt, ...] = ()
     model: ModelInUse | None = None
     before: Before | None = None
+    erased: bool = False
 
 
 @dataclass(frozen=True)

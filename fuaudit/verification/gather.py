@@ -48,6 +48,7 @@ def gather(run: Run, given: Given) -> Evidence:
         receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment),
         None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
+        given.get("erased") is not None,
     )
     return Evidence(run, parent, dataset, known)
 

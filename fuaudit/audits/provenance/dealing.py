@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fuaudit import registry
-from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.commitments.contents import compare
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import by_owners, names_of, partition
@@ -46,9 +46,15 @@ def dealt_again(case: Case, root: Run, key: bytes) -> CheckResult:
         if root.opening.names is None and names_of(dealer, data, root.original) is not None:
             return fails(f"Clients of {name_of(root)} have other names than the owners of their rows.")
         return holds(f"{whole}, the partition from its key.")
-    if doubtful and not any(_opens(root, found, data) for found in dealt):
+    told = any(_opens(root, found, data) for found in dealt)
+    if doubtful and not told:
         rows = counted(doubtful, "row at hand under an erased id is", "rows at hand under erased ids are")
         return holds(f"{whole}.", f"{TAKEN}: {rows} not known to be what was committed to.")
+    if case.known.erased and not told:
+        return unclear(
+            f"From the rows at hand the key of {name_of(root)} deals another partition; rows that no client had may be "
+            "missing beside those of --erased: give the whole data."
+        )
     return fails(f"The partition of {name_of(root)} is not the one that its key deals.")
 
 
