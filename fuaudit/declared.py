@@ -303,7 +303,8 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
     methods = [*lacking, *(name for name in OPTIONAL.get(kind, ()) if not hasattr(plugin, name))]
     open_names = [name for name, word in words.items() if word.default is not REQUIRED] + methods
     if lacking:
-        yield f"it has no method {' or '.join(lacking)}"
+        inherit = ": inherit Stateless where it keeps nothing" if "init" in lacking else ""
+        yield f"it has no method {' or '.join(lacking)}{inherit}"
     for name in [name for name in words if words[name].default is REQUIRED and not _has(plugin, name)]:
         yield f"it does not say {name}: {words[name].meaning}"
     if kind == "byzantine" and not _has(plugin, "clients"):
@@ -326,7 +327,8 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
             elif is_plain and words[name].among and value not in words[name].among:
                 yield f"{name} = {value!r} is none of {', '.join(map(repr, words[name].among))}"
         elif is_plain and kind not in FREE:
-            yield f"{name!r} is no word of {kind}. {nearest(name, words)}"
+            typed = f"As an option it needs its type: {name}: {type(value).__name__} = {value!r}."
+            yield f"{name!r} is no word of {kind}. {nearest(name, words)} {typed}"
         elif close := get_close_matches(name, open_names, 1, ALIKE):
             yield f"{name!r} is too like the {'method' if close[0] in methods else 'word'} {close[0]!r} of {kind}"
 

@@ -166,7 +166,10 @@ class Entry:
         """
         loaded = self.value()
         if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
-            raise PluginError(f"{self.words} of {self.distribution} is not a dataclass")
+            raise PluginError(
+                f"{self.words} of {self.distribution} is not a dataclass",
+                "Register a class, not one of its instances, and write @dataclass(frozen=True) above it.",
+            )
         if not getattr(loaded, "__dataclass_params__").frozen:  # noqa: B009
             raise PluginError(f"{self.words} of {self.distribution} is not frozen", "Write @dataclass(frozen=True).")
         if any(field.name == "use" for field in dataclasses.fields(loaded)):

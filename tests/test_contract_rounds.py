@@ -113,6 +113,17 @@ def test_rows_by_id_are_told_to_be_rows_by_place(declared):
     broken(check_client_stage, stage, "rows_of and with_rows")
 
 
+def test_draws_are_of_rows_and_not_of_ids():
+    def apply(self, updates, context, state):
+        for client in context.cohort.clients.tolist():
+            context.own(client + 4).uniform("x", 1)
+        return updates, state
+
+    with pytest.raises(AssertionError, match=r"own takes the number of a row, 0 to 3.*: [4-9]\n") as caught:
+        check_client_stage(part(Stateless, apply=apply, draws=True))
+    assert f"({Path(__file__).name}, line " in str(caught.value)
+
+
 def test_a_row_a_client_that_is_not_named_is_no_reason_to_declare_a_dependence():
     def init(self, shape):
         return {"last": shape.zeros(shape.clients, shape.dimension)}

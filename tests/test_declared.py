@@ -139,6 +139,13 @@ def test_a_set_is_no_option():
         require_words(made("stages", **body), "stages")
 
 
+def test_an_option_without_a_type_is_told_to_have_one():
+    with pytest.raises(
+        PluginError, match=r"'trim' is no word of stages.* As an option it needs its type: trim: int = 1"
+    ):
+        require_words(made("stages", trim=1), "stages")
+
+
 def test_a_class_variable_that_is_no_word_is_refused():
     """It may be a word that the author believes in."""
     with pytest.raises(PluginError, match="'exact' is no word of unlearners"):

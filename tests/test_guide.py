@@ -4,11 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from fuaudit.runs.run import Run
 from fuaudit.testing import check_unlearner
+from fuaudit.verification.audit import ARGUMENTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +51,17 @@ def test_authors_import_from_one_module(files):
     for path in [*files.glob("*.py"), ROOT / "README.md"]:
         for module in re.findall(r"^(?:from|import) (fuaudit[\w.]*)", path.read_text(encoding="utf-8"), re.MULTILINE):
             assert module == "fuaudit.plugins", path
+
+
+def test_what_the_guide_says_of_arguments_and_runs_is_there():
+    text = (ROOT / "docs" / "plugin-guide.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"it looks at: (.*?)\. An argument", text, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", told)) == ARGUMENTS.keys()
+    (table,) = re.findall(r"\| of a `Run` \| \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
+    found = [name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])]
+    assert len(found) == 11
+    for name in found:
+        assert hasattr(Run, name) or name in {field.name for field in fields(Run)}, name
 
 
 def names(page):

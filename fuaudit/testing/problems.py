@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fuaudit.declared import wrong
+from fuaudit.errors import line_of
 
 
 class Problems:
@@ -25,7 +26,7 @@ class Problems:
         Raises:
             AssertionError: it declares something else.
         """
-        self.name = type(subject).__name__
+        self.subject, self.name = subject, type(subject).__name__
         self.found: list[str] = []
         frozen = is_dataclass(subject) and getattr(type(subject), "__dataclass_params__").frozen  # noqa: B009
         self.require(frozen, "it is not a frozen dataclass, so its options cannot be recorded with a run")
@@ -48,7 +49,7 @@ class Problems:
         try:
             yield
         except Exception as error:
-            self.require(False, f"{doing}: {type(error).__name__}: {error}")
+            self.require(False, f"{doing}: {type(error).__name__}: {error}{line_of(self.subject, error)}")
         self.require(before == _generator_states(), f"{doing}: a global generator of random numbers was used")
 
     def require_rows_declared(self, plugin: object) -> None:

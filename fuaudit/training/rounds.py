@@ -241,6 +241,9 @@ class ExchangeContext(RoundContext):
         (draws,), number, places = self.draws, self.number, self.cohort.clients.tolist()
 
         def own(row: int) -> Labelled:
+            if row >= len(places):
+                told = f"own takes the number of a row, 0 to {len(places) - 1}, and not the id of a client: {row}"
+                raise PluginError(told, "Count the rows: range(len(updates)).")
             client = places[row]
             if clients is not None and client not in clients:
                 return _nobodys(row)
