@@ -330,14 +330,14 @@ for line in sys.stdin:  # each asks for one audit: which folder keeps parts, and
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_path):
-    """One audit, killed again and again at instants from a fixed key, uniform over half the time that it takes.
+def test_findings_are_the_same_bytes_after_a_kill_at_a_random_instant(child, tmp_path):
+    """One audit, killed at an instant from a fixed key, within half the time that it takes.
 
-    After a kill the audit finds parts kept, so a later instant may come when it has ended; then the audit is over.
-    Wherever a kill falls, in a file half written or between the last part and the findings, the bytes must be the
-    same: which instants those are changes no expected value.
+    A busy machine may have taken longer the first time, so that the instant comes when the audit has ended; then
+    another one is killed after half of that. Wherever a kill falls, in a file half written or between the last part
+    and the findings, the bytes must be the same: which instant that is changes no expected value.
     """
-    instants = Keyed(bytes(range(32))).uniform(Address(Purpose.AUDIT), 1) / 2
+    instant = Keyed(bytes(range(32))).uniform(Address(Purpose.AUDIT), 1)[0]
     (tmp_path / "spec.toml").write_text(tomli_w.dumps(TABLE))
     command = [sys.executable, "-c", AUDITS, child.path, tmp_path / "spec.toml", KEY.hex()]
     server = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -356,15 +356,16 @@ def test_findings_are_the_same_bytes_after_kills_at_random_instants(child, tmp_p
         since = time.monotonic()
         assert ended("whole")
         whole = time.monotonic() - since
-        killed = [instant for instant in instants if not ended("killed", instant * whole)]
-        assert ended("killed")
+        tries = ((f"killed-{n}", instant * whole / 2**n) for n in range(1, 8))
+        killed = next((name for name, limit in tries if not ended(name, limit)), None)
+        assert killed, "no kill came before the end"
+        assert ended(killed)
         server.stdin.close()
-    assert killed, "no kill came before the end"
     shards = sorted(path.name for path in (tmp_path / "whole" / "kept").iterdir())
     assert len(shards) == 3
     for name in shards:
-        assert (tmp_path / "killed" / "kept" / name).read_bytes() == (tmp_path / "whole" / "kept" / name).read_bytes()
-    ended_by_itself = {max((tmp_path / name / "out").glob("findings-*.json")) for name in ("killed", "whole")}
+        assert (tmp_path / killed / "kept" / name).read_bytes() == (tmp_path / "whole" / "kept" / name).read_bytes()
+    ended_by_itself = {max((tmp_path / name / "out").glob("findings-*.json")) for name in (killed, "whole")}
     assert len({path.read_bytes() for path in ended_by_itself}) == 1
 
 
