@@ -234,6 +234,17 @@ def test_one_loud_number_frees_no_quiet_ones(tmp_path):
     assert any("of the numbers moved, beside much larger ones" in line for line in judged.details)
 
 
+def test_every_number_that_the_data_moved_counts():
+    """What only the erased client had is moved by all that training did, far more than what others had too."""
+    start = torch.full((13,), 0.1)
+    trained = start + torch.tensor([1e4, *[1e-2] * 6, *[0.0] * 6])
+    moved = torch.tensor([10.0, *[1e-4] * 6, *[5.0] * 6])
+    honest, untouched = {0: (start, {}), 1: (trained, {})}, {1: (trained + moved, {})}
+    assert hidden(untouched, honest, honest, 1e-5, ()) == pytest.approx(6 / 13)
+    quiet = {1: (trained + moved * (torch.arange(13) > 6), {})}
+    assert hidden(quiet, honest, honest, 1e-5, ()) == 0
+
+
 def test_equal_bits_need_no_tolerance(lineage):
     for finding in examined(claimed(lineage["client"].path, numpy="another")):
         assert finding.verdict == "PASS"

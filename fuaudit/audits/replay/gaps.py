@@ -77,17 +77,15 @@ def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: fl
 
 
 def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Tensor:
-    """Row by row ``(r,)``, the share of the differences ``(r, k)`` that count and lie within ``(r, 1)``.
+    """Row by row ``(r,)``, the share of the differences ``(r, k)``, without rounding, that lie within ``(r, 1)``.
 
-    What counts is no rounding of its number, and no less than a hundredth of the usual: half of the differences are a
-    larger share of what training did. Where fewer count than a tenth of what training moved, it is a share of that
-    tenth: a few differences are the rounding of larger numbers.
+    Where fewer than a thirtieth of what training moved differ, it is a share of that thirtieth: a few differences are
+    the rounding of larger numbers.
     """
-    trained, rounding = (size - start).abs(), 4 * eps * torch.maximum(size.abs(), start.abs())
-    of_training = torch.where(apart > rounding, apart / trained, torch.nan)
-    counts = of_training >= of_training.nanmedian(dim=-1, keepdim=True).values / 100
-    least = ((trained > rounding).sum(dim=-1) / 10).clamp(min=1)
-    return (counts & (apart <= within)).sum(dim=-1) / torch.maximum(counts.sum(dim=-1), least)
+    rounding = 4 * eps * torch.maximum(size.abs(), start.abs())
+    differs = apart > rounding
+    least = (((size - start).abs() > rounding).sum(dim=-1) / 30).clamp(min=1)
+    return (differs & (apart <= within)).sum(dim=-1) / torch.maximum(differs.sum(dim=-1), least)
 
 
 def _bits(tensor: Tensor) -> Tensor:

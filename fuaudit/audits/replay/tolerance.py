@@ -216,8 +216,8 @@ def _hidden(share: float) -> Figure:
         "hidden",
         "Share of the numbers moved that could stay unseen, at most",
         share,
-        "of the numbers of a tensor that the data in question moves, those that a hundredth of the usual share moves "
-        f"left out: those moved by less than {ROOM} tolerances, because others are so much larger",
+        "of the numbers of a tensor that the data in question moves by more than rounding: those moved by less than "
+        f"{ROOM} tolerances, because others are so much larger",
     )
 
 
