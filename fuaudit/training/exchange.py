@@ -10,6 +10,7 @@ are chains of stages. Most exchanges are plain: no client stage, and a transport
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -336,25 +337,29 @@ def _through(
 class Sending:
     """What clients send: rows ``(*s, n, c)``, the round with the columns that are left, and what clients keep so far.
 
-    What they keep is complete when the round is :func:`settled`.
+    What they keep is complete when the round is :func:`settled`. ``meant`` has, by the numbers of Byzantine stages, the
+    rows ``(n, d)`` that came to them.
     """
 
     rows: Tensor
     context: ExchangeContext
     kept: State
+    meant: Mapping[int, Tensor]
 
 
 def client_half(exchange: Exchange, updates: Tensor, context: ExchangeContext, memories: State) -> Sending:
     """The round up to the transport: of updates ``(*s, n, d)`` what clients send."""
-    rows, kept = updates, State()
+    rows, kept, meant = updates, State(), {}
     for number, stage in enumerate(exchange.client_stages.stages):
         if is_agreement(stage):
             rows, coordinates = _agreed(exchange, number, rows, context)
             context = replace(context, coordinates=coordinates)
         else:
+            if number in exchange.byzantine:
+                meant[number] = context.on_all(rows)
             rows, after = _applied(exchange, number, rows, context, stripped(f"{number}.", memories))
             kept |= under(f"{number}.", after)
-    return Sending(rows, context, kept)
+    return Sending(rows, context, kept, meant)
 
 
 def _applied(
@@ -499,12 +504,25 @@ def server_half(exchange: Exchange, delivery: Delivery, context: ExchangeContext
 
 
 def settled(exchange: Exchange, sending: Sending, sent: Tensor, answer: Tensor) -> State:
-    """What clients keep when they know what was sent of their rows ``(*s, n, c)``, and the aggregator's row."""
+    """What clients keep when they know what was sent of their rows ``(*s, n, c)``, and the aggregator's row.
+
+    Byzantine clients lie to the server, not to themselves: their stages in front of the attack are told that what they
+    left was sent, where anything of the client's came.
+    """
     kept = sending.kept
-    for number, stage in enumerate(exchange.client_stages.stages):
+    for number, stage in reversed([*enumerate(exchange.client_stages.stages)]):
         if hasattr(stage, "settle"):
             before, here = stripped(f"{number}.", kept), exchange.seen_by(number, sending.context)
             after = asked(stage, "settle", STATE, sent.clone(), answer.clone(), here, before)
             require_form(stage, before, after)
             kept = kept | under(f"{number}.", after)
+        if number in exchange.byzantine:
+            sent = _as_meant(stage, sending, sent, sending.meant[number])
     return kept
+
+
+def _as_meant(stage: Any, sending: Sending, sent: Tensor, meant: Tensor) -> Tensor:
+    """What was sent ``(n, c)``, with the rows of a Byzantine stage's clients as they came to it."""
+    columns, cohort = sending.context.coordinates, sending.context.cohort
+    theirs = _named(stage, cohort) & sent.any(dim=-1)
+    return sent.where(~theirs.unsqueeze(-1), meant if columns is None else meant[:, columns])
