@@ -118,7 +118,20 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("recomputes", str, "what it works out itself where it comes to a decision, a part of a sentence", ""),
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
     ),
-    "byzantine": (_VECTORISED, _DRAWS, _DEPENDS_ON, _OWN_STATE),
+    "byzantine": (
+        Word(
+            "sees",
+            str,
+            "on whose rows and proposals it depends what a client sends: on its own, on theirs (of all its clients), "
+            "or on all",
+            "all",
+        ),
+        _CITE,
+        _VECTORISED,
+        _DRAWS,
+        _DEPENDS_ON,
+        _OWN_STATE,
+    ),
     "client_stages": (
         _OWN_STATE,
         _SELFTEST,

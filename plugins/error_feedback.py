@@ -11,6 +11,7 @@ nothing is lost. A client that takes no part keeps its u_k; in print all take pa
 
 Guarantee: u_k + what was sent = the former u_k + update. It is exact where floats are: where a coordinate goes as it
 is or not at all, and on values of one binary scale; rounded by the last bit where a client stage behind it rounds.
+What was sent of a Byzantine client is, to its own memory, what it meant to send (docs/attacks.md).
 For unlearning none: u_k is made of all updates since the first round, so an unlearner must rewind it with the model.
 """
 

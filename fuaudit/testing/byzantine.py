@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fuaudit.declared import says
 from fuaudit.testing.agreements import require_proposals
 from fuaudit.testing.client_stages import require_rows, round_of
 from fuaudit.testing.contexts import DIMENSION, SIZES, Step
@@ -24,7 +26,8 @@ def check_byzantine(stage: Any) -> None:
     form with one row a client. Only draws of the clients that it names, and only where it declares them; how many
     clients and samples there are has no effect where that is not declared. It tells nothing. What its clients send may
     be infinite.
-    Where it has ``proposals``: a list like ``found``, of columns that there are. No global generator is touched.
+    Where it has ``proposals``: a list like ``found``, of columns that there are. Nothing that it does not name in
+    ``sees`` has an effect on what a client sends or proposes. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
@@ -42,6 +45,7 @@ def check_byzantine(stage: Any) -> None:
             for trial in trials(stage, _step(stage), 4, dtype, problems, own=clients, tells=False):
                 if hasattr(stage, "proposals"):
                     _check_proposals(stage, trial, problems)
+                _check_sees(stage, trial, problems)
     problems.conclude()
 
 
@@ -55,6 +59,37 @@ def _step(stage: Any) -> Step:
         return {"rows": torch.where(theirs, made["rows"], updates).nan_to_num()}, new
 
     return step
+
+
+SEEN: dict[str, Callable[[Tensor, int, Tensor], Tensor]] = {
+    "own": lambda theirs, place, places: places == place,
+    "theirs": lambda theirs, place, places: theirs,
+    "all": lambda theirs, place, places: places >= 0,
+}
+"""Which rows ``(n,)`` a client at a place may look at, of those that are ``theirs``."""
+
+
+def _check_sees(stage: Any, trial: Trial, problems: Problems) -> None:
+    """With other rows and proposals where it does not look, each of its clients sends and proposes the same."""
+    sees = says(stage, "sees")
+    problems.require(sees in SEEN, f"it sees {sees!r}: say {', '.join(SEEN)}")
+    theirs = torch.isin(trial.context.cohort.clients, torch.tensor(stage.clients))
+    for place in theirs.nonzero()[:, 0].tolist() if sees in SEEN else ():
+        looked = SEEN[sees](theirs, place, torch.arange(len(theirs)))
+        updates = torch.where(looked.unsqueeze(1), trial.updates, trial.updates.flip(1) - 0.5)
+        pairs = [_sent(stage, one, trial, place) for one in (trial.updates, updates)]
+        problems.require(
+            all(map(torch.equal, *pairs)), f"it looks at rows or proposals that are not {sees}: declare sees"
+        )
+
+
+def _sent(stage: Any, updates: Tensor, trial: Trial, place: int) -> list[Tensor]:
+    """What the client at a place sends of some updates, and proposes where everybody would its first two columns."""
+    sent = [stage.apply(updates, trial.context, trial.state)[0][place].nan_to_num()]
+    if hasattr(stage, "proposals"):
+        found = [row.argsort()[:2] for row in updates]
+        sent.append(stage.proposals(found, updates, trial.context)[place])
+    return sent
 
 
 def _check_proposals(stage: Any, trial: Trial, problems: Problems) -> None:

@@ -1,0 +1,251 @@
+"""Attacks: what they are by plain loops, what they see, and federations in which they stand."""
+
+from dataclasses import replace
+from statistics import mean, pstdev
+
+import pytest
+import torch
+from fuaudit_plugins.alie import ALittleIsEnough, printed_z
+from fuaudit_plugins.bit_flip import BitFlip
+from fuaudit_plugins.conspar import Consensus
+from fuaudit_plugins.coordinates import CoordinateAttack
+from fuaudit_plugins.error_feedback import ErrorFeedback
+from fuaudit_plugins.gaussian import Gaussian
+from fuaudit_plugins.ipm import InnerProductManipulation
+from fuaudit_plugins.mimicry import Mimicry
+from fuaudit_plugins.secure_sum import SecureSum
+from tests_support import audits, broken, secret
+
+from fuaudit import train, unlearn
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.plans.stage_draws import Place, PublicDraws
+from fuaudit.testing import check_byzantine
+from fuaudit.testing.contexts import context_of, shape_of, updates_of
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, settled
+from fuaudit.training.stages import Chain, Mean
+
+BAD = (3, 4)
+ROWS = updates_of(0, 6, torch.float64)
+"""Of clients 0 to 5; client 1 has no samples."""
+
+VALUES = (
+    BitFlip(BAD),
+    ALittleIsEnough(BAD),
+    ALittleIsEnough(BAD, 1.5, "theirs"),
+    InnerProductManipulation(BAD, 2.0),
+    Mimicry(BAD),
+    Mimicry(BAD, 5),
+    Gaussian(BAD, 3.0),
+)
+PROPOSALS = tuple(CoordinateAttack(BAD, proposes) for proposes in ("correct", "smallest", "random", "same"))
+
+
+def seen_by(attack, clients=range(6)):
+    return context_of([*clients], torch.float64).at(Place("client"), attack, attack.clients)
+
+
+def sent(attack, clients=range(6)):
+    """What the Byzantine clients of a round send, as lists."""
+    places = [place for place, client in enumerate(clients) if client in BAD]
+    rows = attack.apply(ROWS[[*clients]], seen_by(attack, clients), {})[0]
+    return [rows[place].tolist() for place in places]
+
+
+@pytest.mark.parametrize("attack", [*VALUES, *PROPOSALS], ids=str)
+def test_attacks_keep_their_contract(attack):
+    check_byzantine(attack)
+
+
+# by plain loops
+
+
+def alie(rows, z):
+    return [mean(column) - z * pstdev(column) for column in zip(*rows, strict=True)]
+
+
+def test_values_are_what_plain_loops_say():
+    rows = ROWS.tolist()
+    honest, theirs = [rows[place] for place in (0, 1, 2, 5)], [rows[place] for place in BAD]
+    opposite = [-2 * mean(column) for column in zip(*honest, strict=True)]
+    noise = [PublicDraws().own(1, Place("client"), client, 0).normal("row", 5) * 3 for client in BAD]
+    expected = (
+        [[-x for x in row] for row in theirs],
+        [alie(honest, 0.0)] * 2,  # two of six need two of four honest ones: z = 0
+        [alie(theirs, 1.5)] * 2,
+        [opposite] * 2,
+        [rows[0]] * 2,
+        [rows[5]] * 2,
+        [row.tolist() for row in noise],
+    )
+    for attack, wanted in zip(VALUES, expected, strict=True):
+        for row, want in zip(sent(attack), wanted, strict=True):
+            assert row == pytest.approx(want, rel=1e-12, abs=1e-12), attack
+
+
+def test_the_printed_z_and_its_cure():
+    """Values of the table of the normal distribution; where the formula gives 0 or less, or nothing, the cure."""
+    printed = {(32, 7): 0.2533, (50, 24): 1.4261, (25, 5): 0.2533, (20, 4): 0.1573, (100, 20): 0.2858, (16, 7): 0.7647}
+    for (rows, byzantine), z in printed.items():
+        assert printed_z(rows, byzantine) == pytest.approx(z, abs=1e-4)
+    assert [printed_z(*one) for one in ((10, 2), (10, 1), (32, 1), (2, 1), (3, 3), (4, 0))] == [0.0] * 6
+    assert printed_z(9, 5) == pytest.approx(0.6745, abs=1e-4)  # a majority by itself: one honest one of four
+
+
+def test_z_comes_from_the_round_that_there_is():
+    clients = (0, 2, 3, 4, 5)  # two of five need one of three honest ones
+    honest = [ROWS[client].tolist() for client in (0, 2, 5)]
+    assert sent(ALittleIsEnough(BAD), clients)[0] == pytest.approx(alie(honest, printed_z(5, 2)), rel=1e-12)
+    assert printed_z(5, 2) > 0.4
+
+
+def test_nobody_left_does_nothing():
+    for clients in ([0, 2, 5], [3, 4]):
+        for attack in VALUES:
+            made = attack.apply(ROWS[clients], seen_by(attack, clients), {})[0]
+            bad = [client in BAD for client in clients]
+            if not any(bad):
+                exchange = Exchange(Chain((Mean(),)), Chain((attack,)), byzantine=frozenset({0}))
+                context = context_of(clients, torch.float64)
+                assert torch.equal(client_half(exchange, ROWS[clients], context, {}).rows, ROWS[clients])
+            elif attack.sees == "all":
+                assert torch.equal(made, ROWS[clients])
+
+
+def test_who_is_copied():
+    """The wanted client; where it is away the honest one with the lowest id that has samples."""
+    for wanted, clients, place in (
+        (5, (3, 5, 2), 1),
+        (5, (3, 2, 0), 2),
+        ("lowest", (1, 4, 5, 2), 3),
+        (1, (1, 3, 2, 5), 2),
+    ):
+        assert sent(Mimicry(BAD, wanted), clients)[0] == ROWS[clients[place]].tolist()
+
+
+# coordinates
+
+
+def proposed(attack, key=1):
+    context = seen_by(attack)
+    found = Consensus(2).propose(
+        ROWS, context_of([*range(6)], torch.float64, key).at(Place("client"), Consensus(2), None)
+    )
+    return [one.tolist() for one in found], [one.tolist() for one in attack.proposals(found, ROWS, context)]
+
+
+def test_coordinates_are_what_print_says():
+    for attack in PROPOSALS:
+        found, made = proposed(attack)
+        assert [made[place] for place in (0, 1, 2, 5)] == [found[place] for place in (0, 1, 2, 5)]
+        for place in BAD:
+            own = PublicDraws().own(1, Place("client"), place, 0)
+            ranked = ROWS[place].abs().argsort().tolist()
+            wanted = {
+                "correct": sorted(ranked[-2:]),
+                "smallest": ranked[:2],
+                "random": own.subset("coordinates", 5, 2).tolist(),
+                "same": found[0],
+            }
+            assert made[place] == wanted[attack.proposes]
+
+
+def test_whoever_copies_copies_an_honest_client():
+    for make in (lambda: Mimicry(BAD, 4), lambda: CoordinateAttack(BAD, "same", 3)):
+        with pytest.raises(UsageError, match=r"copies an honest client, and client [34] is Byzantine"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ALittleIsEnough(BAD, float("nan")), "alie needs a finite z"),
+        (lambda: InnerProductManipulation(BAD, 0.0), "ipm needs a finite magnitude"),
+        (lambda: Gaussian(BAD, float("inf")), "gaussian needs a finite deviation"),
+    ],
+)
+def test_options_that_cannot_be(make, words):
+    with pytest.raises(UsageError, match=words):
+        make()
+
+
+# what they see
+
+
+@pytest.mark.parametrize(
+    ("attack", "sees"),
+    [
+        (InnerProductManipulation(BAD), "theirs"),
+        (Mimicry(BAD), "own"),
+        (ALittleIsEnough(BAD, 1.0, "theirs"), "own"),
+        (CoordinateAttack(BAD, "same"), "theirs"),
+        (BitFlip(BAD), "much"),
+    ],
+)
+def test_who_looks_further_than_it_says_is_found(attack, sees):
+    blind = type("Blind", (type(attack),), {"sees": sees})(
+        **vars(attack) | dict.fromkeys({"sees"} & {*vars(attack)}, sees)
+    )
+    told = "it sees 'much'" if sees == "much" else f"it looks at rows or proposals that are not {sees}"
+    broken(check_byzantine, blind, told)
+
+
+# memories
+
+
+@pytest.mark.parametrize("transport", [Clear(), SecureSum(2), SecureSum(2, byzantine=2)], ids=str)
+@pytest.mark.parametrize("attack", [BitFlip(BAD), Gaussian(BAD), ALittleIsEnough(BAD)], ids=str)
+def test_behind_the_memory_an_attack_changes_what_is_sent_alone(attack, transport):
+    """The memory of a Byzantine client is that of an honest one: else one that flips would double in every round."""
+    before = ErrorFeedback(), Consensus(1)
+    honest = Exchange(Chain((Mean(),)), Chain(before), transport)
+    attacked = replace(honest, client_stages=Chain((*before, attack)), byzantine=frozenset({2}))
+    kept = [memories_after(exchange, 4) for exchange in (honest, attacked)]
+    assert kept[0].any()
+    assert torch.equal(*kept)
+
+
+def memories_after(exchange, count):
+    """What error feedback keeps after some rounds of the same updates."""
+    memories = exchange.client_stages.init(shape_of(torch.float64))
+    for number in range(1, count + 1):
+        context = context_of([*range(6)], torch.float64, number)
+        sending = client_half(exchange, updates_of(number, 6, torch.float64), context, memories)
+        memories = settled(exchange, sending, delivered(exchange, sending).sent, torch.zeros(1, 1))
+    return memories["0.memory"]
+
+
+# federations
+
+LEARNER = {"use": "fedrep", "rounds": 2, "cohort": 12, "steps": 1, "batch": 2, "step_size": 0.2}
+RULES = ({"use": "mean"}, {"use": "geometric-median"}, {"use": "trimmed-mean", "trim": 2})
+TRANSPORTS = {"use": "clear"}, {"use": "secure-sum", "size": 2, "byzantine": 2}
+MEMORY, AGREEMENT = {"use": "error-feedback"}, {"use": "consensus", "per_client": 3}
+FIRST, SECOND, BOTH = ({"clients": clients} for clients in ([9], [4], [4, 9]))
+CHAINS = (
+    [{"use": "bit-flip"} | FIRST, MEMORY, AGREEMENT, {"use": "ipm"} | SECOND],
+    [MEMORY, {"use": "bit-flip"} | FIRST, AGREEMENT, {"use": "mimic"} | SECOND],
+    [MEMORY, AGREEMENT, {"use": "alie", "z": 1.5} | FIRST, {"use": "gaussian"} | SECOND],
+)
+PROPOSED = "same", "random", "smallest", "correct"
+PAIRS = [
+    (chain, rule, TRANSPORTS[(first + second) % 2], PROPOSED[(first + 2 * second) % 4])
+    for first, chain in enumerate(CHAINS)
+    for second, rule in enumerate(RULES)
+]
+"""Every attack with every rule; each of both with both transports."""
+
+
+@pytest.mark.parametrize(("chain", "rule", "transport", "proposes"), PAIRS)
+def test_an_attacked_federation_forgets(tmp_path, chain, rule, transport, proposes):
+    """A client with an attack of its own, after which nobody is left for it, or one without."""
+    client = [*chain, {"use": "coordinate-attack", "proposes": proposes} | BOTH]
+    table = tiny_config(
+        partition={"use": "iid", "clients": 12}, learner=LEARNER, client=client, transport=transport, server=[rule]
+    )
+    run = train(table, tmp_path / "run", data=tiny_dataset(), secret=secret(1))
+    gone = 9 if proposes in ("same", "random") else 2
+    child = unlearn(run, "fats", Request.of([gone]), tmp_path / "child", data=tiny_dataset())
+    result, found = audits(child, data=tiny_dataset())
+    assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
