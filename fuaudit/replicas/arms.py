@@ -21,6 +21,7 @@ from fuaudit.plans.expanded import SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.plans.veil import rewritten
+from fuaudit.runs.layout import stored_rounds
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.batched import Batched
 from fuaudit.training.execute import RoundState, execute, initial_state
@@ -34,11 +35,16 @@ RUNS_ABREAST = 16
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pairs, by their numbers, and what makes their runs."""
+    """Some pairs, by their numbers, and what makes their runs.
+
+    Attributes:
+        read: the rounds whose models an editor is given.
+    """
 
     case: Case
     numbers: range
     threads: int
+    read: tuple[int, ...]
 
     @cached_property
     def maker(self) -> Engine:
@@ -143,6 +149,13 @@ def arms_of(is_editor: bool) -> tuple[Arm, ...]:
     return OF_EDITORS if is_editor else ARMS
 
 
+def rounds_read(case: Case) -> tuple[int, ...]:
+    """The rounds whose models an editor had before it, ascending: those that the run it edited stores."""
+    if case.parent is not None:
+        return case.parent.checkpoints
+    return stored_rounds(case.run.config.run.checkpoint_every, case.run.plan.law.rounds)
+
+
 def _engine(ready: Setup, places: int, threads: int) -> Engine:
     maker = engine(suggested(ready.procedure.module, ready.device, many=True), threads)
     if isinstance(maker, Batched) and ready.device.type == "cpu":
@@ -159,9 +172,10 @@ def _edits(batch: Batch, plans: list[Plan], history: list[RoundState], label: st
     target = case.request, case.run.before
     models = []
     for place, (plan, fresh) in enumerate(zip(plans, batch.sources(label), strict=True)):
-        stored = {round_number: round_state.vectors[place].cpu() for round_number, round_state in enumerate(history)}
+        before = [round_state.vectors[place].cpu() for round_state in history]
+        read = {round_number: model for round_number, model in enumerate(before) if round_number in batch.read}
         after = replace(plan, populations=(plan.retained, retained), sources=(*plan.sources, fresh))
-        models.append(edited(ready, plan, after, case.evidence.unlearner, name, stored[max(stored)], stored, target)[0])
+        models.append(edited(ready, plan, after, case.evidence.unlearner, name, before[-1], read, target)[0])
     return torch.stack(models).to(ready.device)
 
 

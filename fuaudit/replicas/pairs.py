@@ -27,7 +27,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans.expanded import most_ids
 from fuaudit.plans.stacked import IDS_AT_ONCE
-from fuaudit.replicas.arms import Batch, arms_of
+from fuaudit.replicas.arms import Batch, arms_of, rounds_read
 from fuaudit.runs.platforms import versions
 from fuaudit.runs.run import load_run
 from fuaudit.training.engines.protocol import single_threaded
@@ -69,6 +69,9 @@ class Pairs:
     """What is measured of pairs, as a job: shard ``(first, count)`` gives ``(count, s)`` for every arm.
 
     Holds plain values, from which a worker process builds the case anew.
+
+    Attributes:
+        read: the rounds whose models an editor is given, as the run that it edited stores them.
     """
 
     run: Path
@@ -76,13 +79,14 @@ class Pairs:
     rows: dict[str, Any] = field(repr=False)
     secret: bytes = field(repr=False)
     measuring: Measuring
+    read: tuple[int, ...]
 
     @classmethod
     def of(cls, case: Case, measuring: Measuring) -> Pairs:
         """The pairs of a case whose data is at hand."""
         data = case.rerun.ready.dataset
         rows = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(data).items()}
-        return cls(case.run.path, case.run.digest, rows, case.key.secret, measuring)
+        return cls(case.run.path, case.run.digest, rows, case.key.secret, measuring, rounds_read(case))
 
     @cached_property
     def case(self) -> Case:
@@ -115,6 +119,7 @@ class Pairs:
             # the key itself is not for files
             "key": sha256(self.secret),
             "measured": self.measuring.told,
+            "read": list(self.read),
             "versions": versions(ready.device.type),
             "unlearner": unlearner_record(registry.find("unlearners", name), case.evidence.unlearner),
             "code": digest_of_code([model.__module__, *(type(plugin).__module__ for plugin in plugins)]),
@@ -139,7 +144,7 @@ class Pairs:
         """Train, unlearn and retrain the pairs of a shard, and measure. An arm that an editor refuses is left out."""
         single_threaded()
         first, count = shard
-        batch, result = Batch(self.case, range(first, first + count), threads), {}
+        batch, result = Batch(self.case, range(first, first + count), threads, self.read), {}
         for arm in arms_of(self.case.evidence.is_editor):
             try:
                 result[arm.name] = self.measure(arm.models(batch))

@@ -19,9 +19,11 @@ from tests_support import (
     edit,
     holding,
     installed,
+    of_the_run,
     reseal,
     secret,
     told,
+    with_options,
 )
 
 from fuaudit import train, unlearn, verify
@@ -146,6 +148,48 @@ def test_an_untouched_model_two_edits_before(parent, found, tmp_path):
     assert (findings["integrity"].verdict, findings["provenance"].verdict) == ("PASS", "PASS")
     assert findings["replay"].verdict == "FAIL"
     assert findings["replay"].shows.startswith("Of first, whose model was edited: ")
+
+
+OLDEST = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class Oldest:
+    \"\"\"Goes back to the oldest stored model that was trained, and on without the target for as long.\"\"\"
+    needs: ClassVar[frozenset] = frozenset({"model", "round models"})
+    participants: ClassVar[frozenset] = frozenset({"server", "retained clients"})
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+
+    def edit(self, context):
+        models = context.round_models
+        first, last = min(set(models) - {0}), max(models)
+        return context.train(models[first], last - first) if last > first else models[first]
+"""
+
+
+@pytest.fixture
+def oldest(tmp_path, monkeypatch):
+    entry = "[fuaudit.unlearners]\noldest = oldest:Oldest\n"
+    monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "oldest", OLDEST, entry)))
+
+
+@pytest.mark.usefixtures("oldest")
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_editor_reads_in_its_audit_what_it_read_in_the_run(parent, tmp_path, behind):
+    """With one stored model it leaves every bit; with all rounds it would nearly retrain, and pass."""
+    if behind:
+        stored = train(config(run={"engine": "reference", "checkpoint_every": 1}), tmp_path / "all", secret=secret(7))
+        first, client = sorted(stored.plan.index.clients)[:2]
+        run = unlearn(stored, "finetune", Request.of([first]), tmp_path / "first", {"rounds": 1})
+    else:
+        run, client = parent, drawn_client(parent)
+    child = unlearn(run, "oldest", Request.of([client]), tmp_path / "child")
+    assert torch.equal(child.model, run.model)
+    few = with_options(of_the_run("model-law"), **{"model-law": {"pairs": 3, "test_rows": 50}})
+    series = {f.audit: f.series for f in verify(child, few, key=AUDIT_KEY, save=False).findings}["model-law"]
+    assert series["log wealth, subject"] == series["log wealth, untouched"]
 
 
 def test_the_original_as_a_stored_model(parent, edited):
