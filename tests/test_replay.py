@@ -241,6 +241,9 @@ def test_every_number_that_the_data_moved_counts():
     moved = torch.tensor([10.0, *[1e-4] * 6, *[5.0] * 6])
     honest, untouched = {0: (start, {}), 1: (trained, {})}, {1: (trained + moved, {})}
     assert hidden(untouched, honest, honest, 1e-5, ()) == pytest.approx(6 / 13)
+    others = torch.arange(1000.0)  # trained, and not moved: they dilute nothing
+    more = [{n: (torch.cat([v, others * n]), s) for n, (v, s) in models.items()} for models in (untouched, honest)]
+    assert hidden(more[0], more[1], more[1], 1e-5, ()) == pytest.approx(6 / 13)
     quiet = {1: (trained + moved * (torch.arange(13) > 6), {})}
     assert hidden(quiet, honest, honest, 1e-5, ()) == 0
 

@@ -13,6 +13,12 @@ from fuaudit.runs.derived_files import Checkpoints
 Gaps = dict[tuple[int, str] | tuple[int, str, int], float]
 """(round, tensor) or (round, tensor, row) -> gap, where two sets of models differ. The model is called ``vector``."""
 
+ROUNDING = 4
+"""Differences of so many machine epsilons of a number, or fewer, are its low bits."""
+
+FEW = 10
+"""Fewer differences than these are no model."""
+
 
 def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints, by_row: Collection[str] = ()) -> Gaps:
     """How far two sets of models are apart, tensor by tensor, where they differ at all.
@@ -79,13 +85,10 @@ def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: fl
 def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Tensor:
     """Row by row ``(r,)``, the share of the differences ``(r, k)``, without rounding, that lie within ``(r, 1)``.
 
-    Where fewer than a thirtieth of what training moved differ, it is a share of that thirtieth: a few differences are
-    the rounding of larger numbers.
+    Where a few differ, it is a share of :data:`FEW`: they may be the rounding of larger numbers.
     """
-    rounding = 4 * eps * torch.maximum(size.abs(), start.abs())
-    differs = apart > rounding
-    least = (((size - start).abs() > rounding).sum(dim=-1) / 30).clamp(min=1)
-    return (differs & (apart <= within)).sum(dim=-1) / torch.maximum(differs.sum(dim=-1), least)
+    differs = apart > ROUNDING * eps * torch.maximum(size.abs(), start.abs())
+    return (differs & (apart <= within)).sum(dim=-1) / differs.sum(dim=-1).clamp(min=FEW)
 
 
 def _bits(tensor: Tensor) -> Tensor:
