@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fuaudit_plugins.finetune import Finetune
-from tests_support import changed
+from tests_support import changed, installed
 
 from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, ModelLaw, Sampled
@@ -47,6 +47,40 @@ def test_earlier_requests_are_not_compared(edited, tmp_path):
     again = unlearn(edited, "finetune", Request.of([client]), tmp_path / "again")
     few = ModelLaw(pairs=2, test_rows=10)
     assert [EARLIER in audit(run, few).assumptions for run in (edited, again)] == [False, True]
+
+
+ANEW = """
+from dataclasses import dataclass
+from typing import ClassVar
+from fuaudit.plugins import exact_under
+
+@dataclass(frozen=True)
+class Anew:
+    \"\"\"Draws all anew, at the first request; nobody tried what it does at a second one.\"\"\"
+    needs: ClassVar[frozenset] = frozenset({"plan"})
+    participants: ClassVar[frozenset] = frozenset({"server", "retained clients"})
+    guarantee: ClassVar[str] = "exact, it says"
+    cite: ClassVar[str] = ""
+    exact_for: ClassVar = exact_under("uniform with replacement")
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return plan.restart(request, fresh)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"), [("fats", "fats", False), ("fats", "anew", True), ("anew", "retrain", False)]
+)
+def test_earlier_requests_are_named_where_a_method_of_somebody_bears(
+    trained, target, tmp_path, monkeypatch, first, second, said
+):
+    """Pairs are unlearned once: nothing there tries a method at a second request."""
+    entry = "[fuaudit.unlearners]\nanew = anew:Anew\n"
+    monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "anew", ANEW, entry)))
+    one = unlearn(trained, first, Request.of([target]), tmp_path / "one")
+    two = unlearn(one, second, Request.of([one.plan.retained.clients[0]]), tmp_path / "two")
+    found = audit(two, ModelLaw(pairs=2, test_rows=10), parent=one)
+    assert (EARLIER in found.assumptions) == said
 
 
 def test_one_alpha_for_everything(child):

@@ -21,6 +21,7 @@ from tests_support import (
     installed,
     of_the_run,
     reseal,
+    sealed,
     secret,
     told,
     with_options,
@@ -32,6 +33,7 @@ from fuaudit.data.images import Digits
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
+from fuaudit.runs.ledger import read_ledger
 from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import parse_spec
 
@@ -197,6 +199,19 @@ def test_the_original_as_a_stored_model(parent, edited):
     RunWriter(edited.path).checkpoint(2, parent.model, {})
     with pytest.raises(EvidenceError, match=r"stores models of rounds \[2, 8\], and an editor"):
         reseal(edited.path)
+
+
+def test_a_surplus_model_in_the_middle_of_a_lineage(parent, edited, quick, tmp_path):
+    """The child after it names its digest; nobody verifies the run in the middle by itself."""
+    client = edited.plan.retained.clients[0]
+    second = unlearn(edited, "finetune", Request.of([client]), tmp_path / "second", {"rounds": 1})
+    RunWriter(edited.path).checkpoint(2, parent.model, {})
+    sealed(edited.path)
+    digest = read_ledger(edited.path).events[-1]["digest"]
+    edit(second.path, "run.json", parent={"digest": digest, "name": "edited"})
+    forged = told(second.path, lambda events: [e | {"parent": digest} if "parent" in e else e for e in events])
+    with pytest.raises(EvidenceError, match=r"edited stores models of rounds \[2, 8\], and an editor"):
+        verify(forged, quick, key=AUDIT_KEY, save=False)
 
 
 def test_figures_of_another_platform_are_no_free_numbers(edited, found):

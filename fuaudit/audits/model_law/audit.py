@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fuaudit.audits.bearing import bearing, by_the_reference, starts_over
 from fuaudit.audits.model_law import figures
 from fuaudit.audits.model_law.figures import BOUNDS, Floats
 from fuaudit.audits.model_law.measure import PRIMARY, STATISTICS, Statistics
@@ -68,7 +69,7 @@ EARLIER = (
     "Only the last request is compared: originals never had what earlier requests took away, as if these had been "
     "carried out well."
 )
-"""Taken on trust where an earlier request is doubted, or models are edited."""
+"""Taken on trust where an earlier request is doubted, or a method is not proved to carry out any stream of requests."""
 
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models: a difference of another kind than models left untouched, of "
@@ -336,9 +337,12 @@ class Sampled:
 
 
 def _of_earlier(case: Case) -> tuple[str, ...]:
-    """What is said of a run with several requests of which not all were carried out by methods that are exact."""
-    inexact = case.evidence.is_editor or case.run.info["doubts"]
-    return (EARLIER,) if inexact and len(case.run.requests) > 1 else ()
+    """What is said of a run with several requests of which not all that bear on it are known to be carried out well."""
+    if len(case.run.requests) == 1:
+        return ()
+    makers = bearing(case)
+    known = len(makers) == len(case.run.requests) or starts_over(makers[-1])
+    return () if known and all(map(by_the_reference, makers)) and not case.run.info["doubts"] else (EARLIER,)
 
 
 def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:
