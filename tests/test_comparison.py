@@ -295,6 +295,18 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
     assert ("kept nothing of what was drawn before it" in again.shows) == (name == "retrain")
 
 
+def test_a_decoy_that_was_pruned_hides_no_plan(small_config, tmp_path):
+    """What the method made of the parent's plan is at hand, whatever was pruned above."""
+    parent = train(small_config(rounds=8) | {"run": {"requests": 2}}, tmp_path / "parent", secret=KEY)
+    decoy, _ = prune(unlearn(parent, "retrain", Request.of(clients=[3]), tmp_path / "decoy"))
+    child = unlearn(decoy, "mutant-few-behind", Request.of(clients=[1]), tmp_path / "child", allow_inexact=True)
+    found = of_run(child)
+    assert found.verdict is Verdict.FAIL
+    assert "but not in this run" in found.shows
+    honest = of_run(unlearn(decoy, "retrain", Request.of(clients=[1]), tmp_path / "honest"))
+    assert (honest.verdict, honest.values["own_plan"]) == (Verdict.PASS, "not compared")
+
+
 def test_a_run_of_another_version_is_not_compared(lineage, monkeypatch):
     """What is installed says nothing of a run that another version made: neither plan nor plan-law may convict."""
     parent, _ = lineage

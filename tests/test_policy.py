@@ -179,8 +179,9 @@ def test_a_replay_that_may_leave_rounds_out_gives_no_evidence():
         parse_spec(table(partial, *others), "ours.toml")
 
 
-def test_a_comparison_that_passes_whatever_it_finds_gives_no_evidence():
-    loose = {"claim": "law", "audit": {"use": "plan-law", "effect": 1.0}}
+@pytest.mark.parametrize("option", [{"effect": 1.0}, {"effect": 0.05, "plans": 2, "alpha": 0.999}])
+def test_a_comparison_that_passes_whatever_it_finds_gives_no_evidence(option):
+    loose = {"claim": "law", "audit": {"use": "plan-law"} | option}
     with pytest.raises(UsageError, match="evidence of reference"):
         parse_spec(table(loose, *EVERYTHING[:-1]), "ours.toml")
 

@@ -19,6 +19,7 @@ from fuaudit.audits.plan_law.comparison import (
     alone,
     compare,
     differences,
+    first_difference,
     first_holding,
     references,
 )
@@ -47,6 +48,9 @@ SHOWS_NOT = (
 )
 LARGEST_EFFECT = 0.05
 """The largest ``effect`` at which a PASS is evidence for a claim: at 1 every method has it."""
+
+LARGEST_ALPHA = 0.05
+"""The largest ``alpha`` at which it is: near 1 one plan suffices for any bound."""
 
 ONE_BY_ONE = 50
 """How many draws in arrays take the time of one by itself, about."""
@@ -127,8 +131,9 @@ class PlanLaw:
 
     @property
     def evidence(self) -> frozenset[str]:
-        """None where a PASS may leave the law of the method further than :data:`LARGEST_EFFECT` from retraining's."""
-        return frozenset({"reference"}) if self.effect <= LARGEST_EFFECT else frozenset()
+        """None where a PASS may leave the law of the method further from retraining's, or with less confidence."""
+        shows = self.effect <= LARGEST_EFFECT and self.alpha <= LARGEST_ALPHA
+        return frozenset({"reference"}) if shows else frozenset()
 
     def cost(self, case: Case) -> str:
         """How many plans the methods will rewrite, at most; each takes what their own code takes."""
@@ -364,7 +369,8 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
     if strangers := [words for run in (case.run, *case.evidence.ancestors) if (words := made_by_another(run))]:
         return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
     if case.evidence.is_pruned:
-        return _followed(case, beside)
+        apart = _last_link(case, trial.steps[-1], beside[-1])
+        return Own(True, apart) if apart else _followed(case, beside)
     links = _whole(case)
     if not links:
         return Own(False, why="not all runs that it was made from are at hand")
@@ -373,6 +379,21 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
         plan = REFERENCES[name].rewrite(plan, step.request, child.sources[-1], step.not_before)
     found = drawn_plan(case.run)
     return Own(True, next(differences([found], [plan])))
+
+
+def _last_link(case: Case, step: Step, name: str) -> Difference | None:
+    """Where the run differs from what a reference makes of its parent, if both are at hand as they were made.
+
+    Draws that a prune took away cannot be read; then it shows nothing.
+    """
+    run, parent = case.run, case.parent
+    if run.pruned or not isinstance(parent, Run):
+        return None
+    try:
+        expected = REFERENCES[name].rewrite(drawn_plan(parent), step.request, run.sources[-1], step.not_before)
+        return first_difference(drawn_plan(run), expected)
+    except EvidenceError:
+        return None
 
 
 def _followed(case: Case, beside: Sequence[str]) -> Own:

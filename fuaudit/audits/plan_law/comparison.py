@@ -99,6 +99,11 @@ def differences(found: Sequence[Plan], expected: Sequence[Plan]) -> Iterator[Dif
             yield None if same_sources(*pair) else next(read)
 
 
+def first_difference(found: Plan, expected: Plan) -> Difference | None:
+    """Where two plans first draw otherwise; FuauditError where a draw of one of them cannot be read."""
+    return None if same_sources(found, expected) else _read([found], [expected])[0]
+
+
 def same_sources(found: Plan, expected: Plan) -> bool:
     """Whether every draw of two plans comes from the same source over the same population."""
     return found.streams == expected.streams and found.sources == expected.sources

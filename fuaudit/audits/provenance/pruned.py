@@ -95,6 +95,8 @@ def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
         return "the prune took draws out of the record, and what is left of it is taken on trust"
     if findings.get("format") != FORMAT or findings.get("run") != child.ledger.events[-1]["before"]:
         return f"the findings given are of another run than {name_of(child)} was then"
+    if (verdict := findings.get("verdict")) in ("FAIL", "ERROR"):
+        return f"the findings given say {verdict}"
     if not passed(findings, "provenance"):
         return "the findings given do not pass the audit provenance"
     if not any(_is_near(found) for found in passed(findings, "plan-law")):
