@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from fuaudit.draws import START
+from fuaudit.draws import START, Position
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
@@ -110,7 +110,7 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
         if child.by_editor:
             continue
-        if "edited_by" in parent.info and child.info["first_change"] != list(START):
+        if "edited_by" in parent.info and not _starts_over(child):
             yield f"{name} keeps draws of {parent.path.name}, which {parent.info['edited_by']!r} edited"
         (unlearning,) = child.ledger.of_kind("unlearning")
         if unlearning["kept_rounds"] != (kept := kept_rounds(case.run, child, parent)):
@@ -118,6 +118,12 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} keeps {told_kept}, its plan {kept} that are stored"
         elif tuple(p for p in platforms_of(child.ledger) if p.since < kept) != platforms_kept(parent.ledger, kept):
             yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
+
+
+def _starts_over(child: Run | Tombstone) -> bool:
+    """Whether a child keeps no draw of its parent's rounds; of what was pruned its first change alone tells."""
+    change = Position(*child.info["first_change"])
+    return (child.plan.redrawn_from(change) if isinstance(child, Run) else change) == START
 
 
 def kept_rounds(run: Run, child: Run | Tombstone, parent: Run | Tombstone) -> int:

@@ -246,6 +246,12 @@ class Plan:
         ]
         return min(changed, default=END)
 
+    def redrawn_from(self, change: Position) -> Position:
+        """``change``, the first one of this plan; ``END`` where it is ``START`` and yet draws of rounds are kept."""
+        rounds = (*self.streams[Stream.COHORTS], *self.streams[Stream.BATCHES])
+        keeps = any(segment.source != len(self.sources) - 1 for segment in rounds)
+        return END if change == START and keeps else change
+
     @property
     def mixes_generations(self) -> bool:
         """Whether what was drawn for one population is used over another: one random number would serve twice."""

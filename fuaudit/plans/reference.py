@@ -100,7 +100,7 @@ class BehindEdit:
     def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
         """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
         new: Plan = self.method.rewrite(plan, request, fresh, not_before)
-        return new if new.first_change(plan) == START else plan.restart(request, fresh)
+        return new if new.redrawn_from(new.first_change(plan)) == START else plan.restart(request, fresh)
 
 
 def in_turn(methods: Sequence[Any]) -> tuple[Any, ...]:

@@ -169,7 +169,7 @@ def doubt_of_rounds(name: str, law: Law, depended_on: str, request: Request, cha
         depended_on: what rounds of the run depend on that the request changes, besides batches
             (:func:`fuaudit.training.setup.depended_on`).
         request: to be carried out.
-        change: the first position that the rewriter changed.
+        change: the first position that the rewriter changed; see :meth:`fuaudit.plans.Plan.redrawn_from`.
     """
     sure = request.kinds & says(law, "first_round_involves") and change.round <= 1
     if change == START or sure or not depended_on:

@@ -131,7 +131,7 @@ def _rewritten(
         _refuse(doubts_of_law(unlearner, name, law.name, request.kind))
     plan = rewritten(unlearner, name, run.plan, request, fresh, run.next_position)
     first = plan.first_change(run.plan)
-    if "edited_by" in run.info and first != START:
+    if "edited_by" in run.info and plan.redrawn_from(first) != START:
         raise UsageError(
             f"the model of {run.path} was edited by {run.info['edited_by']!r}: its plan does not make its model",
             "Only an unlearner that keeps nothing, such as retrain, can go on from here.",
@@ -148,7 +148,7 @@ def _rewritten(
             f"rounds that {name!r} keeps depend on {known}, and would be made again with the noise that they had",
             "The difference of the two models would have no noise in it. Use 'retrain', which draws all of it anew.",
         )
-    doubts = doubts_of(unlearner, name, law, request, known, first, earlier)
+    doubts = doubts_of(unlearner, name, law, request, known, plan.redrawn_from(first), earlier)
     if promises and not allow_inexact:
         _refuse(doubts)
     return Unlearning(plan, first, doubts)

@@ -30,9 +30,9 @@ from tests_support import (
 from fuaudit import train, unlearn, verify
 from fuaudit.audits.provenance.audit import UNUSED
 from fuaudit.data.images import Digits
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import pretty_json
-from fuaudit.plans import Request
+from fuaudit.plans import Plan, Request
 from fuaudit.runs.ledger import read_ledger
 from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import parse_spec
@@ -314,3 +314,56 @@ def test_what_an_editor_read_is_in_no_plan(found, tmp_path):
     assert again["provenance"].verdict == "PASS"
     assert again["provenance"].plainly == again["provenance"].qualification == ""
     assert any("may have read the erased data" in copy.why for copy in again["lineage"].copies)
+
+
+LAUNDER = """
+from dataclasses import dataclass, replace
+from typing import ClassVar
+from fuaudit.plugins import END, Stream, exact_under
+
+@dataclass(frozen=True)
+class Launder:
+    \"\"\"Draws the initial model anew, and keeps what does not name the target.\"\"\"
+    needs: ClassVar[frozenset] = frozenset({"plan"})
+    participants: ClassVar[frozenset] = frozenset({"server", "retained clients"})
+    guarantee: ClassVar[str] = "exact, it says"
+    cite: ClassVar[str] = ""
+    exact_for: ClassVar = exact_under("uniform with replacement")
+
+    def rewrite(self, plan, request, fresh, not_before):
+        whole = plan.restart(request, fresh)
+        kept = plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+        return replace(kept, streams={**kept.streams, Stream.INITIAL: whole.streams[Stream.INITIAL]})
+"""
+
+
+@pytest.fixture
+def launder(tmp_path, monkeypatch):
+    entry = "[fuaudit.unlearners]\nlaunder = launder:Launder\n"
+    monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "launder", LAUNDER, entry)))
+
+
+@pytest.mark.usefixtures("launder")
+def test_a_new_initial_model_over_kept_rounds_takes_no_doubt_away(parent, found, tmp_path):
+    sample = Request.of(samples=[drawn_sample(parent)])
+    first = unlearn(parent, "fats-as-printed", sample, tmp_path / "first", allow_inexact=True)
+    client = Request.of([max(first.plan.index.clients, key=first.plan.index.clients.get)])
+    second = unlearn(first, "launder", client, tmp_path / "second", allow_inexact=True)
+    assert second.info["first_change"] == [0, 0]
+    assert second.info["doubts"] == first.info["doubts"] != []
+    assert found(second)["provenance"].verdict == "PASS"
+    edit(second.path, "run.json", doubts=[])
+    assert found(reseal(second.path))["provenance"].verdict == "FAIL"
+
+
+@pytest.mark.usefixtures("launder")
+def test_rounds_of_an_edited_run_are_not_kept_under_a_new_initial_model(found, tmp_path, monkeypatch):
+    parent = train(config(learner=FEW), tmp_path / "parent", secret=secret(7))
+    one, two = sorted(set(parent.plan.retained.clients) - parent.plan.index.clients.keys())[:2]
+    run = unlearn(parent, "finetune", Request.of([one]), tmp_path / "run", {"rounds": 1})
+    with pytest.raises(UsageError, match="was edited by 'finetune'"):
+        unlearn(run, "launder", Request.of([two]), tmp_path / "refused")
+    with monkeypatch.context() as own:  # a forger's unlearn does not refuse it
+        own.setattr(Plan, "redrawn_from", lambda _, change: change)
+        child = unlearn(run, "launder", Request.of([two]), tmp_path / "child")
+    assert found(child)["integrity"].verdict == "FAIL"

@@ -156,4 +156,6 @@ def _doubts(case: Case, child: Run | Tombstone, parent: Run | Tombstone, request
     """The doubts that unlearning would record for a child; law and config are those of the whole lineage."""
     change, name = Position(*child.info["first_change"]), child.info["unlearner"]["use"]
     known, inherited = depended_on(case.run.config, request), parent.info.get("doubts", [])
+    if isinstance(child, Run):
+        change = child.plan.redrawn_from(change)
     return list(doubts_of(child.unlearner, name, case.run.plan.law, request, known, change, inherited))
