@@ -233,6 +233,23 @@ def test_a_parent_whose_erased_rows_are_not_at_hand(parent, edited, found, tmp_p
     assert "not all runs before are at hand" in found(alone)["replay"].shows
 
 
+@pytest.mark.parametrize(("last", "verdict"), [("retrain", "PASS"), ("fats", "PASS"), ("finetune", "INCONCLUSIVE")])
+def test_an_edit_that_no_model_is_made_of_any_more(edited, found, tmp_path, last, verdict):
+    """The rows that it read are erased since; whoever starts over behind it keeps nothing of it."""
+    clients = iter(edited.plan.retained.clients)
+    if last == "finetune":
+        run = edited
+    else:
+        run = unlearn(edited, "retrain", Request.of([next(clients)]), tmp_path / "retrained")
+    if last != "retrain":
+        run = unlearn(run, last, Request.of([next(clients)]), tmp_path / "last")
+    gone = [row for request in run.requests for client in request.clients for row in run.original.samples[client]]
+    finding = found(run, data=replace(Digits().load(None), absent=frozenset(gone)))["provenance"]
+    assert finding.verdict == verdict
+    assert any("The edit of edited cannot be repeated" in line for line in finding.details)
+    assert any("Nothing of it is in the run" in line for line in finding.assumptions) == (verdict == "PASS")
+
+
 SAMPLED = """
 from dataclasses import dataclass
 from typing import ClassVar

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import torch
 
+from fuaudit.audits.bearing import bearing
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.draws import END
 from fuaudit.errors import FuauditError
@@ -26,7 +27,11 @@ def edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRes
     if child.info["first_change"] != list(END):
         return fails(f"{name_of(child)} names a change of its plan, which an editor leaves alone.")
     if reason := _missing(case, child, parent):
-        return unclear(f"The edit of {name_of(child)} cannot be repeated: {reason}.")
+        told = f"The edit of {name_of(child)} cannot be repeated: {reason}."
+        if all(one.digest != child.digest for one in bearing(case)):
+            told += " Nothing of it is in the run under audit, since a run between them starts over."
+            return holds(told, told)
+        return unclear(told)
     assert isinstance(parent, Run)
     if parent.rounds_executed != parent.plan.law.rounds:
         return fails(f"{name_of(child)} was made of {name_of(parent)}, which was stopped: editors edit final models.")
