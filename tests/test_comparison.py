@@ -297,12 +297,15 @@ def test_after_a_prune_the_only_method_is_compared_and_of_several_the_last(name,
 
 def test_a_decoy_that_was_pruned_hides_no_plan(small_config, tmp_path):
     """What the method made of the parent's plan is at hand, whatever was pruned above."""
-    parent = train(small_config(rounds=8) | {"run": {"requests": 2}}, tmp_path / "parent", secret=KEY)
+    parent = train(small_config(rounds=8) | {"run": {"requests": 3}}, tmp_path / "parent", secret=KEY)
     decoy, _ = prune(unlearn(parent, "retrain", Request.of(clients=[3]), tmp_path / "decoy"))
     child = unlearn(decoy, "mutant-few-behind", Request.of(clients=[1]), tmp_path / "child", allow_inexact=True)
     found = of_run(child)
     assert found.verdict is Verdict.FAIL
     assert "but not in this run" in found.shows
+    last = of_run(unlearn(child, "fats", Request.of(clients=[4]), tmp_path / "last", allow_inexact=True))
+    assert last.verdict is Verdict.INCONCLUSIVE
+    assert "'mutant-few-behind' draws otherwise than a proved method: " in last.shows
     honest = of_run(unlearn(decoy, "retrain", Request.of(clients=[1]), tmp_path / "honest"))
     assert (honest.verdict, honest.values["own_plan"]) == (Verdict.PASS, "not compared")
 

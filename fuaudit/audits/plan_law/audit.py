@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 from fuaudit import registry
+from fuaudit.audits.bearing import bearing, by_the_reference
 from fuaudit.audits.plan_law import comparison, outcome
 from fuaudit.audits.plan_law.comparison import (
     Comparison,
@@ -93,6 +95,9 @@ class Own:
             return "The run's own plan equals that of a proved method."
         return f"The run's own plan differs from that of a proved method: {self.difference}."
 
+
+KEEPS_OR_NOT = KEEPS, ANEW
+"""What a method that nobody knows is compared with."""
 
 FOLLOWED = {KEEPS: False, ANEW: True}
 """The references whose plans can be followed from seeds alone, and whether they keep nothing."""
@@ -369,8 +374,7 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
     if strangers := [words for run in (case.run, *case.evidence.ancestors) if (words := made_by_another(run))]:
         return Own(False, why=f"made by another version: {strangers[0]}; what is said of plans is of the one installed")
     if case.evidence.is_pruned:
-        apart = _last_link(case, trial.steps[-1], beside[-1])
-        return Own(True, apart) if apart else _followed(case, beside)
+        return _where_pruned(case, beside)
     links = _whole(case)
     if not links:
         return Own(False, why="not all runs that it was made from are at hand")
@@ -381,19 +385,40 @@ def own_plan(case: Case, trial: Trial, beside: Sequence[str]) -> Own:
     return Own(True, next(differences([found], [plan])))
 
 
-def _last_link(case: Case, step: Step, name: str) -> Difference | None:
-    """Where the run differs from what a reference makes of its parent, if both are at hand as they were made.
+def _where_pruned(case: Case, beside: Sequence[str]) -> Own:
+    """The links that a prune left whole, each for itself, and then what the seeds give of the plan as a whole.
+
+    The last method was run beside its reference. Nothing runs an earlier one here, so where it is nobody's reference,
+    and draws otherwise in this run, that is no proof against it, and none for the run.
+    """
+    chain = (case.run, *case.evidence.ancestors)
+    if apart := _link(case.run, case.parent, beside[-1:]):
+        return Own(True, apart)
+    for child, parent in pairwise(chain[1 : len(bearing(case)) + 1]):
+        if apart := None if by_the_reference(child) else _link(child, parent, KEEPS_OR_NOT):
+            name = child.info["unlearner"]["use"]
+            return Own(False, why=f"the lineage is pruned, and {name!r} draws otherwise than a proved method: {apart}")
+    return _followed(case, beside)
+
+
+def _link(run: Run | Tombstone, parent: Run | Tombstone | None, names: Sequence[str]) -> Difference | None:
+    """Where a run differs from what each of some references makes of its parent, if both are at hand as they were made.
 
     Draws that a prune took away cannot be read; then it shows nothing.
     """
-    run, parent = case.run, case.parent
-    if run.pruned or not isinstance(parent, Run):
+    if not (isinstance(run, Run) and isinstance(parent, Run)) or run.pruned or is_editor(run.unlearner):
         return None
-    try:
-        expected = REFERENCES[name].rewrite(drawn_plan(parent), step.request, run.sources[-1], step.not_before)
-        return first_difference(drawn_plan(run), expected)
-    except EvidenceError:
-        return None
+    found, apart = drawn_plan(run), None
+    for name in names:
+        try:
+            before, not_before = drawn_plan(parent), moment(parent, run.plan.law.rounds)
+            made = REFERENCES[name].rewrite(before, run.request, run.sources[-1], not_before)
+            apart = first_difference(found, made)
+        except EvidenceError:
+            return None
+        if apart is None:
+            return None
+    return apart
 
 
 def _followed(case: Case, beside: Sequence[str]) -> Own:
