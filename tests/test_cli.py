@@ -242,7 +242,7 @@ def test_show_tells_where_a_run_comes_from(fuaudit, trained, child, target, tmp_
     assert f"asked finetune to forget sample {trained.sample(3, 1)} (3:1); not verified yet" in made
     assert "\nto verify and report:\n" in made, "what was committed to was to be published before the request"
     assert "kept          no plan: the parent's last model was edited" in made
-    assert command("verify", out, commitment=trained.commitment, sample=("3:1",)) in made
+    assert command("verify", out, parent=trained.path, commitment=trained.commitment, sample=("3:1",)) in made
     assert command("report", out) in made
 
 
@@ -428,7 +428,7 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     [done, *others] = said("prune", copies / "fats", "--yes")
     assert done.startswith("pruned ")
     assert said("prune", copies / "fats", "--yes")[0] == f"{copies / 'fats'} was pruned already"
-    assert all(line.startswith("left alone: ") for line in others)
+    assert all(line.startswith(("left alone: ", "without their parent now: ")) for line in others)
     assert others
     assert said("prove", "fats") == ["client: proved, total variation 0; sample: proved, total variation 0"]
     assert len(said("prove", "fats", "--up-to", "2", "--leaves", "500")) == 1

@@ -153,6 +153,7 @@ def test_a_tombstone_is_not_believed_where_it_says_what_it_kept(tmp_path, quick,
     target = drawn_client(parent)
     with monkeypatch.context() as patch:
         patch.setattr(Plan, "first_change", lambda plan, above: START)
+        patch.setattr(Plan, "redrawn_from", lambda plan, change: change)
         first = unlearn(parent, "fats", Request.of([target]), tmp_path / "first")
     cut = first.plan.first_change(parent.plan)
     assert (first.info["first_change"], first.info["doubts"], cut.round > 2) == ([0, 0], [], True)

@@ -280,8 +280,7 @@ class Plan:
             raise
 
     def _round(self, number: int) -> Hashable:
-        law, draws = self.law, self.draws
-        cohort = law.cohort(draws, number)
+        law, draws, cohort = self.law, self.draws, self.cohort(number)
         steps = range(1, law.steps + 1)
         return cohort, tuple(
             tuple(law.batch(draws, number, step, client, occurrence) for step in steps)

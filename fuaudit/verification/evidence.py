@@ -158,8 +158,8 @@ class Evidence:
     def same_reader(self) -> bool:
         """Whether the rows are read as they were for the run and its ancestors: same reader, libraries and system.
 
-        Training committed to the rows, and another machine may have gone on with it. Which path arithmetic takes is
-        another question, since most readers compute nothing.
+        Training committed to the rows, and another machine may have gone on with it. The path that arithmetic takes
+        does not change what is read.
         """
         ours, config = versions(), self.run.config
         readers = [row for row in plugins_of(config) if row["kind"] == "datasets"]
