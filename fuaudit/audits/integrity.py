@@ -110,7 +110,7 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
         if child.by_editor:
             continue
-        if "edited_by" in parent.info and not _starts_over(child):
+        if "edited_by" in parent.info and not _keeps_no_draw(child):
             yield f"{name} keeps draws of {parent.path.name}, which {parent.info['edited_by']!r} edited"
         (unlearning,) = child.ledger.of_kind("unlearning")
         if unlearning["kept_rounds"] != (kept := kept_rounds(case.run, child, parent)):
@@ -120,7 +120,7 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names other platforms for the rounds that it keeps than {parent.path.name}"
 
 
-def _starts_over(child: Run | Tombstone) -> bool:
+def _keeps_no_draw(child: Run | Tombstone) -> bool:
     """Whether a child keeps no draw of its parent's rounds; of what was pruned its first change alone tells."""
     change = Position(*child.info["first_change"])
     return (child.plan.redrawn_from(change) if isinstance(child, Run) else change) == START

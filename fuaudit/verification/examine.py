@@ -39,10 +39,8 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
         whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
-        line = line_of(audit, error) if not entry.own else ""
-        return _broken(
-            name, f"The audit{whose} broke: {error!r}{line}", place
-        ), 70 if entry.own else PluginError.exit_code
+        line, code = ("", 70) if entry.own else (line_of(audit, error), PluginError.exit_code)
+        return _broken(name, f"The audit{whose} broke: {error!r}{line}", place), code
     if wrong := wrong_in(finding, name, check.declared.alpha(audit)):
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code

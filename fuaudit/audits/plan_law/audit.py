@@ -32,7 +32,7 @@ from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
 from fuaudit.plans.attendance import Attendance
-from fuaudit.plans.reference import ANEW, KEEPS, REFERENCES, Edited, in_turn, is_closed
+from fuaudit.plans.reference import ANEW, KEEPS, PROVED, REFERENCES, Edited, in_turn, is_closed
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.run import Run
@@ -95,9 +95,6 @@ class Own:
             return "The run's own plan equals that of a proved method."
         return f"The run's own plan differs from that of a proved method: {self.difference}."
 
-
-KEEPS_OR_NOT = KEEPS, ANEW
-"""What a method that nobody knows is compared with."""
 
 FOLLOWED = {KEEPS: False, ANEW: True}
 """The references whose plans can be followed from seeds alone, and whether they keep nothing."""
@@ -395,7 +392,7 @@ def _where_pruned(case: Case, beside: Sequence[str]) -> Own:
     if apart := _link(case.run, case.parent, beside[-1:]):
         return Own(True, apart)
     for child, parent in pairwise(chain[1 : len(bearing(case)) + 1]):
-        if apart := None if by_the_reference(child) else _link(child, parent, KEEPS_OR_NOT):
+        if not by_the_reference(child) and (apart := _link(child, parent, tuple(PROVED))):
             name = child.info["unlearner"]["use"]
             return Own(False, why=f"the lineage is pruned, and {name!r} draws otherwise than a proved method: {apart}")
     return _followed(case, beside)
@@ -408,16 +405,15 @@ def _link(run: Run | Tombstone, parent: Run | Tombstone | None, names: Sequence[
     """
     if not (isinstance(run, Run) and isinstance(parent, Run)) or run.pruned or is_editor(run.unlearner):
         return None
-    found, apart = drawn_plan(run), None
-    for name in names:
-        try:
-            before, not_before = drawn_plan(parent), moment(parent, run.plan.law.rounds)
+    found, before, not_before = drawn_plan(run), drawn_plan(parent), moment(parent, run.plan.law.rounds)
+    apart = None
+    try:
+        for name in names:
             made = REFERENCES[name].rewrite(before, run.request, run.sources[-1], not_before)
-            apart = first_difference(found, made)
-        except EvidenceError:
-            return None
-        if apart is None:
-            return None
+            if (apart := first_difference(found, made)) is None:
+                return None
+    except EvidenceError:
+        return None
     return apart
 
 

@@ -112,7 +112,7 @@ def same_sources(found: Plan, expected: Plan) -> bool:
 def _alone(found: Plan, expected: Plan) -> Difference | None:
     """One pair; a plan that cannot be read is a difference."""
     try:
-        return next(iter(_read([found], [expected])))
+        return first_difference(found, expected)
     except FuauditError as error:
         return Difference(START, f"what cannot be read ({error})", "a plan")
 
