@@ -13,13 +13,13 @@ from fuaudit.plans import Request
 from fuaudit.progress import Progress
 from fuaudit.reporting import write_report
 from fuaudit.runs.run import Run
-from fuaudit.runs.writer import require_new
 from fuaudit.training.measuring import measuring
 from fuaudit.training.setup import setup
 from fuaudit.verification.spec import Spec
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
+from fuaudit.workflow.writer import require_new
 
 NINES = 9
 CONFIG: dict[str, Any] = {

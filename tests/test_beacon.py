@@ -9,8 +9,8 @@ from fuaudit import commit, train, unlearn
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
 from fuaudit.workflow.commit import read_promise
+from fuaudit.workflow.prune import prune
 
 BEACON = "5a" * 32
 

@@ -30,13 +30,13 @@ from fuaudit.plans.availability import (
 from fuaudit.plans.reference import ANEW, EDITS, KEEPS, PROVED, Edited, in_turn
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.prune import prune
 from fuaudit.statistics.known_law import log_wealth
 from fuaudit.statistics.rounding import confidence, down, rate_up, up
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 

@@ -31,8 +31,8 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Population, Request
 from fuaudit.runs.encoding import population_of, population_tensors
 from fuaudit.runs.names import request_of
-from fuaudit.runs.prune import prune
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 

@@ -23,12 +23,12 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
 from fuaudit.selftest.faults import with_memory_kept
 from fuaudit.training.setup import setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import read_spec
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.resume import resume
 
 SOMETIMES = {"scenario": "static", "probability": 0.3, "first_all": False}

@@ -41,10 +41,8 @@ from fuaudit.plans.stage_draws import Generation, Place, PlannedDraws, PublicDra
 from fuaudit.plans.veil import veiled
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import LEDGER, SECRETS
-from fuaudit.runs.ledger import SPARE, Ledger, append
-from fuaudit.runs.prune import prune
+from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
-from fuaudit.runs.writer import RunWriter
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
 from fuaudit.training.events import Rejected, Released, Sent
@@ -64,8 +62,11 @@ from fuaudit.training.rounds import RoundContext, StateShape
 from fuaudit.training.setup import setup
 from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Mean, Momentum, Stateless
+from fuaudit.workflow.append import SPARE, append
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.writer import RunWriter
 
 STAGES = Path(__file__).parent / "stages"
 

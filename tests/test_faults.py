@@ -25,9 +25,9 @@ from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs import load_run
-from fuaudit.runs.prune import prune
-from fuaudit.runs.swap import standing
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.swap import standing
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 

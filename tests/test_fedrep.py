@@ -27,11 +27,11 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
-from fuaudit.runs.prune import prune
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.training.events import Rejected, Sent
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
 from fuaudit.training.stages import Chain, Momentum, Stateless
+from fuaudit.workflow.prune import prune
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

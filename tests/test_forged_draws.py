@@ -14,9 +14,9 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.runs.encoding import population_tensors, recorded_tensors
-from fuaudit.runs.prune import prune
 from fuaudit.training.setup import load_dataset
 from fuaudit.unlearning.apply import unlearner_record
+from fuaudit.workflow.prune import prune
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from fuaudit.formats.forms import parse_json, pretty_json, tensor_bytes, toml_by
 from fuaudit.plans import Request
 from fuaudit.runs.encoding import population_tensors
 from fuaudit.runs.layout import LEDGER, checkpoint_name
-from fuaudit.runs.ledger import Ledger, append, read_ledger
+from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
-from fuaudit.runs.prune import prune
 from fuaudit.verification.store import findings_name
+from fuaudit.workflow.append import append
+from fuaudit.workflow.prune import prune
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, request_of, to_forget
-from fuaudit.runs.prune import prune
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence, Known
+from fuaudit.workflow.prune import prune
 
 SECRET = bytes(range(32))
 TABLES = {

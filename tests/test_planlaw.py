@@ -35,7 +35,6 @@ from fuaudit.plans.stacked import Stack, expand_many
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.runs.prune import prune
 from fuaudit.runs.run import load_run
 from fuaudit.statistics import known_law, sequential, violation_rates
 from fuaudit.testing import check_audit
@@ -44,6 +43,7 @@ from fuaudit.unlearning.faults import known_faults
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.unlearn import unlearn
 
 KEY = bytes(range(32))

@@ -33,7 +33,6 @@ from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.platforms import Platform, makers, makers_of, platforms_kept, platforms_of, versions
-from fuaudit.runs.prune import prune
 from fuaudit.training.canary import _words, canary
 from fuaudit.training.engines.reference import Reference
 from fuaudit.training.exchange import Exchange
@@ -43,6 +42,7 @@ from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.rerun import EQUAL_BITS
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.resume import resume
 
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "platforms.py"
@@ -249,7 +249,7 @@ def test_several_in_a_row_without_progress(there, images):
 def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
     """Begun under other versions, resumed here before a round was stored: the whole run is this platform's."""
     monkeypatch.setattr("fuaudit.runs.platforms.versions", _named)
-    monkeypatch.setattr("fuaudit.runs.writer.versions", _named)
+    monkeypatch.setattr("fuaudit.workflow.writer.versions", _named)
     path, last = there / "new", {"finetune": "seal"}.get(method)
     if last:
         monkeypatch.setattr("fuaudit.workflow.unlearn.complete", _interrupted)

@@ -17,8 +17,8 @@ from tests_support import AUDIT_KEY, secret
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
 from fuaudit.verification.spec import read_spec
+from fuaudit.workflow.prune import prune
 
 CLIENTS, ROWS = 8, 6
 AWAY = {"use": "dropouts", "rounds": 6, "batch": 2, "step_size": 0.1, "first_all": False}

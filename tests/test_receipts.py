@@ -17,11 +17,11 @@ from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.runs.names import request_of
-from fuaudit.runs.prune import prune
 from fuaudit.runs.receipts import check, read_receipt, receipt_of
 from fuaudit.runs.run import load_run
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
+from fuaudit.workflow.prune import prune
 
 SECRET = bytes(range(32))
 TABLES = {

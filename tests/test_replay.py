@@ -48,8 +48,7 @@ from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import LEDGER, checkpoint_name
-from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.writer import RunWriter
+from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import load_dataset
@@ -58,6 +57,8 @@ from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import RestrictedSchedule
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Check, read_spec
+from fuaudit.workflow.append import append
+from fuaudit.workflow.writer import RunWriter
 
 EPS = torch.finfo(torch.float32).eps
 TWO = {"run": {"checkpoint_every": 2, "engine": "reference", "device": "cpu"}}

@@ -45,18 +45,18 @@ from fuaudit.runs.encoding import files_of_round, model_and_state
 from fuaudit.runs.names import request_of
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
-from fuaudit.runs.prune import prune
-from fuaudit.runs.swap import recover
-from fuaudit.runs.writer import recorded_bytes
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
 from fuaudit.verification.case import Case, drawn_plan
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.verify import audit_folder, verify
+from fuaudit.workflow.prune import prune
 from fuaudit.workflow.resume import resume
+from fuaudit.workflow.swap import recover
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
+from fuaudit.workflow.writer import recorded_bytes
 
 ROOT = Path(__file__).parents[1]
 
@@ -738,7 +738,7 @@ def test_a_second_prune_waits_for_the_first(tiny, tmp_path, monkeypatch, bytes_o
         assert bytes_of(tmp_path) == before
         return recorded_bytes(plan)
 
-    monkeypatch.setattr("fuaudit.runs.prune.recorded_bytes", meanwhile)
+    monkeypatch.setattr("fuaudit.workflow.prune.recorded_bytes", meanwhile)
     pruned, buried = prune(child)
     assert len(refused) == 2
     assert buried == [parent.path]
@@ -763,7 +763,7 @@ def test_what_is_not_whole_does_not_take_the_place_of_a_run(tiny, tmp_path, monk
 
     for meanwhile in (removed, changed):
         with monkeypatch.context() as patch:
-            patch.setattr("fuaudit.runs.prune.recorded_bytes", meanwhile)
+            patch.setattr("fuaudit.workflow.prune.recorded_bytes", meanwhile)
             with pytest.raises(EvidenceError, match=r"child\.pruning"):
                 prune(child)
         recover(child.path)
@@ -1166,7 +1166,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
 
     monkeypatch.setattr("fuaudit.runs.encoding.model_and_state", watched)
     monkeypatch.setattr("fuaudit.runs.models.model_and_state", watched)
-    monkeypatch.setattr("fuaudit.runs.writer.files_of_round", counted)
+    monkeypatch.setattr("fuaudit.workflow.writer.files_of_round", counted)
     monkeypatch.setattr("fuaudit.runs.derived_files.files_of_round", counted)
     run = train(small_config(run={"checkpoint_every": 1}), tmp_path / "run", secret=SECRET)
     assert len(most) > 6

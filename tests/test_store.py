@@ -14,8 +14,8 @@ from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
-from fuaudit.runs.prune import prune
 from fuaudit.verification.store import LOG, begin, finish, history, latest
+from fuaudit.workflow.prune import prune
 
 SPEC = {"id": "ours", "origin": "ours.toml", "digest": "c" * 64}
 

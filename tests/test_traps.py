@@ -30,10 +30,10 @@ from fuaudit.plans.stacked import expand_many
 from fuaudit.registry import build, find
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.layout import LEDGER, checkpoint_name
-from fuaudit.runs.prune import prune
 from fuaudit.training.execute import RoundState, execute
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import unlearner_record
+from fuaudit.workflow.prune import prune
 
 
 @pytest.fixture(scope="module")

@@ -22,15 +22,16 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import FORMER, LEDGER, MANIFEST
-from fuaudit.runs.ledger import Ledger, append, read_ledger
+from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
-from fuaudit.runs.writer import RunWriter
 from fuaudit.training.setup import load_dataset, setup
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.spec import Spec, read_spec
 from fuaudit.verification.store import latest
 from fuaudit.verification.verify import default_spec
+from fuaudit.workflow.append import append
+from fuaudit.workflow.writer import RunWriter
 
 AUDIT_KEY = bytes(range(32))
 

@@ -265,9 +265,9 @@ def redact(run: Path, out: Path, output: Output) -> None:
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
     from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside
-    from fuaudit.runs.prune import prune as work
     from fuaudit.runs.run import load_run
-    from fuaudit.runs.swap import standing
+    from fuaudit.workflow.prune import prune as work
+    from fuaudit.workflow.swap import standing
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
     found = load_run(standing(run))

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fuaudit.errors import EvidenceError, PluginError
-from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
+from fuaudit.errors import EvidenceError
+from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.runs.layout import EVENTS, LEDGER
 from fuaudit.text import WITH_DATA, command
 
 GENESIS = "0" * 64
 PLATFORM = "platform"
-
-SPARE = 2**20
-"""Bytes of a ledger that rounds leave to what ends it: a seal, a prune."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,8 @@ class Ledger:
         return [event for event in self.events if event["event"] == kind]
 
 
-def _verified(lines: list[bytes], path: Path) -> Ledger:
+def ledger_of(lines: list[bytes], path: Path) -> Ledger:
+    """The ledger of lines without their ends, its chain checked. EvidenceError when it is broken."""
     head, events = GENESIS, []
     for number, line in enumerate(lines, 1):
         event = parse_canonical(line, path)
@@ -64,7 +61,7 @@ def read_ledger(run: Path) -> Ledger:
         raise EvidenceError(
             f"{path}: the last line is torn", f"If a run was interrupted: {command('resume', run)}{WITH_DATA}"
         )
-    return _verified(content[:-1].split(b"\n"), path)
+    return ledger_of(content[:-1].split(b"\n"), path)
 
 
 def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int]) -> str:
@@ -154,45 +151,3 @@ def other_tale(ledger: Ledger, told: Told, rounds: range) -> int:
     """The first of some rounds of which a ledger tells other events than are ``told``; 0 for none."""
     lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round") if event["round"] in rounds}
     return next((n for n in lines if canonical_json(lines[n]) != canonical_json(told.get(n, []))), 0)
-
-
-def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
-    """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
-
-    A platform that went on after those rounds stored nothing: it is cut, with what it told after that.
-    """
-    path = run / LEDGER
-    content = read_bytes(path, MAX_JSON_BYTES)
-    lines = content.split(b"\n")[:-1]
-    ledger = _verified(lines, path)
-    # everything from the first event that goes: what is left is a beginning, whose chain holds
-    kept = lines[: next((place for place, e in enumerate(ledger.events) if _is_lost(e, keep_rounds)), len(lines))]
-    whole = b"".join(line + b"\n" for line in kept)
-    if whole != content:
-        write_bytes(path, whole)
-    return _verified(kept, path)
-
-
-def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
-    """Whether an event tells of what came after so many stored rounds."""
-    went_on, rounds_executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
-    return bool(went_on or rounds_executed or event["event"] == "sealed")
-
-
-def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
-    """Add an event, with the time; returns the grown ledger.
-
-    Raises:
-        PluginError: stages tell so much of a round that the ledger would be too large to be read.
-    """
-    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
-    line = canonical_json(entry)
-    size = ledger.size + len(line) + 1
-    if event == "round" and size > MAX_JSON_BYTES - SPARE:
-        raise PluginError(
-            f"with what stages tell of round {facts['round']}, {run / LEDGER} would be larger than can be read",
-            "All rounds before are kept. Let the stages tell less.",
-        )
-    append_line(run / LEDGER, line)
-    return Ledger((*ledger.events, entry), sha256(line), size)

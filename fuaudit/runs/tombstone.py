@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from fuaudit.config import Config
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import read_bytes, sha256, storage, sync_folder, write_bytes
+from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json
 from fuaudit.runs.layout import (
     CHECKPOINT,
@@ -97,17 +96,3 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     if every and not editor and (last // every > len(stone.files) or stone.checkpoints != stored_rounds(every, last)):
         return "it lists models of other rounds than its config stores"
     return ""
-
-
-def bury(stone: Tombstone) -> None:
-    """Replace a run by its tombstone. Called again after a kill, it finishes."""
-    content = pretty_json({"digest": stone.digest, "files": stone.files, "info": stone.info})
-    path = stone.path / TOMBSTONE
-    if not path.exists() or read_bytes(path) != content:
-        write_bytes(path, content)
-    with storage(stone.path):
-        (stone.path / MANIFEST).unlink(missing_ok=True)
-        for item in stone.path.iterdir():
-            if item.name not in (TOMBSTONE, LEDGER):
-                shutil.rmtree(item) if item.is_dir() else item.unlink()
-        sync_folder(stone.path)

@@ -28,10 +28,8 @@ from fuaudit.proofs import exactness
 from fuaudit.proofs.exactness import adaptive_exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.layout import MANIFEST, SECRETS
-from fuaudit.runs.ledger import mend_ledger
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import RunWriter
 from fuaudit.selftest.mutants import KeepsAll, Late, OldKey, Relabelled, Shorter
 from fuaudit.statistics.rounding import down
 from fuaudit.statistics.two_sample.power import lower_limit
@@ -42,8 +40,10 @@ from fuaudit.unlearning.faults import MemoryKept, WrongRelative, selftest_faults
 from fuaudit.unlearning.protocol import claims_exactness
 from fuaudit.verification.spec import read_spec
 from fuaudit.verification.verify import verify
+from fuaudit.workflow.append import mend_ledger
 from fuaudit.workflow.train import finish, train
 from fuaudit.workflow.unlearn import carry_out, record_request, unlearn
+from fuaudit.workflow.writer import RunWriter
 
 TABLES: dict[str, Any] = {
     "data": {"use": "digits"},

@@ -15,17 +15,18 @@ from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import checkpoint_name, memories_name
-from fuaudit.runs.ledger import mend_ledger, models_told
+from fuaudit.runs.ledger import models_told
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, read_config_of, read_info, require_begun
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.runs.writer import RunWriter
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.setup import setup
+from fuaudit.workflow.append import mend_ledger
 from fuaudit.workflow.train import finish
 from fuaudit.workflow.unlearn import carry_out
+from fuaudit.workflow.writer import RunWriter
 
 
 @renamed(root="data", dataset="data")

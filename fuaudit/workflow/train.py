@@ -26,13 +26,13 @@ from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
 from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import RunWriter, estimated_size, require_new, require_space
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import RoundState, execute, initial_state, require_finite
 from fuaudit.training.measuring import commonest
 from fuaudit.training.setup import Setup
 from fuaudit.workflow.begin import begun
 from fuaudit.workflow.commit import Promise, read_promise
+from fuaudit.workflow.writer import RunWriter, estimated_size, require_new, require_space
 
 
 @renamed(until="stop_after", root="data", dataset="data")

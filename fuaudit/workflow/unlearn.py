@@ -25,13 +25,13 @@ from fuaudit.runs.layout import EDIT, stored_rounds
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.writer import RunWriter, require_new, require_space
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.training.execute import state_without
 from fuaudit.training.setup import Setup, depended_on, setup
 from fuaudit.unlearning.apply import edited, unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, doubts_of_law, is_editor, is_mutant
 from fuaudit.workflow.train import complete, finish, size_of_run
+from fuaudit.workflow.writer import RunWriter, require_new, require_space
 
 
 @dataclass(frozen=True)

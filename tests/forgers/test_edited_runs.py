@@ -34,8 +34,8 @@ from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.ledger import read_ledger
-from fuaudit.runs.writer import RunWriter
 from fuaudit.verification.spec import parse_spec
+from fuaudit.workflow.writer import RunWriter
 
 WHOLE = {"run": {"checkpoint_every": 8, "engine": "reference"}}
 """One stored model beside the initial one."""

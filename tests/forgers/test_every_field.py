@@ -18,9 +18,10 @@ from fuaudit.errors import FuauditError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.ledger import Ledger, append, read_ledger
+from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.append import append
+from fuaudit.workflow.prune import prune
 
 FREE = {
     "ledger/*/time": "a time, to the second",

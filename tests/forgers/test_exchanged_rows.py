@@ -21,8 +21,9 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.layout import LEDGER, MANIFEST
-from fuaudit.runs.ledger import Ledger, append, read_ledger
-from fuaudit.runs.writer import RunWriter
+from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.workflow.append import append
+from fuaudit.workflow.writer import RunWriter
 
 TARGET = 0
 SECRET = bytes(range(32))

@@ -11,7 +11,7 @@ from fuaudit import unlearn, verify
 from fuaudit.draws.seeds import Part, Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 
 @pytest.fixture

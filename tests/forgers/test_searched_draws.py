@@ -13,7 +13,7 @@ from tests_support import AUDIT_KEY, config, edit, remade, secret, told
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.draws.seeds import Seeds
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 TARGET = 0
 TRIED = (1, 2, 4, 6)

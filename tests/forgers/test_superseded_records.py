@@ -13,7 +13,7 @@ from fuaudit.draws import Address, Purpose
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.encoding import recorded_tensors
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 
 @pytest.fixture

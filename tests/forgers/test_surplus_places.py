@@ -17,7 +17,8 @@ from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.ledger import Ledger, append, read_ledger
+from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.workflow.append import append
 
 LAST = "checkpoints/000002.safetensors"
 
@@ -292,7 +293,7 @@ def test_platforms_whose_work_was_lost(child, old):
 def test_a_platform_between_seal_and_prune(family, old, tmp_path):
     """The forger adds a platform after the seal, in a pruned run and in a tombstone: refused in words."""
     from fuaudit.runs.ancestors import parent_of
-    from fuaudit.runs.prune import prune
+    from fuaudit.workflow.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     pruned, (stone,) = prune(root / "child")
@@ -318,7 +319,7 @@ def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
     """The forger lists files in a tombstone whose digests are the old model, and makes its child name the tombstone."""
     from fuaudit.runs.ancestors import parent_of
     from fuaudit.runs.manifest import digest_of_files
-    from fuaudit.runs.prune import prune
+    from fuaudit.workflow.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     pruned, _ = prune(root / "child")
@@ -349,8 +350,8 @@ def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
 def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
     """The forger lists a file in the manifest of before the prune, whose digest is a part of the old model."""
     from fuaudit.runs.manifest import digest_of_files
-    from fuaudit.runs.prune import prune
     from fuaudit.runs.pruned_contents import former_of
+    from fuaudit.workflow.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     run, _ = prune(root / "child")
@@ -372,7 +373,7 @@ def test_what_the_request_in_the_ledger_names(child, old):
 
 
 def test_a_tombstone_has_one_form_too(family, old, tmp_path, tiny):
-    from fuaudit.runs.prune import prune
+    from fuaudit.workflow.prune import prune
 
     root = shutil.copytree(family, tmp_path / "family")
     pruned, _ = prune(root / "child")

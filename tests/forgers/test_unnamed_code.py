@@ -16,7 +16,7 @@ import fuaudit.verification.verify as verifying
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 QUIET = '''
 from dataclasses import dataclass

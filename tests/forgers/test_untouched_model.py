@@ -21,7 +21,7 @@ from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Population, Request
 from fuaudit.plans.plan import occurrences
 from fuaudit.runs.encoding import population_tensors, recorded_tensors
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 TARGET, OTHER = 0, 5
 """With this secret the one is drawn in round 5 first, the other never."""

@@ -13,7 +13,7 @@ from tests_support import AUDIT_KEY, config, drawn_client, secret
 from fuaudit import train, unlearn, verify
 from fuaudit.audits.provenance.pruned import FINDINGS_ARE_OURS
 from fuaudit.plans import Request
-from fuaudit.runs.prune import prune
+from fuaudit.workflow.prune import prune
 
 LEARNER = {
     "use": "dropouts",

@@ -1,11 +1,12 @@
 """Prune: remove what the store itself remembers of erased data, and leave a tombstone with digests of every ancestor.
 
-The run is written anew with what ``pruned_contents.py`` keeps, and takes its own place (``swap.py``). Then every
-ancestor becomes a tombstone (``tombstone.py``). Folders beside them are left alone (``neighbours.py``).
+The run is written anew with what ``runs/pruned_contents.py`` keeps, and takes its own place (``swap.py``). Then every
+ancestor becomes a tombstone (``runs/tombstone.py``). Folders beside them are left alone (``runs/neighbours.py``).
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from fuaudit.commitments.keys import Keys
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, write_bytes
+from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, sync_folder, write_bytes
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
 from fuaudit.runs.encoding import population_tensors
@@ -38,10 +40,10 @@ from fuaudit.runs.pruned_contents import (
     retained_secrets,
 )
 from fuaudit.runs.run import Run, load_run
-from fuaudit.runs.swap import alone, leftovers, put_in_place, recover
-from fuaudit.runs.tombstone import Tombstone, bury
-from fuaudit.runs.writer import RunWriter, recorded_bytes
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import command
+from fuaudit.workflow.swap import alone, leftovers, put_in_place, recover
+from fuaudit.workflow.writer import RunWriter, recorded_bytes
 
 
 def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, list[Path]]:
@@ -89,10 +91,24 @@ def _pruned(run: Run) -> tuple[Run, list[Path]]:
     pruned = run if run.pruned else _rewrite(run)
     # the oldest first: until its child is buried too, the chain leads here again after a kill
     if above is not None:
-        bury(above)
+        _bury(above)
     for ancestor in reversed(ancestors):
-        bury(Tombstone(ancestor.path, ancestor.digest, ancestor.files, ancestor.info))
+        _bury(Tombstone(ancestor.path, ancestor.digest, ancestor.files, ancestor.info))
     return pruned, [ancestor.path for ancestor in ancestors]
+
+
+def _bury(stone: Tombstone) -> None:
+    """Replace a run by its tombstone. Called again after a kill, it finishes."""
+    content = pretty_json({"digest": stone.digest, "files": stone.files, "info": stone.info})
+    path = stone.path / TOMBSTONE
+    if not path.exists() or read_bytes(path) != content:
+        write_bytes(path, content)
+    with storage(stone.path):
+        (stone.path / MANIFEST).unlink(missing_ok=True)
+        for item in stone.path.iterdir():
+            if item.name not in (TOMBSTONE, LEDGER):
+                shutil.rmtree(item) if item.is_dir() else item.unlink()
+        sync_folder(stone.path)
 
 
 def _require_forgotten(run: Run) -> None:

@@ -41,12 +41,13 @@ from fuaudit.runs.layout import (
     names_in,
     rounds_in,
 )
-from fuaudit.runs.ledger import PLATFORM, Ledger, append
+from fuaudit.runs.ledger import PLATFORM, Ledger
 from fuaudit.runs.manifest import digest_of_files, files_of, manifest_bytes
 from fuaudit.runs.platforms import Platform, platforms_of, plugins_of, versions
 from fuaudit.runs.run import Run, config_bytes, read_config_of, read_info
 from fuaudit.training.exchange import exchange_of
 from fuaudit.training.rounds import State
+from fuaudit.workflow.append import append
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,59 @@
+"""Append: add an event to the ledger of a run, or cut what a kill left at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fuaudit.errors import PluginError
+from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
+from fuaudit.runs.layout import LEDGER
+from fuaudit.runs.ledger import Ledger, ledger_of
+
+SPARE = 2**20
+"""Bytes of a ledger that rounds leave to what ends it: a seal, a prune."""
+
+
+def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
+    """Add an event, with the time; returns the grown ledger.
+
+    Raises:
+        PluginError: stages tell so much of a round that the ledger would be too large to be read.
+    """
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
+    line = canonical_json(entry)
+    size = ledger.size + len(line) + 1
+    if event == "round" and size > MAX_JSON_BYTES - SPARE:
+        raise PluginError(
+            f"with what stages tell of round {facts['round']}, {run / LEDGER} would be larger than can be read",
+            "All rounds before are kept. Let the stages tell less.",
+        )
+    append_line(run / LEDGER, line)
+    return Ledger((*ledger.events, entry), sha256(line), size)
+
+
+def mend_ledger(run: Path, keep_rounds: int) -> Ledger:
+    """Cut a torn last line, the rounds after ``keep_rounds`` (to be executed again), and a seal without manifest.
+
+    A platform that went on after those rounds stored nothing: it is cut, with what it told after that.
+    """
+    path = run / LEDGER
+    content = read_bytes(path, MAX_JSON_BYTES)
+    lines = content.split(b"\n")[:-1]
+    ledger = ledger_of(lines, path)
+    # everything from the first event that goes: what is left is a beginning, whose chain holds
+    kept = lines[: next((place for place, e in enumerate(ledger.events) if _is_lost(e, keep_rounds)), len(lines))]
+    whole = b"".join(line + b"\n" for line in kept)
+    if whole != content:
+        write_bytes(path, whole)
+    return ledger_of(kept, path)
+
+
+def _is_lost(event: Mapping[str, Any], kept: int) -> bool:
+    """Whether an event tells of what came after so many stored rounds."""
+    went_on, rounds_executed = event.get("since", -1) >= kept, event.get("round", 0) > kept
+    return bool(went_on or rounds_executed or event["event"] == "sealed")
