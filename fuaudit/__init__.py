@@ -20,12 +20,12 @@ from importlib.metadata import version  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
+    from fuaudit.proofs.prove import prove
     from fuaudit.reporting import report
     from fuaudit.runs.names import request_of
     from fuaudit.runs.run import load_run
     from fuaudit.verification.verify import verify
     from fuaudit.workflow.commit import commit
-    from fuaudit.workflow.prove import prove
     from fuaudit.workflow.train import train
     from fuaudit.workflow.unlearn import unlearn
 
@@ -35,7 +35,7 @@ __all__ = ["commit", "load_run", "prove", "report", "request_of", "train", "unle
 _HOME = {
     "commit": "fuaudit.workflow.commit",
     "load_run": "fuaudit.runs.run",
-    "prove": "fuaudit.workflow.prove",
+    "prove": "fuaudit.proofs.prove",
     "report": "fuaudit.reporting",
     "request_of": "fuaudit.runs.names",
     "train": "fuaudit.workflow.train",

@@ -16,9 +16,9 @@ from fuaudit.text import counted, quoted_path
 
 if TYPE_CHECKING:
     from fuaudit.describe import Description
+    from fuaudit.proofs.prove import Proof, Proofs, Swept
     from fuaudit.registry import Entry
     from fuaudit.selftest.selftest import Selftest
-    from fuaudit.workflow.prove import Proof, Proofs, Swept
 
 
 @click.command()
@@ -204,9 +204,9 @@ def prove(
     # options that cannot be meant are refused before anything heavy is imported
     table = options_of(options) | {"use": name}
 
+    from fuaudit.proofs.prove import Proofs
+    from fuaudit.proofs.prove import prove as work
     from fuaudit.terminal import bars
-    from fuaudit.workflow.prove import Proofs
-    from fuaudit.workflow.prove import prove as work
 
     words = ("clients", "samples", "rounds", "cohort", "steps", "batch", "requests")
     if up_to is not None and (single := given(*words)):

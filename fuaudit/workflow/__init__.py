@@ -1,1 +1,1 @@
-"""The flow: config -> train -> run -> unlearn -> child run. It writes runs, or proves a method; it judges no run."""
+"""The flow: config -> train -> run -> unlearn -> child run. It writes runs, and judges none."""
