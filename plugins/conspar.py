@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.plugins import Rejected, RoundContext, Sent, UsageError
+from fuaudit.plugins import Rejected, Released, RoundContext, Sent, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,12 +80,15 @@ class Consensus:
         ]
 
     def agree(self, proposals: list[Tensor], context: RoundContext) -> Tensor:
-        """The columns of the rest of the round, ``(c',)``, ascending."""
+        """The columns of the rest of the round, ``(c',)``, ascending. Tells the law of what each client proposed."""
         import torch
 
         places = context.vectors.shape[-1] if context.coordinates is None else len(context.coordinates)
         nothing = context.vectors.new_zeros(0, dtype=torch.int64)
         agreed: Tensor = torch.cat([nothing, *self._taken(proposals, places, context)]).unique()
+        if bool(context.cohort.steps.any()):
+            law = {"dim": places, "per_client": min(self.per_client, places), "alpha": self.alpha}
+            context.tell(Released("conspar", law))
         return agreed
 
     def _taken(self, proposals: list[Tensor], columns: int, context: RoundContext) -> Iterator[Tensor]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fuaudit.plugins import Delivery, Released, RoundContext, UsageError
+from fuaudit.plugins import Delivery, RoundContext, Summed, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +81,7 @@ class SecureSum:
         buffers, of = self._buffers(came, context), sizes(len(came), self.size)
         opened = [some for some, size in zip(buffers, of, strict=True) if len(some) >= self._fewest(size)]
         failed = 2 * max(0, self.byzantine - int((~came).sum())) >= len(opened)
-        _tell(buffers, opened, failed, context)
+        context.tell(Summed(tuple(map(len, buffers)), len(buffers) - len(opened), failed))
         sent, means = torch.zeros_like(rows), rows[:0]
         if not failed:
             summed = torch.cat(opened)
@@ -100,10 +100,3 @@ class SecureSum:
     def in_the_clear(self) -> SecureSum:
         """Itself: there is no cryptography."""
         return self
-
-
-def _tell(buffers: list[Tensor], opened: list[Tensor], failed: bool, context: RoundContext) -> None:
-    """How many buffers there were and were discarded, and how many rows each had."""
-    summed = " ".join(str(len(some)) for some in buffers)
-    counts = {"buffers": len(buffers), "discarded": len(buffers) - len(opened), "failed": int(failed)}
-    context.tell(Released("secure-sum", counts | {"summed": summed}))

@@ -45,7 +45,7 @@ from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.receipts import read_receipt, receipt_of
 from fuaudit.testing.contexts import context_of, stacked, updates_of
 from fuaudit.training.asking import a, asked, asking_twice
-from fuaudit.training.events import Rejected, Released, Sent
+from fuaudit.training.events import Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import (
     Clear,
     Delivery,
@@ -836,8 +836,11 @@ def test_what_honest_stages_and_transports_must_not_make():
             context_of([0], torch.float32).tell(event)
     with pytest.raises(PluginError, match="more than 64 bits"):
         context_of([0], torch.float32).tell(Sent(1, "update", 10**5000))
-    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Rejected(1.0, "late")):
-        with pytest.raises(PluginError, match="clients and sizes are whole numbers from 0"):
+    for event in (Sent(1, "update", -4), Sent(-1, "update", 4), Sent(1, "update", 0.5), Summed((2, -1), 0, False)):
+        with pytest.raises(PluginError, match="clients, sizes and numbers of rows are whole numbers from 0"):
+            context_of([0], torch.float32).tell(event)
+    for event in (Summed(3, 0, False), Summed((3,), 0, 1)):
+        with pytest.raises(PluginError, match="rows are a tuple of whole numbers, and failed is True or False"):
             context_of([0], torch.float32).tell(event)
     unnamed = {"vectorised": False, "deliver": lambda _, rows, c: Delivery(rows, c.cohort.counted(len(rows)), rows)}
     with pytest.raises(PluginError, match="shows rows of nobody"):

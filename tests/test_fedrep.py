@@ -28,7 +28,7 @@ from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
-from fuaudit.training.events import Rejected, Sent
+from fuaudit.training.events import Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
 from fuaudit.training.stages import Chain, Momentum, Stateless
 from fuaudit.workflow.prune import prune
@@ -155,7 +155,8 @@ def agreed_on(proposals, per_client=2, columns=None):
 def test_what_no_client_may_propose_is_rejected_by_name():
     found, told = agreed_on([[0, 4], [1], [3, 0]])
     assert found == [0, 1, 3, 4]
-    assert told == [Sent(0, "coordinates", 8), Sent(2, "coordinates", 4), Sent(3, "coordinates", 8)]
+    sent = [Sent(0, "coordinates", 8), Sent(2, "coordinates", 4), Sent(3, "coordinates", 8)]
+    assert told == [*sent, Released("conspar", {"dim": 5, "per_client": 2, "alpha": 0.0})]
     for wrong, why in (
         ([0, 1, 2], "too many coordinates"),
         ([2, 2], "a coordinate twice"),
@@ -307,7 +308,7 @@ def summed(transport, rows, came=None, number=1):
     context = context_of([place % 6 for place in range(len(rows))], rows.dtype, number)
     here = replace(context.at(Place("transport"), transport), tell=told.append, accepted=came)
     delivery = transport.deliver(rows[came], replace(here, cohort=here.cohort.among(came)))
-    return delivery, told[0].parameters
+    return delivery, told[0]
 
 
 def test_means_are_exact_in_any_order():
@@ -319,7 +320,7 @@ def test_means_are_exact_in_any_order():
         given = rows.to(dtype)
         assert torch.equal(given.to(torch.float64), rows)
         delivery, told = summed(SecureSum(3), given, number=number)
-        assert told == {"buffers": 2, "discarded": 0, "failed": 0, "summed": "3 3"}
+        assert told == Summed((3, 3), discarded=0, failed=False)
         assert torch.equal(delivery.sent, given)
         exact = {
             tuple(float(sum(Fraction(x) for x in column) / 3) for column in zip(*some, strict=True))
@@ -337,7 +338,7 @@ def test_the_lot_is_drawn_before_anything_is_rejected():
         delivery, told = summed(SecureSum(2), rows, came)
         kept = [row for row in whole.tolist() if not row[rejected]]
         assert delivery.rows.tolist() == kept
-        assert (told["discarded"], sorted(told["summed"].split())) == (1, ["1", "2", "2"])
+        assert (told.discarded, sorted(told.rows)) == (1, [1, 2, 2])
         assert delivery.sent.sum(dim=0).tolist() == (2 * torch.tensor(kept)).sum(dim=0).tolist()
         # with a smallest size the mean is over those who are there
         opened = summed(SecureSum(3, smallest=2), rows, came)[0].rows
@@ -349,12 +350,12 @@ def test_rounds_fail_where_half_of_the_buffers_may_be_bad():
     all_but = [torch.arange(8) >= count for count in range(4)]
     assert len(summed(SecureSum(2, byzantine=1), rows)[0].rows) == 4
     delivery, told = summed(SecureSum(2, byzantine=2), rows)
-    assert (len(delivery.rows), told["failed"], bool(delivery.sent.any())) == (0, 1, False)
+    assert (len(delivery.rows), told.failed, bool(delivery.sent.any())) == (0, True, False)
     # who was rejected by name is feared no more
     for count in (1, 2):
         delivery, told = summed(SecureSum(2, smallest=2, byzantine=2), rows, all_but[count])
-        left = 4 - told["discarded"]
-        assert (len(delivery.rows) == left) == (not told["failed"]) == (2 * (2 - count) < left)
+        left = 4 - told.discarded
+        assert (len(delivery.rows) == left) == (not told.failed) == (2 * (2 - count) < left)
     assert not len(summed(SecureSum(2), rows[:1])[0].rows)
     assert len(summed(SecureSum(5), rows[:3])[0].rows) == 1
 
@@ -441,15 +442,15 @@ def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
         tmp_path / "run", {"rounds": 2, "cohort": 8, "steps": 1}, 8, client=client, transport=buffers, server=server
     )
     assert audit_of(run, quick) == FINE
-    told = [event["parameters"] for event in released(run)]
-    assert [one | {"summed": sorted(one["summed"].split())} for one in told] == [EACH_ROUND] * 2
+    assert [event | {"rows": sorted(event["rows"])} for event in told_of(run, "summed")] == [SUMMED] * 2
+    assert told_of(run, "released") == [RELEASED] * 2
     late = next(sample for sample, at in sorted(run.plan.index.samples.items()) if at.round == 2)
     for request, first in ((Request.of([5]), 1), (Request.of(samples=[late]), 2)):
         folder = tmp_path / f"from-{first}"
         shutil.copytree(run.path, folder / "parent")
         child = unlearn(folder / "parent", "fats", request, folder / "child")
         assert child.plan.first_change(run.plan).round == first
-        assert len(released(child)) == 3 - first
+        assert len(told_of(child, "summed")) == 3 - first
         result, found = audits(child)
         assert result.verdict == "PASS", {name: (f.verdict, f.shows, f.details) for name, f in found.items()}
         pruned, _ = prune(child)
@@ -461,7 +462,9 @@ def test_a_federation_of_all_parts_forgets(tmp_path, monkeypatch, quick):
 
 
 FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
-EACH_ROUND = {"buffers": 4, "discarded": 1, "failed": 0, "summed": ["1", "2", "2", "2"]}
+SUMMED = {"kind": "summed", "part": "transport", "rows": [1, 2, 2, 2], "discarded": 1, "failed": False}
+CONSPAR = {"dim": 650, "per_client": 20, "alpha": 0.5}
+RELEASED = {"kind": "released", "part": "client.2", "mechanism": "conspar", "parameters": CONSPAR}
 
 
 def audit_of(run, spec):
@@ -469,6 +472,6 @@ def audit_of(run, spec):
     return {finding.audit: str(finding.verdict) for finding in findings}
 
 
-def released(run):
+def told_of(run, kind):
     rounds_told = [line.get("told", []) for line in run.ledger.of_kind("round")]
-    return [event for told in rounds_told for event in told if event["kind"] == "released"]
+    return [event for told in rounds_told for event in told if event["kind"] == kind]

@@ -98,6 +98,11 @@ def is_nothing(value: object) -> bool:
     return value is None
 
 
+def is_flag(value: object) -> bool:
+    """True or false."""
+    return type(value) is bool
+
+
 def are_options(value: object) -> bool:
     """The options of a plugin: a table from words to plain values, or lists or tables of these, nested no deeper."""
     return isinstance(value, dict) and all(is_word(name) and _is_plain(inner, 4) for name, inner in value.items())

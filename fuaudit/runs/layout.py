@@ -41,6 +41,7 @@ from fuaudit.formats.schema import (
     is_beacon,
     is_count,
     is_digest,
+    is_flag,
     is_folder_name,
     is_loss,
     is_nothing,
@@ -193,11 +194,13 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "sealed": ({"digest": is_digest},),
     "pruned": ({"digest": is_digest, "before": is_digest},),
 }
-_STAGE_EVENTS = (
-    Fields({"kind": among("sent"), "part": is_word, "client": is_count, "what": is_word, "size": is_count}),
-    Fields({"kind": among("released"), "part": is_word, "mechanism": is_word, "parameters": are_options}),
-    Fields({"kind": among("rejected"), "part": is_word, "client": is_count, "why": is_word}),
-)
+_TOLD: dict[str, dict[str, Shape]] = {
+    "sent": {"client": is_count, "what": is_word, "size": is_count},
+    "summed": {"rows": listed(is_count), "discarded": is_count, "failed": is_flag},
+    "released": {"mechanism": is_word, "parameters": are_options},
+    "rejected": {"client": is_count, "why": is_word},
+}
+_STAGE_EVENTS = [Fields({"kind": among(kind), "part": is_word, **form}) for kind, form in _TOLD.items()]
 
 
 def are_told(value: object) -> bool:

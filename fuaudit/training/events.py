@@ -25,8 +25,20 @@ class Sent:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """A transport summed rows: how many in each buffer, how many buffers it discarded, whether it delivered none."""
+
+    rows: tuple[int, ...]
+    discarded: int
+    failed: bool
+
+
+@dataclass(frozen=True)
 class Released:
-    """Something came out under a mechanism that accounts know, with its parameters: numbers and words."""
+    """Something came out under a mechanism that limits what it tells of anybody, with parameters: numbers and words.
+
+    Accounts of privacy charge it for every participation of the round. Without such an event nothing is private.
+    """
 
     mechanism: str
     parameters: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -44,7 +56,7 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z -]{0,59}")
 LIMIT = 2**63
 """What whole numbers of events stay below."""
 
-Event = Sent | Released | Rejected
+Event = Sent | Summed | Released | Rejected
 
 Told: TypeAlias = list[tuple[str, Event]]
 """Events, each with the part of the round that told it."""
@@ -53,13 +65,18 @@ Told: TypeAlias = list[tuple[str, Event]]
 def require_event(event: object) -> None:
     """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
     if not isinstance(event, Event):
-        raise PluginError(f"a stage told {event!r}, which is no event", "There are Sent, Released and Rejected.")
-    values = [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
+        raise PluginError(
+            f"a stage told {event!r}, which is no event", "There are Sent, Summed, Released and Rejected."
+        )
+    if isinstance(event, Summed) and not (isinstance(event.rows, tuple) and type(event.failed) is bool):
+        raise PluginError(f"a stage told {event}: rows are a tuple of whole numbers, and failed is True or False")
+    values = _values(event)
     if any(type(value) is int and abs(value) >= LIMIT for value in values):
         raise PluginError("a stage told a whole number of more than 64 bits")
-    counts = [getattr(event, name, 0) for name in ("client", "size")]
+    counts = [getattr(event, name, 0) for name in ("client", "size", "discarded")]
+    counts += event.rows if isinstance(event, Summed) else ()
     if any(type(count) is not int or count < 0 for count in counts):
-        raise PluginError(f"a stage told {event}: clients and sizes are whole numbers from 0")
+        raise PluginError(f"a stage told {event}: clients, sizes and numbers of rows are whole numbers from 0")
     named = [getattr(event, name, "none") for name in ("what", "why", "mechanism")]
     if not all(isinstance(word, str) and _WORDS.fullmatch(word) for word in named):
         raise PluginError(f"a stage told {event}: what, why and mechanism are a few words, of letters and hyphens")
@@ -68,6 +85,14 @@ def require_event(event: object) -> None:
             raise PluginError(f"a stage told {value!r}: events hold whole and finite numbers, and words")
 
 
+def _values(event: Event) -> list[object]:
+    """The numbers and words of an event."""
+    if isinstance(event, Summed):
+        return [*event.rows, event.discarded]
+    return [*(event.parameters.values() if isinstance(event, Released) else vars(event).values())]
+
+
 def as_table(part: str, event: Event) -> dict[str, Any]:
     """For JSON: an event, and the part of the round that told it."""
-    return {"kind": type(event).__name__.lower(), "part": part, **asdict(event)}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    return {"kind": type(event).__name__.lower(), "part": part, **values}
