@@ -12,10 +12,11 @@ from pathlib import Path
 
 from machine import hardware
 
-from fuaudit.budgets.account import Account, account, meaning
-from fuaudit.budgets.conspar import ConSpar, decimal, epsilon
-from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
-from fuaudit.budgets.targets import for_alpha
+from fuaudit.budgets.conspar.account import ConSparAccount, account
+from fuaudit.budgets.conspar.law import ConSpar, decimal, epsilon
+from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
+from fuaudit.budgets.conspar.targets import for_alpha
+from fuaudit.budgets.statement import meaning
 from fuaudit.statistics.rounding import down, up
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "conspar-budget.md"
@@ -84,20 +85,20 @@ def number(value: float | None) -> str:
     return "not stated" if value is None else "none" if value == float("inf") else up(value, 4)
 
 
-def between(found: Account) -> str:
+def between(found: ConSparAccount) -> str:
     if found.exact is None:
         return number(found.total)
     return f"{down(found.exact.low, 4)} to {up(found.exact.high, 4)}"
 
 
-def right(found: Account) -> str:
+def right(found: ConSparAccount) -> str:
     told = meaning(found.total, found.delta)
     return (
         "always, or nearly so" if told.startswith("no guarantee") else told.split("at most ")[1].split(" of cases")[0]
     )
 
 
-def by_alpha() -> tuple[list[str], list[Account]]:
+def by_alpha() -> tuple[list[str], list[ConSparAccount]]:
     lines, found = [], []
     for text in sorted({*OF_THE_PAPER, *BEYOND}, key=decimal):
         each = account(ConSpar(DIM, PER_CLIENT, decimal(text)), ROUNDS, DELTA)
@@ -118,7 +119,7 @@ def by_alpha() -> tuple[list[str], list[Account]]:
     return lines, found
 
 
-def in_words(found: list[Account]) -> str:
+def in_words(found: list[ConSparAccount]) -> str:
     first = next(each for each in found if right(each) != "always, or nearly so")
     half = next(each for each in found if each.mechanism.alpha == decimal("0.5"))
     printed = appendix(half.mechanism) or 0.0

@@ -14,13 +14,14 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from fuaudit.budgets import account as accounts
-from fuaudit.budgets.account import COARSE, account, decimal_text, meaning
-from fuaudit.budgets.compose import composed, optimal
-from fuaudit.budgets.conspar import ConSpar, decimal, epsilon, growth_by_sum, growths, probability
-from fuaudit.budgets.losses import Losses, hits, losses, overlaps
-from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
-from fuaudit.budgets.targets import for_alpha, for_per_client, for_rounds
+from fuaudit.budgets import statement as statements
+from fuaudit.budgets.compose import Losses, composed, optimal
+from fuaudit.budgets.conspar.account import COARSE, account, decimal_text
+from fuaudit.budgets.conspar.law import ConSpar, decimal, epsilon, growth_by_sum, growths, probability
+from fuaudit.budgets.conspar.losses import hits, losses, overlaps
+from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
+from fuaudit.budgets.conspar.targets import for_alpha, for_per_client, for_rounds
+from fuaudit.budgets.statement import meaning
 from fuaudit.errors import UsageError
 
 ALPHAS = [Fraction(text) for text in ("1e-9", "1/100", "1/10", "1/4", "1/3", "1/2", "3/4", "95/100", "999/1000", "1")]
@@ -457,7 +458,7 @@ def test_a_target_says_what_was_found(said):
 
 
 def test_a_plot_is_written(said, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuaudit.budgets.plot.POINTS", 3)
+    monkeypatch.setattr("fuaudit.budgets.conspar.plot.POINTS", 3)
     said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20, "--delta", "1e-5", "--plot", tmp_path / "curve.svg", "-q")
     assert "<svg" in (tmp_path / "curve.svg").read_text()
 
@@ -479,8 +480,8 @@ def test_words_for_an_epsilon_are_never_too_good():
 
 def test_versions_of_what_is_not_installed_are_not_invented(monkeypatch):
     def missing(package):
-        raise accounts.PackageNotFoundError(package)
+        raise statements.PackageNotFoundError(package)
 
-    monkeypatch.setattr(accounts, "version", missing)
+    monkeypatch.setattr(statements, "version", missing)
     found = account(ConSpar(9, 2, Fraction(1, 2)), 3)
     assert "of no known version" in found.as_json()["statement"]["accountant"]

@@ -21,7 +21,7 @@ from tests_support import AUDIT_KEY, audits, config, secret
 from torch.nn.functional import cross_entropy
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.budgets.conspar import ConSpar, probability
+from fuaudit.budgets.conspar.law import ConSpar, probability
 from fuaudit.data.images import Digits
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request

@@ -1,1 +1,1 @@
-"""Privacy budgets: exact laws of one round, their composition, and the bounds that papers print beside them."""
+"""Privacy budgets: an account a mechanism; composition and the statement with every epsilon are the same for all."""

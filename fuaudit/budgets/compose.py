@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import scipy.fft
+from numpy.typing import NDArray
 
-from fuaudit.budgets.losses import Floats, Losses, normal
 from fuaudit.errors import UsageError
 
+Floats = NDArray[np.float64]
 Cells = tuple[int, Floats]
 UNIT = 2.0**-53
 """The unit roundoff of float64."""
@@ -23,11 +24,26 @@ LOSS_ERROR = 3e-11
 
 
 @dataclass(frozen=True)
+class Losses:
+    """Losses ``(n,)`` with their probabilities ``(n,)`` under the first law, and a bound on what was left out."""
+
+    values: Floats
+    masses: Floats
+    left_out: float
+
+
+@dataclass(frozen=True)
 class Bracket:
     """Of the epsilon of many rounds: no larger than ``high``, no smaller than ``low``."""
 
     low: float
     high: float
+
+
+def normal(logs: Floats) -> Floats:
+    """Weights from their logs, scaled to a sum of 1."""
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
 
 
 def optimal(epsilon: float, rounds: int, delta: float) -> float:

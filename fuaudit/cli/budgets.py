@@ -13,8 +13,8 @@ from fuaudit.errors import UsageError
 from fuaudit.text import counted
 
 if TYPE_CHECKING:
-    from fuaudit.budgets.account import Account
-    from fuaudit.budgets.conspar import ConSpar
+    from fuaudit.budgets.conspar.account import ConSparAccount
+    from fuaudit.budgets.conspar.law import ConSpar
 
 
 @click.group()
@@ -45,12 +45,12 @@ def conspar(
     picture: Path | None,
     output: Output,
 ) -> None:
-    """Account for ConSpar: exactly for one round, and for all rounds of a client.
+    """ConSparAccount for ConSpar: exactly for one round, and for all rounds of a client.
 
     Adjacency is on sets of top coordinates, not on data. The statement that is printed says what an epsilon covers.
     """
-    from fuaudit.budgets.account import BINS, COARSE, account
-    from fuaudit.budgets.conspar import decimal
+    from fuaudit.budgets.conspar.account import BINS, COARSE, account
+    from fuaudit.budgets.conspar.law import decimal
 
     rounds = 1 if rounds is None and target is None else rounds
     given = {"--per-client": per_client, "--alpha": alpha, "--rounds": rounds}
@@ -65,7 +65,7 @@ def conspar(
     chance = None if alpha is None else decimal(alpha)
     shape, number = _found(dim, per_client, chance, rounds, differ, delta, target)
     if picture is not None:
-        from fuaudit.budgets.plot import plot
+        from fuaudit.budgets.conspar.plot import plot
 
         plot(shape, number, delta, picture)
     result = account(shape, number, delta, BINS if target is None else COARSE)
@@ -84,8 +84,8 @@ def _found(
     target: float | None,
 ) -> tuple[ConSpar, int]:
     """The round and their number; the one that is None is searched for."""
-    from fuaudit.budgets.conspar import ConSpar
-    from fuaudit.budgets.targets import for_alpha, for_per_client, for_rounds
+    from fuaudit.budgets.conspar.law import ConSpar
+    from fuaudit.budgets.conspar.targets import for_alpha, for_per_client, for_rounds
 
     if target is None:
         assert per_client is not None
@@ -105,9 +105,9 @@ def _found(
     return for_per_client(dim, alpha, differ, rounds, delta, target), rounds
 
 
-def _sought(found: Account, name: str) -> str:
+def _sought(found: ConSparAccount, name: str) -> str:
     """The value that was searched for, as it is written; and what an alpha means for a client."""
-    from fuaudit.budgets.account import decimal_text
+    from fuaudit.budgets.conspar.account import decimal_text
 
     shape = found.mechanism
     if name != "--alpha":
@@ -116,18 +116,19 @@ def _sought(found: Account, name: str) -> str:
     return f"{decimal_text(shape)}; a client then gives up {given_up} a round, on average"
 
 
-def _lines(found: Account) -> list[str]:
+def _lines(found: ConSparAccount) -> list[str]:
     """An account in words."""
-    from fuaudit.budgets.account import decimal_text, meaning, statement
+    from fuaudit.budgets.conspar.account import decimal_text, statement
+    from fuaudit.budgets.statement import meaning
 
     shape = found.mechanism
     sends = f"{shape.per_client:,} of {shape.dim:,} coordinates"
     first = f"ConSpar: a client sends {sends} a round, alpha {decimal_text(shape)}"
-    told = [f"  {name}: {text}" for name, text in statement(found).items()]
+    told = [f"  {name}: {text}" for name, text in statement(found).as_json().items()]
     return [first, *_one_round(found), *_all_rounds(found), meaning(found.total, found.delta), "", "Statement:", *told]
 
 
-def _short(found: Account) -> list[str]:
+def _short(found: ConSparAccount) -> list[str]:
     total = f"{counted(found.rounds, 'round')}: {_epsilon(found.total)}"
     return [f"{total} at delta {found.delta:g}; one round: {_epsilon(found.per_round)}"]
 
@@ -138,8 +139,8 @@ def _epsilon(number: float) -> str:
     return "no guarantee" if number == float("inf") else f"epsilon {up(number, 5)}"
 
 
-def _one_round(found: Account) -> list[str]:
-    from fuaudit.budgets.printed import appendix, theorem2, theorem2_is_bound
+def _one_round(found: ConSparAccount) -> list[str]:
+    from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
 
     lines = [f"one round: {_epsilon(found.per_round)}"]
     times = f" for one element, {found.mechanism.differ} times:" if found.mechanism.differ > 1 else ""
@@ -159,7 +160,7 @@ def _beside(printed: float, exact: float, is_bound: bool) -> str:
     return f"{printed:.5g}: a bound, looser by {printed - exact:.3g}"
 
 
-def _all_rounds(found: Account) -> list[str]:
+def _all_rounds(found: ConSparAccount) -> list[str]:
     from fuaudit.statistics.rounding import down, up
 
     lines = [f"{counted(found.rounds, 'round')}: {_epsilon(found.total)} at delta {found.delta:g}"]

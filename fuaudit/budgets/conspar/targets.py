@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from fuaudit.budgets.account import COARSE, ROUNDS, Account, account
-from fuaudit.budgets.conspar import ConSpar
+from fuaudit.budgets.conspar.account import COARSE, ROUNDS, ConSparAccount, account
+from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.errors import UsageError
 
 
@@ -49,7 +49,7 @@ def for_rounds(mechanism: ConSpar, delta: float, target: float) -> int:
     """The most rounds that keep to the target; UsageError where one is too many already."""
     rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: not _fits(mechanism, rounds, delta, target))
     if rounds == 0:
-        least: Account = account(mechanism, 1, delta, COARSE)
+        least: ConSparAccount = account(mechanism, 1, delta, COARSE)
         raise UsageError(f"one round has epsilon {least.total:.4g} already, and the target is {target:g}", least.note)
     return rounds
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuaudit.budgets.account import COARSE, Account, account
-from fuaudit.budgets.conspar import ConSpar
+from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
+from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.errors import UsageError
 
 POINTS = 30
 
 
-def curve(mechanism: ConSpar, rounds: int, delta: float) -> list[Account]:
+def curve(mechanism: ConSpar, rounds: int, delta: float) -> list[ConSparAccount]:
     """Accounts of 1 to ``rounds`` rounds, at most :data:`POINTS`, evenly on a log scale."""
     places = sorted({round(rounds ** (i / (POINTS - 1))) for i in range(POINTS)})
     return [account(mechanism, each, delta, COARSE) for each in places]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import exp, log, log1p
 
-from fuaudit.budgets.conspar import ConSpar
+from fuaudit.budgets.conspar.law import ConSpar
 
 
 def theorem2(mechanism: ConSpar) -> float | None:

@@ -6,15 +6,13 @@ less of it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from math import comb, exp, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.budgets.conspar import ConSpar, growths
-
-Floats = NDArray[np.float64]
+from fuaudit.budgets.compose import Floats, Losses, normal
+from fuaudit.budgets.conspar.law import ConSpar, growths
 
 TINY = 1e-200
 """A probability up to which a loss is left out: sums of such masses underflow."""
@@ -24,15 +22,6 @@ CELLS = 5 * 10**7
 """Joint overlaps that are looked at, at most."""
 DIFFERING = 300
 """Elements in which sets may differ, at most, where the law of the loss is asked for."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Losses ``(n,)`` with their probabilities ``(n,)`` under the first set, and a bound on what was left out."""
-
-    values: Floats
-    masses: Floats
-    left_out: float
 
 
 def losses(mechanism: ConSpar) -> Losses:
@@ -64,12 +53,6 @@ def is_too_wide(mechanism: ConSpar) -> bool:
     """Whether the sets differ in too many elements to look at all overlaps."""
     low, high = overlaps(mechanism)
     return mechanism.differ > DIFFERING or (high - low + 1) * (mechanism.differ + 1) ** 2 > CELLS
-
-
-def normal(logs: Floats) -> Floats:
-    """Weights from their logs, scaled to a sum of 1."""
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
 
 
 def hits(population: int, marked: int, drawn: NDArray[np.int64]) -> list[Floats]:
