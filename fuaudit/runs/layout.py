@@ -203,12 +203,12 @@ _TOLD: dict[str, dict[str, Shape]] = {
 _STAGE_EVENTS = [Fields({"kind": among(kind), "part": is_word, **form}) for kind, form in _TOLD.items()]
 
 
-def are_told(value: object) -> bool:
+def are_stage_events(value: object) -> bool:
     """Events of a round, one at least."""
     return bool(value) and listed(either(*_STAGE_EVENTS))(value)
 
 
-_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_told}}
+_OPTIONAL: dict[str, dict[str, Shape]] = {"round": {"told": are_stage_events}}
 EVENTS: Mapping[str, tuple[Fields, ...]] = {
     kind: tuple(
         Fields({"event": among(kind), "previous": is_digest, "time": is_time, **form}, _OPTIONAL.get(kind, {}))

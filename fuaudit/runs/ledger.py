@@ -143,11 +143,11 @@ def models_told(ledger: Ledger) -> dict[int, str]:
     return {event["round"]: event["model"] for event in ledger.of_kind("round") if "model" in event}
 
 
-Told = dict[int, Sequence[dict[str, Any]]]
+EventsByRound = dict[int, Sequence[dict[str, Any]]]
 """Round -> the events that its stages tell; no round that tells nothing."""
 
 
-def other_tale(ledger: Ledger, told: Told, rounds: range) -> int:
-    """The first of some rounds of which a ledger tells other events than are ``told``; 0 for none."""
+def other_events(ledger: Ledger, events: EventsByRound, rounds: range) -> int:
+    """The first of some rounds of which a ledger tells other ``events``; 0 for none."""
     lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round") if event["round"] in rounds}
-    return next((n for n in lines if canonical_json(lines[n]) != canonical_json(told.get(n, []))), 0)
+    return next((n for n in lines if canonical_json(lines[n]) != canonical_json(events.get(n, []))), 0)

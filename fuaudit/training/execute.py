@@ -98,13 +98,13 @@ class Procedure:
 class RoundState:
     """Everything that one round leaves to the next, so everything that can remember: models ``(n, d)`` and state.
 
-    Tensors of the state have a leading axis of the n runs. ``told`` are the events of the round of one run, as a ledger
+    Tensors of the state have a leading axis of the n runs. ``events`` are those of one run in the round, as a ledger
     has them.
     """
 
     vectors: Tensor
     state: State
-    told: Sequence[dict[str, Any]] = ()
+    events: Sequence[dict[str, Any]] = ()
 
     @classmethod
     def of_run(cls, vector: Tensor, state: State, device: torch.device) -> RoundState:
@@ -221,7 +221,7 @@ def execute(
         elif len(busy):
             some = _advanced(procedure, problem, round_state[busy], context[busy], batches[busy.cpu()], engine)
             round_state = round_state.updated(busy, some)
-        yield number, replace(round_state, told=[as_table(*one) for one in told]) if told else round_state
+        yield number, replace(round_state, events=[as_table(*one) for one in told]) if told else round_state
 
 
 def _advanced(

@@ -11,7 +11,7 @@ from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.derived_files import Checkpoints, derived_files
 from fuaudit.runs.layout import stored_rounds
-from fuaudit.runs.ledger import Told
+from fuaudit.runs.ledger import EventsByRound
 from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import execute, initial_state
@@ -59,14 +59,14 @@ class Rerun:
         return self._replayed[0]
 
     @property
-    def told(self) -> Told:
+    def events(self) -> EventsByRound:
         """Round -> the events that its stages tell when the plan is executed; no round that tells nothing."""
         return self._replayed[1]
 
     @cached_property
-    def _replayed(self) -> tuple[Checkpoints, Told]:
-        told: Told = {}
-        return self.models(self._run.plan, self._run.plan.retained, self.schedule, told), told
+    def _replayed(self) -> tuple[Checkpoints, EventsByRound]:
+        events: EventsByRound = {}
+        return self.models(self._run.plan, self._run.plan.retained, self.schedule, events), events
 
     @cached_property
     def counterfactuals(self) -> Counterfactuals:
@@ -79,10 +79,12 @@ class Rerun:
         """Every file that follows from the retained data and the plan, computed from scratch."""
         return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, self._run.salt)
 
-    def models(self, plan: Plan, population: Population, schedule: Rounds, told: Told | None = None) -> Checkpoints:
+    def models(
+        self, plan: Plan, population: Population, schedule: Rounds, events: EventsByRound | None = None
+    ) -> Checkpoints:
         """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
 
-        What stages tell of rounds is put into ``told``, where it is given.
+        What stages tell of rounds is put into ``events``, where it is given.
 
         The initial model comes from the key of the initial draw, never from a model that a run holds.
         """
@@ -93,8 +95,8 @@ class Rerun:
         problem, draws = ready.client_problem(population), self._run.stage_draws(plan)
         rounds = execute(ready.procedure, problem, population, schedule, start, ready.engine, draws=draws)
         for round_number, round_state in rounds:
-            if told is not None and round_state.told:
-                told[round_number] = round_state.told
+            if events is not None and round_state.events:
+                events[round_number] = round_state.events
             if round_number in self.stored_rounds:
                 stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
             self.progress("replaying rounds", round_number, self._run.rounds_executed)

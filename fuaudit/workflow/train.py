@@ -154,7 +154,7 @@ def finish(
         ready.procedure, problem, population, schedule, start, ready.engine, first, draws
     ):
         require_finite(round_state, round_number)
-        told = {"told": round_state.told} if round_state.told else {}
+        told = {"told": round_state.events} if round_state.events else {}
         if round_number not in to_store:
             writer.record("round", round=round_number, **told)
         else:  # the ledger first: resume cuts a line whose model is missing, and never one that is there

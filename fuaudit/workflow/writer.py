@@ -35,7 +35,7 @@ from fuaudit.runs.layout import (
     RECORDED,
     RUN,
     SECRETS,
-    are_told,
+    are_stage_events,
     form_of,
     mode_of,
     names_in,
@@ -139,7 +139,7 @@ class RunWriter:
 
     def record(self, event: str, **facts: Any) -> None:
         """Add an event to the ledger. PluginError where a stage told something that no reader takes."""
-        if facts.get("told") and not are_told(facts["told"]):
+        if facts.get("told") and not are_stage_events(facts["told"]):
             raise PluginError(f"what stages tell of round {facts['round']} cannot be recorded: {facts['told']}")
         self.ledger = append(self.path, self.ledger, event, **facts)
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fuaudit.audits.replay.edited import before_edits, of_edited
+from fuaudit.audits.replay.events import wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
 from fuaudit.audits.replay.stretches import spot_check
-from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
 from fuaudit.runs.encoding import digest_of_vector, same_round
@@ -100,7 +100,7 @@ class Replay:
             for round_number, (vector, state) in sorted(case.rerun.replayed.items())
             if not same_round((vector, state), stored[round_number])
         ]
-        if number := wrong_tale(case, case.rerun.told, range(1, case.run.rounds_executed + 1)):
+        if number := wrong_events(case, case.rerun.events, range(1, case.run.rounds_executed + 1)):
             tale = f"What a ledger tells of round {number} is not what its stages tell when it is executed."
             elsewhere = case.rerun.elsewhere(case.run)
             return Judgement(Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL, tale, details=elsewhere)

@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
+from fuaudit.audits.replay.events import wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL
-from fuaudit.audits.replay.tales import wrong_tale
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.stacked import LazySchedule
@@ -159,7 +159,7 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
             yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
-        if wrong_tale(case, {round_number: round_state.told}, range(round_number, round_number + 1)):
+        if wrong_events(case, {round_number: round_state.events}, range(round_number, round_number + 1)):
             yield f"a ledger tells of round {round_number} what its stages do not tell"
     if not same_round(round_state.of(0), run.checkpoint(after)):
         yield f"from the model stored after round {before}, the plan makes another one after round {after}"
