@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
@@ -37,6 +38,13 @@ def one_name(name: object) -> str:
 def client_in_words(client: object, name: object) -> str:
     """A client by its number, and by its name where that is another: "client 4 (alice)"."""
     return f"client {client}" if name in (None, "", str(client)) else f"client {client} ({one_name(name)})"
+
+
+def span(ids: Sequence[int]) -> str:
+    """Ids in words: a range, or the list of them, shortened."""
+    if ids and list(ids) == list(range(ids[0], ids[-1] + 1)):
+        return f"{ids[0]} to {ids[-1]}"
+    return ", ".join(map(str, ids[:20])) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tests_support import sealed
 
 from fuaudit import registry, train, unlearn, verify
-from fuaudit.commitments.contents import root_over, tree_path, tree_root
+from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.data.dataset import Dataset, erased_input
 from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, FuauditError, UsageError

@@ -22,16 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.commitments.keys import derive
+from fuaudit.commitments.tree import DIGEST_BYTES, tree_root
 from fuaudit.data.dataset import Dataset
-from fuaudit.draws.seeds import Seeds, node_digest
-from fuaudit.errors import EvidenceError, UsageError, nearest
+from fuaudit.draws.seeds import Seeds
+from fuaudit.errors import EvidenceError
 from fuaudit.plans import Population
-from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-DIGEST_BYTES = 32
 Digests = NDArray[np.uint8]
 """Digests one below the other, ``(n, 32)``."""
 
@@ -78,45 +77,6 @@ def contents_digest(clients: int, tests: int, root: bytes, test_root: bytes) -> 
     """The root of all, in hexadecimal: from how many clients and test rows there are, and the roots over them."""
     numbers = clients.to_bytes(8, "little") + tests.to_bytes(8, "little")
     return hashlib.sha256(b"\4" + numbers + root + test_root).hexdigest()
-
-
-def _above(level: list[bytes]) -> list[bytes]:
-    """The nodes above a level of a tree: pairs are joined, a last one without a neighbour goes up as it is."""
-    pairs = [node_digest(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-    return pairs + level[len(pairs) * 2 :]
-
-
-def tree_root(digests: Sequence[bytes]) -> bytes:
-    """The root of a tree over digests: the left half has the largest power of two below all; of none 32 zeros."""
-    level = list(digests)
-    while len(level) > 1:
-        level = _above(level)
-    return level[0] if level else bytes(DIGEST_BYTES)
-
-
-def tree_path(digests: Sequence[bytes], place: int) -> list[bytes]:
-    """What lies beside the way from one digest to the root, from below."""
-    level, path = list(digests), list[bytes]()
-    while len(level) > 1:
-        if place ^ 1 < len(level):
-            path.append(level[place ^ 1])
-        level, place = _above(level), place // 2
-    return path
-
-
-def root_over(digest: bytes, place: int, count: int, path: Sequence[bytes]) -> bytes:
-    """The root of a tree of ``count`` from one digest and its path; EvidenceError where the path has another length."""
-    left = list(path)
-    while count > 1:
-        if place ^ 1 < count:
-            if not left:
-                raise EvidenceError("a path to the root of contents is too short")
-            beside = left.pop(0)
-            digest = node_digest(beside, digest) if place % 2 else node_digest(digest, beside)
-        place, count = place // 2, (count + 1) // 2
-    if left:
-        raise EvidenceError("a path to the root of contents is too long")
-    return digest
 
 
 def _split(digests: Digests) -> list[bytes]:
@@ -459,45 +419,3 @@ def require_opening(contents: Contents, opening: Opening, where: object) -> None
             raise EvidenceError(f"{where} holds the name of client {client} or its salt, but not both")
         if salt is not None and name_digest(salt, name) != digest:
             raise EvidenceError(f"{where}: {name!r} is not the name that client {client} was committed to under")
-
-
-def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
-    """The id of the client with a name; see :meth:`fuaudit.runs.run.Run.client`.
-
-    Raises:
-        UsageError: nobody has that name, or it is not said who is meant.
-    """
-    number = int(text) if text.isdecimal() and str(int(text)) == text else -1
-    if opening.names is None:
-        if number in clients:
-            return number
-        raise UsageError(f"this federation has no client {text}", f"Clients are {span(clients)}.")
-    called = [client for client, name in opening.names.items() if name == text]
-    nameless = number in clients and number not in opening.names
-    if called and nameless:
-        raise UsageError(
-            f"{text!r} is the name of client {called[0]}, and the number of one whose name a prune dropped",
-            "Name the one that was erased by its receipt: verify --receipt FILE.",
-        )
-    if called or nameless:
-        return called[0] if called else number
-    if number in opening.names:
-        raise UsageError(
-            f"no client is called {text!r}; number {text} is called {opening.names[number]!r}",
-            "Clients of this federation have names: say the name.",
-        )
-    if dropped := [client for client in clients if client not in opening.names]:
-        # whoever asks for one who was forgotten is not told who else takes part
-        raise UsageError(
-            f"no client is called {text!r} by the names that are left; a prune dropped {counted(len(dropped), 'name')}",
-            f"Say the number (--client {dropped[0]}{' and others' * (len(dropped) > 1)}), or let a receipt tell the "
-            "name: verify --client NAME --receipt FILE.",
-        )
-    raise UsageError(f"no client is called {text!r}", nearest(text, opening.names.values()))
-
-
-def span(ids: Sequence[int]) -> str:
-    """Ids in words: a range, or the list of them, shortened."""
-    if ids and list(ids) == list(range(ids[0], ids[-1] + 1)):
-        return f"{ids[0]} to {ids[-1]}"
-    return ", ".join(map(str, ids[:20])) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")

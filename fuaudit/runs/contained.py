@@ -12,12 +12,11 @@ from fuaudit.commitments.contents import (
     Contents,
     Differences,
     Opening,
-    client_called,
     compare,
     require_opening,
-    span,
 )
 from fuaudit.commitments.keys import Keys, commitment, contexts
+from fuaudit.commitments.names import client_called
 from fuaudit.commitments.secrets import ClientSecrets, secret_digest
 from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, UsageError
@@ -26,7 +25,7 @@ from fuaudit.plans import Plan, Population
 from fuaudit.plans.stage_draws import PlannedDraws
 from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
-from fuaudit.text import client_in_words
+from fuaudit.text import client_in_words, span
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset

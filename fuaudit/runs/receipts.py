@@ -17,13 +17,11 @@ from fuaudit.commitments.contents import (
     client_digest,
     contents_digest,
     name_digest,
-    root_over,
     row_digests,
     row_leaf,
-    tree_path,
-    tree_root,
 )
 from fuaudit.commitments.keys import commitment
+from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError, UsageError

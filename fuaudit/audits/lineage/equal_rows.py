@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from fuaudit.audits.replay.judgement import Judgement
-from fuaudit.commitments.contents import row_digests, span
+from fuaudit.commitments.contents import row_digests
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
-from fuaudit.text import counted
+from fuaudit.text import counted, span
 from fuaudit.verification.case import Case
 from fuaudit.verification.erased_rows import AtHand, to_be_forgotten
 from fuaudit.verification.figure import Figure
