@@ -13,7 +13,7 @@ from tests_support import by_pip, run
 from fuaudit import registry
 from fuaudit.cli import cli
 from fuaudit.errors import UsageError
-from fuaudit.new import KINDS, class_of, new, package
+from fuaudit.new.package import KINDS, class_of, new, package
 
 PLACES = re.compile(r"\{(name|kind|module|plugin|group|article|Article|use|check|option|wrong|more)\}")
 

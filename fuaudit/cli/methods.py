@@ -149,7 +149,7 @@ BEGUN = (
 @output_options
 def new(kind: str, name: str, out: Path | None, output: Output) -> None:
     """Write a package with a plugin to begin with, its tests and its README. An editor is an unlearner of models."""
-    from fuaudit.new import new as work
+    from fuaudit.new.package import new as work
 
     folder = out or Path(name)
     names = work(kind, name, folder)

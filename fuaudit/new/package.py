@@ -241,7 +241,7 @@ def package(kind: str, name: str) -> dict[str, str]:
         "Article": article.capitalize(),
     }
     words["use"] = filled(chosen.use, words)
-    template = (files("fuaudit.templates") / f"{module_of(kind)}.py").read_text(encoding="utf-8")
+    template = (files("fuaudit.new.templates") / f"{module_of(kind)}.py").read_text(encoding="utf-8")
     module = template.replace(class_of(kind, "example"), words["plugin"]).replace("example-name", name)
     tests = filled('"""{name}: the contract of {article} {kind}."""\n\n' + chosen.tests, words)
     return {
