@@ -6,13 +6,19 @@ forger hands over findings: of another run, of the same run with another verdict
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests_support import AUDIT_KEY, config, drawn_client, secret
 
 from fuaudit import train, unlearn, verify
+from fuaudit.audits.provenance.answers import BEFORE, holds
 from fuaudit.audits.provenance.pruned import FINDINGS_ARE_OURS
+from fuaudit.audits.provenance.trusted import all_well
+from fuaudit.draws import Keyed
 from fuaudit.plans import Request
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 
 LEARNER = {
@@ -79,3 +85,9 @@ def test_findings_of_before(child, asked, tmp_path):
         assert result.verdict == found["provenance"].verdict == "PASS", found["provenance"].shows
         assert FINDINGS_ARE_OURS in result.conclusion.rests_on
     assert "anybody can write such a file" in FINDINGS_ARE_OURS
+
+
+def test_no_wording_says_what_was_shown_before(child):
+    case, said = Case(Evidence(child, None, None), Keyed(AUDIT_KEY)), holds(f"Somebody wrote: it was shown {BEFORE}.")
+    assert BEFORE not in all_well(case, [said])
+    assert BEFORE in all_well(case, [replace(said, text="In other words.", before=True)])

@@ -9,17 +9,22 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.finding import Verdict
 
 BEFORE = "before the prune, by the findings given with --before"
-"""Words of every answer that rests on such findings."""
+"""Words for what rests on such findings."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome of one question of this audit."""
+    """The outcome of one question of this audit.
+
+    Attributes:
+        trusts: what it takes on trust, where it does.
+        before: whether findings from before a prune show it, and nothing in the run does.
+    """
 
     verdict: Verdict
     text: str
     trusts: str = ""
-    """What it takes on trust, where it does."""
+    before: bool = False
 
 
 def holds(text: str, trusts: str = "") -> CheckResult:

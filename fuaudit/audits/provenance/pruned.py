@@ -21,7 +21,7 @@ from fuaudit.runs.pruned_contents import former_of, unspoiled
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case
-from fuaudit.verification.finding import FORMAT
+from fuaudit.verification.finding import FORMAT, Verdict
 
 FINDINGS_ARE_OURS = (
     "The findings given by --before are those of an audit, kept out of the operator's reach since: anybody can write "
@@ -80,7 +80,7 @@ def shown_before(case: Case, child: Run, missing: str) -> CheckResult:
         reason = _no_proof(case, case.known.before.findings, child)
     if reason:
         return unclear(f"{missing} It was not shown before the prune: {reason}.")
-    return holds(f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS)
+    return CheckResult(Verdict.PASS, f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS, before=True)
 
 
 def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:

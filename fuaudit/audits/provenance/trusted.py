@@ -61,7 +61,7 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
         return []
     if not passed(case.known.before.findings, "provenance"):
         return ["The findings given with --before do not pass the audit provenance: nothing here rests on them."]
-    if not any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+    if not any(answer.before for answer in answers):
         return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
     digest = f" (SHA-256 {case.known.before.sha256})"
     return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
@@ -135,7 +135,7 @@ def all_well(case: Case, answers: Sequence[CheckResult]) -> str:
     """What a PASS shows."""
     if case.evidence.is_editor:
         return "The model is what the named method makes of the parent's, with draws that follow from the commitment."
-    if any(answer.text.endswith(f"{BEFORE}.") for answer in answers):
+    if any(answer.before for answer in answers):
         return (
             "The plan draws from seeds and records that were committed to or sealed; which draws were kept, and why, "
             f"was shown {BEFORE}. Nothing in it was to be forgotten."
