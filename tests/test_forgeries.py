@@ -15,7 +15,7 @@ from fuaudit.formats.files import append_line, sha256, write_bytes
 from fuaudit.formats.forms import parse_json, pretty_json, tensor_bytes, toml_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.encoding import population_tensors
-from fuaudit.runs.layout import LEDGER, checkpoint_name
+from fuaudit.runs.layout import CHECKPOINT, LEDGER, of_round
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.verification.store import findings_name
@@ -56,7 +56,7 @@ def test_fewer_rounds_than_the_law(lineage, tmp_path, quick):
     change(child.path, "run.json", lambda t: t.update(rounds_executed=2))
     change(child.path, "participation.json", lambda t: t.update(cohorts=t["cohorts"][:2], uploads=t["uploads"][:2]))
     for round_number in (4, 6, 8):
-        (child.path / checkpoint_name(round_number)).unlink()
+        (child.path / of_round(CHECKPOINT, round_number)).unlink()
 
     def shorter(events):
         kept = [event for event in events if event["event"] != "round"]
@@ -213,13 +213,13 @@ def test_destroyed_seeds_without_a_prune(lineage):
 def test_after_a_prune_the_old_model_is_no_initial_model(lineage, tmp_path):
     """The parent's final model posing as the initial one, with a step size that leaves it alone."""
     run, child, commitment = lineage
-    final = (run.path / checkpoint_name(run.checkpoints[-1])).read_bytes()
+    final = (run.path / of_round(CHECKPOINT, run.checkpoints[-1])).read_bytes()
     pruned, _ = prune(child)
     config_of = pruned.config.tables()
     config_of["learner"]["step_size"] = 1e-30
     (pruned.path / "config.toml").write_bytes(toml_bytes(config_of))
     for round_number in pruned.checkpoints:
-        (pruned.path / checkpoint_name(round_number)).write_bytes(final)
+        (pruned.path / of_round(CHECKPOINT, round_number)).write_bytes(final)
     result, found = audits(reseal(pruned.path), commitment=commitment)
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
@@ -236,7 +236,7 @@ def test_pruning_after_retraining_keeps_the_evidence(tmp_path):
 def test_the_untouched_model_under_a_right_plan_fails_every_spec(lineage):
     run, child, _ = lineage
     for round_number in run.checkpoints:
-        shutil.copy(run.path / checkpoint_name(round_number), child.path / checkpoint_name(round_number))
+        shutil.copy(run.path / of_round(CHECKPOINT, round_number), child.path / of_round(CHECKPOINT, round_number))
     for name in ("model.safetensors", "metrics.json"):
         shutil.copy(run.path / name, child.path / name)
     forged = reseal(child.path)

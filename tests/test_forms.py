@@ -21,16 +21,13 @@ from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.forms import parse_canonical, parse_json, parse_pretty, pretty_json, tensor_bytes
 from fuaudit.formats.forms import toml_bytes as toml
 from fuaudit.plans import Request
+from fuaudit.runs.forms import Json, Lines, Tensors, Toml
 from fuaudit.runs.layout import (
     CHECKPOINT,
     FILES,
     MEMORIES,
     SECRETS,
-    Json,
-    Lines,
     Reader,
-    Tensors,
-    Toml,
     When,
     file_of,
     files_for,
@@ -165,9 +162,8 @@ def test_toml_is_read_back(table):
 
 
 def test_files_are_named_once():
-    names = [file.name for file in FILES]
-    assert len(set(names)) == len(names)
-    for file in FILES:
+    for name, file in FILES.items():
+        assert name == file.name
         assert file.role
         assert file.readers
         assert isinstance(file.form, Json | Tensors | Toml | Lines)
@@ -177,7 +173,7 @@ def test_files_are_named_once():
 
 
 def test_no_other_module_names_a_file():
-    literal = re.compile("|".join(re.escape(f'"{file.name}"') for file in FILES if file.name != CHECKPOINT))
+    literal = re.compile("|".join(re.escape(f'"{name}"') for name in FILES if name != CHECKPOINT))
     for path in (ROOT / "fuaudit").rglob("*.py"):
         # the table needs torch, and the command line asks before that whether a run was begun
         if path.name != "layout.py" and path.parts[-2:] != ("cli", "options.py"):
@@ -191,19 +187,19 @@ def test_the_page_has_the_table():
         r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/run-format.md").read_text(), re.M
     )
     told = {name: (who, where, why) for name, who, where, why in rows if "." in name}
-    for file in FILES:
+    for file in FILES.values():
         who, where, why = told[file.name]
         assert who == file.given_to
         assert where == (file.when if file.when is not When.ALWAYS else "every run")
         assert why == (f"exempt: {file.exempt}" if file.exempt else "yes")
-    assert set(told) == {file.name for file in FILES}
-    assert {reader for file in FILES for reader in file.readers} <= set(Reader)
+    assert told.keys() == FILES.keys()
+    assert {reader for file in FILES.values() for reader in file.readers} <= set(Reader)
 
 
 def test_who_may_be_given_a_file():
     """Keys, names and ids of samples are the auditor's; a client's own part is of files that she may not have whole."""
     given = {reader: {file.name for file in files_for(reader)} for reader in Reader}
-    assert given[Reader.OPERATOR] == {file.name for file in FILES}
+    assert given[Reader.OPERATOR] == FILES.keys()
     assert given[Reader.EVERYBODY] < given[Reader.CLIENT] < given[Reader.SERVER] < given[Reader.AUDITOR]
     assert given[Reader.AUDITOR] == given[Reader.OPERATOR]
     assert given[Reader.ARCHIVE] == given[Reader.OPERATOR] - {MEMORIES, SECRETS}

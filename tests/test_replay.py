@@ -47,7 +47,7 @@ from fuaudit.reporting.words import copies
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.layout import LEDGER, checkpoint_name
+from fuaudit.runs.layout import CHECKPOINT, LEDGER, of_round
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import RoundState, execute, initial_state
@@ -416,7 +416,7 @@ def test_reports_say_how_models_were_compared(lineage):
 
 def test_contradictions_need_no_platform(lineage):
     child = elsewhere(lineage["client"])
-    (child.path / checkpoint_name(4)).unlink()
+    (child.path / of_round(CHECKPOINT, 4)).unlink()
     for finding in examined(told(child.path, lambda events: fitting(child.path, events))):
         assert finding.verdict == "FAIL"
     other = elsewhere(lineage["sample"])
@@ -639,7 +639,7 @@ def test_an_auditor_may_ask_for_a_spot_check(made):
 
 def test_a_spot_check_still_lists_what_is_left_behind(lineage):
     parent, child = lineage["parent"], lineage["client"]
-    shutil.copy(parent.path / checkpoint_name(8), child.path / checkpoint_name(7))
+    shutil.copy(parent.path / of_round(CHECKPOINT, 8), child.path / of_round(CHECKPOINT, 7))
     with pytest.raises(EvidenceError, match="models of other rounds than those whose models are stored"):
         reseal(child.path)
 

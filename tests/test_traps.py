@@ -29,7 +29,7 @@ from fuaudit.plans.expanded import expand
 from fuaudit.plans.stacked import expand_many
 from fuaudit.registry import build, find
 from fuaudit.runs.derived_files import derived_files
-from fuaudit.runs.layout import LEDGER, checkpoint_name
+from fuaudit.runs.layout import CHECKPOINT, LEDGER, of_round
 from fuaudit.training.execute import RoundState, execute
 from fuaudit.training.setup import setup
 from fuaudit.unlearning.apply import unlearner_record
@@ -318,7 +318,7 @@ def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     assert any("rounds that depend on all clients" in copy.why for copy in found["lineage"].copies)
     held = {copy.place for copy in found["lineage"].copies if copy.holds}
     assert {"parent/model.safetensors", "parent/keys.json"} < held
-    assert {f"parent/{checkpoint_name(round_number)}" for round_number in run.checkpoints if round_number} < held
+    assert {f"parent/{of_round(CHECKPOINT, round_number)}" for round_number in run.checkpoints if round_number} < held
 
 
 def test_other_data_is_told_from_what_was_committed_to(parent, tmp_path):

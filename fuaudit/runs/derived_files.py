@@ -7,20 +7,22 @@ these bytes again needs no erased row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, count
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuaudit.declared import says
 from fuaudit.errors import PluginError
 from fuaudit.formats import schema
-from fuaudit.formats.forms import pretty_json, tensor_bytes
+from fuaudit.formats.forms import Array, pretty_json
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.encoding import files_of_round, involvement_tensors
-from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION
+from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, form_of
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.learner import Learner
 from fuaudit.training.rounds import State
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fuaudit.training.setup import Setup
-
-OWN = "own_accuracy"
-"""The one part of ``participation.json`` that is arithmetic on models; the rest follows from the plan."""
 
 Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 """Round -> model ``(d,)`` and server state after it."""
@@ -54,6 +53,36 @@ def derived_files(
     )
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What a run stores, for whoever writes a file that follows from it.
+
+    Attributes:
+        rounds: after which a model is stored, ascending.
+        model: reads the model ``(d,)`` after one of them.
+        measured: tells of one more model that was measured.
+    """
+
+    ready: Setup
+    population: Population
+    schedule: Rounds
+    rounds: Sequence[int]
+    model: Callable[[int], Tensor]
+    measured: Callable[[], None]
+
+    @cached_property
+    def final(self) -> Tensor:
+        """The last model ``(d,)``."""
+        return self.model(self.rounds[-1])
+
+    @cached_property
+    def measure(self) -> Callable[[Tensor, Tensor, Tensor], tuple[float, float]]:
+        """Loss and accuracy of a model on inputs and targets."""
+        from fuaudit.training.measuring import measuring
+
+        return measuring(self.ready, self.population)
+
+
 def derived(
     ready: Setup,
     population: Population,
@@ -62,41 +91,66 @@ def derived(
     model: Callable[[int], Tensor],
     progress: Progress = silent,
 ) -> dict[str, bytes]:
-    """Path -> content of every such file but the checkpoints. Models are read one at a time, and none is kept.
+    """Path -> content of every such file but those of rounds. Models are read one at a time; the last one is kept.
 
     Args:
         rounds: after which a model is stored, ascending.
-        model: reads the model ``(d,)`` after one of them; it is asked for the last one twice.
+        model: reads the model ``(d,)`` after one of them.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
-    from fuaudit.training.measuring import measuring
+    numbers, work = count(1), len(rounds) + len(population.clients)
+    stored = Stored(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work))
+    return {name: form_of(name).write(value(stored)) for name, value in WRITTEN.items()}
 
-    layout = ready.procedure.layout
-    measured, metrics = measuring(ready, population), list[dict[str, Any]]()
-    work = len(rounds) + len(population.clients)
-    for number, round_number in enumerate(rounds, 1):
-        progress("measured", number, work)
-        loss, accuracy = measured(model(round_number), ready.dataset.test_inputs, ready.dataset.test_targets)
+
+def _involvement(stored: Stored) -> dict[str, Array]:
+    return involvement_tensors(Involvement.of(stored.schedule))
+
+
+def _metrics(stored: Stored) -> list[dict[str, Any]]:
+    """Loss and accuracy on the test rows, of every stored round."""
+    dataset, rows = stored.ready.dataset, []
+    for number in stored.rounds:
+        stored.measured()
+        loss, accuracy = stored.measure(stored.model(number), dataset.test_inputs, dataset.test_targets)
         # a plan that reads erased rows makes NaN; JSON has no such number
-        metrics.append(
-            {"round": round_number, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy}
-        )
-    final, own = model(rounds[-1]), dict[str, float | None]()
-    for number, (client, rows) in enumerate(population.samples.items(), len(rounds) + 1):
-        progress("measured", number, work)
+        rows.append({"round": number, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
+    return rows
+
+
+def _participation(stored: Stored) -> dict[str, Any]:
+    """Who took part, and the accuracy of the last model on every client's rows."""
+    ready, own = stored.ready, dict[str, float | None]()
+    for client, rows in stored.population.samples.items():
+        stored.measured()
         taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
-        own[str(client)] = measured(final, *taken)[1] if rows else None
-    return {
-        INVOLVEMENT: tensor_bytes(involvement_tensors(Involvement.of(schedule))),
-        METRICS: pretty_json(metrics),
-        PARTICIPATION: pretty_json(
-            participation(ready.learner, ready.procedure.solver, ready.procedure.exchange, population, schedule)
-            | {OWN: own}
-        ),
-        MODEL: tensor_bytes(dict(zip(layout.names, layout.split(final.cpu()), strict=True))),
-    }
+        own[str(client)] = stored.measure(stored.final, *taken)[1] if rows else None
+    solver, exchange = ready.procedure.solver, ready.procedure.exchange
+    followed = participation(ready.learner, solver, exchange, stored.population, stored.schedule)
+    return followed | {"own_accuracy": own}
+
+
+def _model(stored: Stored) -> dict[str, Tensor]:
+    layout = stored.ready.procedure.layout
+    return dict(zip(layout.names, layout.split(stored.final.cpu()), strict=True))
+
+
+WRITTEN: dict[str, Callable[[Stored], Any]] = {
+    INVOLVEMENT: _involvement,
+    METRICS: _metrics,
+    PARTICIPATION: _participation,
+    MODEL: _model,
+}
+"""File -> what stands in it, of all that follow from plan and stored models; its form writes it."""
+
+
+def of_plan(
+    learner: Learner, solver: Solver, exchange: Exchange, population: Population, schedule: Rounds
+) -> dict[str, dict[str, Any]]:
+    """File -> what of it follows from the plan alone, where that is said of a part of a file."""
+    return {PARTICIPATION: participation(learner, solver, exchange, population, schedule)}
 
 
 def participation(

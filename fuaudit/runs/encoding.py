@@ -15,7 +15,7 @@ from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import Array, as_tensors, tensor_bytes
 from fuaudit.plans import Population, Segment
 from fuaudit.plans.participation import Involvement
-from fuaudit.runs.layout import checkpoint_name, memories_name
+from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
 from fuaudit.runs.manifest import read_form
 from fuaudit.training.rounds import CLIENT, State, owner_of
 
@@ -40,11 +40,11 @@ def files_of_round(number: int, vector: Tensor, state: State, salt: bytes | None
     """
     kept = {f"state.{name}": tensor for name, tensor in state.items()}
     own = {name: kept.pop(name) for name in list(kept) if owner_of(name.removeprefix("state.")) == CLIENT}
-    checkpoint = {checkpoint_name(number): tensor_bytes({"vector": vector, **kept})}
+    checkpoint = {of_round(CHECKPOINT, number): tensor_bytes({"vector": vector, **kept})}
     if salt is None:
         return checkpoint
     memories: dict[str, Tensor | Array] = {"salt": np.frombuffer(salt, dtype=np.uint8), **own}
-    return {memories_name(number): tensor_bytes(memories)} | checkpoint
+    return {of_round(MEMORIES, number): tensor_bytes(memories)} | checkpoint
 
 
 def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
@@ -55,8 +55,8 @@ def same_round(a: tuple[Tensor, State], b: tuple[Tensor, State]) -> bool:
 
 def read_checkpoint(path: Path, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Model and state after a stored round of a run that is still growing."""
-    memories = memories_name(round_number)
-    found = as_tensors(read_form(path, checkpoint_name(round_number)))
+    memories = of_round(MEMORIES, round_number)
+    found = as_tensors(read_form(path, of_round(CHECKPOINT, round_number)))
     return model_and_state(found | (as_tensors(read_form(path, memories)) if (path / memories).exists() else {}))
 
 

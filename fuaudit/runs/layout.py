@@ -6,28 +6,16 @@ file, a field, a tensor or an event that is not in it is in no run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fuaudit.config import LONGEST, parse_toml
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.forms import (
-    MAX_JSON_BYTES,
-    MAX_TENSOR_BYTES,
-    Array,
-    parse_arrays,
-    parse_pretty,
-    pretty_json,
-    tensor_bytes,
-)
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import (
     Fields,
@@ -53,13 +41,11 @@ from fuaudit.formats.schema import (
     is_word,
     listed,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fuaudit.training.exchange import Exchange
+from fuaudit.runs.forms import OTHERS, Checkpoint, Elsewhere, Json, Lines, Memories, Tensors, Toml
 
 FORMAT = "fuaudit run 2"
+
+_NUMBER = "NNNNNN"
 
 MANIFEST = "manifest.json"
 LEDGER = "ledger.jsonl"
@@ -72,10 +58,10 @@ PLAN = "plan.json"
 KEYS = "keys.json"
 RECORDED = "recorded.safetensors"
 EDIT = "edit.json"
-CHECKPOINT = "checkpoints/NNNNNN.safetensors"
+CHECKPOINT = f"checkpoints/{_NUMBER}.safetensors"
 CLIENTS_FOLDER = "clients/"
-MEMORIES = CLIENTS_FOLDER + "NNNNNN.safetensors"
-SECRETS = CLIENTS_FOLDER + "secrets.json"
+MEMORIES = f"{CLIENTS_FOLDER}{_NUMBER}.safetensors"
+SECRETS = f"{CLIENTS_FOLDER}secrets.json"
 INVOLVEMENT = "involvement.safetensors"
 METRICS = "metrics.json"
 PARTICIPATION = "participation.json"
@@ -172,17 +158,13 @@ _SECRETS = Fields(
 _TOMBSTONE = Fields({"digest": is_digest, "files": _are_files, "info": lambda value: not wrong_info(value)})
 _MANIFEST = Fields({"format": among(FORMAT), "files": _are_files, "digest": is_digest, "ledger": is_digest})
 _MESSAGE = Fields({"sender": is_word, "receiver": is_word, "size": is_count})
-_FIGURES = Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_share})
+_FIGURES = listed(Fields({"round": is_count, "test_loss": is_loss, "test_accuracy": is_share}))
 
 
 def _wrong_participation(value: object) -> list[str]:
     """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
     others = dict.fromkeys(value, lambda inner: True) if isinstance(value, dict) else {}
     return Fields(TAKING_PART, others).wrong(value)
-
-
-def _rows(shape: Shape) -> Json:
-    return Json(lambda value: [] if value and listed(shape)(value) else [""])
 
 
 _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
@@ -221,119 +203,6 @@ EVENTS: Mapping[str, tuple[Fields, ...]] = {
 An event of unlearning is that of a rewriter or that of an editor; one of a round names its model where that is stored.
 """
 
-# --- the forms
-
-
-@dataclass(frozen=True)
-class Json:
-    """Pretty JSON; ``wrong`` gives the names of fields that are missing, of another shape, or unknown.
-
-    One that names its ``format`` is refused by that name when it is another, before anything else in it is judged.
-    """
-
-    wrong: Any
-    format: str = ""
-
-    limit = MAX_JSON_BYTES
-
-    def parse(self, content: bytes, path: Path) -> Any:
-        """The value; EvidenceError where it is in no such form."""
-        value = parse_pretty(content, path, self.format)
-        if wrong := self.wrong(value):
-            raise EvidenceError(f"{path}: missing, wrong or unknown: {', '.join(map(repr, wrong))}")
-        return value
-
-    def write(self, value: object) -> bytes:
-        """The inverse of :meth:`parse`; ValueError for a value of another shape."""
-        content = pretty_json(value)
-        if wrong := self.wrong(json.loads(content)):  # a tuple is a list there
-            raise ValueError(f"missing, wrong or unknown: {', '.join(map(repr, wrong))}")
-        return content
-
-
-def kind_of(tensor: Tensor | Array) -> str:
-    """The kind of numbers in a tensor, in a word."""
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-@dataclass(frozen=True)
-class Tensors:
-    """Safetensors. ``named`` gives the kind and the number of axes of each tensor; None where a model decides.
-    Those that are ``optional`` need not be there.
-
-    They are read as arrays: looking at them needs no torch.
-    """
-
-    named: Mapping[str, tuple[str, int]] | None = None
-    optional: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    limit = MAX_TENSOR_BYTES
-
-    def parse(self, content: bytes, path: Path) -> dict[str, Array]:
-        """The tensors; EvidenceError where they are in no such form."""
-        tensors = parse_arrays(content, path)
-        if wrong := self._wrong(tensors):
-            raise EvidenceError(f"{path}: tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
-        return tensors
-
-    def write(self, tensors: Mapping[str, Tensor | Array]) -> bytes:
-        """The inverse of :meth:`parse`; ValueError for other tensors."""
-        if wrong := self._wrong(tensors):
-            raise ValueError(f"tensors that are missing, wrong or unknown: {', '.join(map(repr, wrong))}")
-        return tensor_bytes(tensors)
-
-    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
-        if self.named is None:
-            return [] if tensors else [""]
-        found = {name: (kind_of(t), t.ndim) for name, t in tensors.items()}
-        known = {**self.named, **{name: form for name, form in self.optional.items() if name in found}}
-        return sorted(n for n in found.keys() | known.keys() if found.get(n) != known.get(n))
-
-
-@dataclass(frozen=True)
-class Checkpoint(Tensors):
-    """The tensors of a stored round: ``vector`` and memories of solver and server, whose shapes the config decides."""
-
-    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
-        strange = [
-            name for name in tensors if name != "vector" and not name.startswith(("state.solver.", "state.server."))
-        ]
-        vector = tensors.get("vector")
-        sound = vector is not None and vector.ndim == 1 and kind_of(vector).startswith("float")
-        return strange + ([] if sound else ["vector"])
-
-
-@dataclass(frozen=True)
-class Memories(Tensors):
-    """What client stages keep after a stored round, and the salt of the file."""
-
-    def _wrong(self, tensors: Mapping[str, Tensor | Array]) -> list[str]:
-        strange = [name for name in tensors if name != "salt" and not name.startswith("state.client.")]
-        salt = tensors.get("salt")
-        sound = salt is not None and tuple(salt.shape) == (32,) and kind_of(salt) == "uint8"
-        return strange + ([] if sound else ["salt"])
-
-
-@dataclass(frozen=True)
-class Toml:
-    """A config. Which options there are is for the plugins that it names; :mod:`fuaudit.config` asks them."""
-
-    limit = LONGEST
-
-    def parse(self, content: bytes, path: Path) -> dict[str, Any]:
-        """The table; EvidenceError where it is no TOML."""
-        try:
-            return parse_toml(content.decode())
-        except (ValueError, tomllib.TOMLDecodeError) as error:
-            raise EvidenceError(f"{path} cannot be read: {error}") from None
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Canonical JSON, an event a line; see :mod:`fuaudit.runs.ledger`, which reads them."""
-
-    limit = MAX_JSON_BYTES
-
-
 # --- the table
 
 
@@ -368,18 +237,41 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True)
-class File:
-    """A file of a run.
+class Held:
+    """How the copy of a file in an ancestor holds what was erased since.
 
     Attributes:
-        name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a round.
+        what: it holds, in words.
+        by_model: whether it holds that only where the model of its round does; of no round, the last model.
+        undrawn: what it holds where no round drew what was erased; empty for the same.
+    """
+
+    what: str
+    by_model: bool = False
+    undrawn: str = ""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a run: one row says all that is asked of it. Whoever writes it, or reads what it tells, is not here.
+
+    Attributes:
+        name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a stored round.
         role: what it is for.
-        form: how it is written.
+        form: how it is written, and how its numbers are compared on another platform.
         readers: who may be given the whole, besides the operator.
         own: what of it a client may be given who may not have the whole: her own part, in words; empty for nothing.
         when: which runs have it.
         exempt: why nothing regenerates it; empty where the retained data and the plan do.
         first: whether it is written before the first round.
+        listed: whether the manifest lists it.
+        opens: whether it opens something: the disk of whoever holds the run shows it to its owner alone.
+        destroyed: what of it a prune of the run destroys; empty where the prune leaves its bytes.
+        stays: whether it stays where a prune buries the run as an ancestor.
+        held: how its copy in an ancestor holds what was erased since; None where it does not.
+
+    Raises:
+        ValueError: it is regenerated, and its form does not say how its fractions are compared on another platform.
     """
 
     name: str
@@ -390,10 +282,32 @@ class File:
     exempt: str = ""
     first: bool = False
     own: str = ""
+    listed: bool = True
+    opens: bool = False
+    destroyed: str = ""
+    stays: bool = False
+    held: Held | None = None
+
+    def __post_init__(self) -> None:
+        if self.regenerated and isinstance(self.form, Json) and self.form.numbers is None:
+            raise ValueError(f"{self.name} is regenerated: its form says in `numbers` how fractions are compared")
+        named = (self.form.named or {}).values() if isinstance(self.form, Tensors) else ()
+        if self.regenerated and any(kind.startswith("float") for kind, _ in named):
+            raise ValueError(f"{self.name} is regenerated: fractions that are no model belong into JSON")
+
+    @property
+    def each_round(self) -> bool:
+        """Whether there is one for every stored round."""
+        return _NUMBER in self.name
 
     def is_for(self, reader: Reader) -> bool:
         """Whether somebody may be given the whole."""
         return reader is Reader.OPERATOR or bool({reader, Reader.EVERYBODY} & set(self.readers))
+
+    @property
+    def is_clients_own(self) -> bool:
+        """Whether it stays with the clients: a redacted run, which any archive may keep, lacks it."""
+        return not self.is_for(Reader.ARCHIVE)
 
     @property
     def given_to(self) -> str:
@@ -406,19 +320,27 @@ class File:
         return not self.exempt
 
 
+def _table(*files: File) -> dict[str, File]:
+    table = {file.name: file for file in files}
+    if len(table) != len(files):
+        raise ValueError("a file is named twice")
+    return table
+
+
 def _integers(**axes: int) -> Tensors:
     return Tensors({name: ("int64", count) for name, count in axes.items()})
 
 
 _OWN, _AUDITOR, _ALL = (Reader.AUDITOR,), (Reader.AUDITOR, Reader.ARCHIVE), (Reader.EVERYBODY,)
 _SERVER = (Reader.SERVER, *_AUDITOR)
-FILES: tuple[File, ...] = (
+FILES: dict[str, File] = _table(
     File(
         MANIFEST,
         "the list of files with their digests: the identity of the run",
         Json(_MANIFEST.wrong, FORMAT),
         _ALL,
         exempt="it follows from the other files",
+        listed=False,
     ),
     File(
         LEDGER,
@@ -427,6 +349,8 @@ FILES: tuple[File, ...] = (
         _SERVER,
         exempt="it holds times and digests; what stages told in it is made again by replay",
         first=True,
+        listed=False,
+        stays=True,
     ),
     File(
         RUN,
@@ -447,6 +371,7 @@ FILES: tuple[File, ...] = (
         exempt="the commitment covers it",
         first=True,
         own="her ids",
+        destroyed="ids of erased clients' rows",
     ),
     File(
         CONTENTS,
@@ -468,6 +393,8 @@ FILES: tuple[File, ...] = (
         exempt="they have to open the leaves",
         first=True,
         own="her name and salts",
+        opens=True,
+        destroyed="names and salts of erased clients",
     ),
     File(
         PLAN,
@@ -478,14 +405,6 @@ FILES: tuple[File, ...] = (
         first=True,
     ),
     File(
-        KEYS,
-        "the tree of seeds, and the key of the partition",
-        Json(_KEYS.wrong),
-        _AUDITOR,
-        exempt="the commitment covers them",
-        first=True,
-    ),
-    File(
         RECORDED,
         "draws that no seed gives",
         _integers(addresses=2, ends=1, ids=1),
@@ -493,6 +412,7 @@ FILES: tuple[File, ...] = (
         When.RECORDED,
         exempt="a rewriter chose them",
         first=True,
+        destroyed="draws that the plan does not read",
     ),
     File(
         EDIT,
@@ -502,8 +422,22 @@ FILES: tuple[File, ...] = (
         When.EDITED,
         exempt="the audit provenance makes the edit again",
     ),
-    File(CHECKPOINT, "model and memories after a round", Checkpoint(), _SERVER),
-    File(MEMORIES, "what clients keep after a round", Memories(), _OWN, When.REMEMBERED, own="her row"),
+    File(
+        CHECKPOINT,
+        "model and memories after a round",
+        Checkpoint(),
+        _SERVER,
+        held=Held("model", by_model=True),
+    ),
+    File(
+        MEMORIES,
+        "what clients keep after a round",
+        Memories(),
+        _OWN,
+        When.REMEMBERED,
+        own="her row",
+        held=Held("what clients keep", by_model=True),
+    ),
     File(
         SECRETS,
         "the clients' secrets, a generation after the other, their names, and the salts of leaves",
@@ -513,13 +447,24 @@ FILES: tuple[File, ...] = (
         exempt="the commitment covers their digests",
         first=True,
         own="her secret, name and salts",
+        destroyed="secrets, names and salts of erased clients",
+        held=Held("gives what erased clients drew back; prune destroys it"),
     ),
     File(INVOLVEMENT, "first involvements", _integers(clients=2, samples=2), _AUDITOR, own="her rounds"),
-    File(METRICS, "test loss and accuracy of the stored rounds", _rows(_FIGURES), _ALL),
+    File(
+        METRICS,
+        "test loss and accuracy of the stored rounds",
+        Json(
+            lambda value: [] if value and _FIGURES(value) else [""],
+            numbers={"test_loss": Elsewhere.NEAR, "test_accuracy": Elsewhere.SAME},
+        ),
+        _ALL,
+    ),
     File(
         PARTICIPATION,
         "who took part, and how the final model serves each client",
-        Json(_wrong_participation),
+        # what a learner concludes follows from who took part
+        Json(_wrong_participation, numbers={"own_accuracy": Elsewhere.SAME, OTHERS: Elsewhere.EXACT}),
         _AUDITOR,
         own="her rounds and her accuracy",
     ),
@@ -528,6 +473,21 @@ FILES: tuple[File, ...] = (
         "the final model by the names of its parameters",
         Tensors(),
         (Reader.SERVER, Reader.CLIENT, *_AUDITOR),
+        held=Held("final model", by_model=True),
+    ),
+    File(
+        KEYS,
+        "the tree of seeds, and the key of the partition",
+        Json(_KEYS.wrong),
+        _AUDITOR,
+        exempt="the commitment covers them",
+        first=True,
+        opens=True,
+        destroyed="seeds of draws over earlier populations, and the key of the partition",
+        held=Held(
+            "gives every erased draw back; prune destroys it",
+            undrawn="with the partition, gives the draws over the old population back",
+        ),
     ),
     File(
         FORMER,
@@ -544,47 +504,82 @@ FILES: tuple[File, ...] = (
         _SERVER,
         When.BURIED,
         exempt="it is about a run that is gone",
+        stays=True,
     ),
 )
-"""Every file that can be in the folder of a run."""
+"""Path, with ``NNNNNN`` for a round -> the file: every one that can be in the folder of a run.
 
-_BY_NAME = {file.name: file for file in FILES}
-_FOLDERS = {str(Path(file.name).parent) for file in FILES if "/" in file.name}
+Copies in ancestors are named in this order.
+"""
+
 _ROUND = re.compile(r"(?<=/)[0-9]{6}(?=\.)")
 
 
-def checkpoint_name(round_number: int) -> str:
-    """The path of a stored round inside a run."""
-    return CHECKPOINT.replace("NNNNNN", f"{round_number:06d}")
+def of_round(name: str, round_number: int) -> str:
+    """The path of the file of a stored round inside a run."""
+    return name.replace(_NUMBER, f"{round_number:06d}")
 
 
-def memories_name(round_number: int) -> str:
-    """The path of what clients keep after a stored round."""
-    return MEMORIES.replace("NNNNNN", f"{round_number:06d}")
+def round_of(name: str) -> int | None:
+    """The stored round that a path is of; None for no round."""
+    found = _ROUND.search(name)
+    return int(found.group()) if found else None
 
 
 def is_clients_own(name: str) -> bool:
     """Whether a file of a run is the clients' own: a redacted run, which any archive may keep, lacks it."""
     file = file_of(name)
-    return file is not None and not file.is_for(Reader.ARCHIVE)
+    return file is not None and file.is_clients_own
 
 
-def clients_own(exchange: Exchange, rounds: Iterable[int]) -> Iterator[str]:
-    """The paths of the clients' own files in a run that stores these rounds."""
-    if exchange.has_secrets:
-        yield SECRETS
-    if exchange.remembers:
-        yield from map(memories_name, rounds)
+def is_listed(name: str) -> bool:
+    """Whether the manifest lists a file; also one that no run has, since it is not to be there."""
+    file = file_of(name)
+    return file is None or file.listed
+
+
+def replaced(name: str) -> bool:
+    """Whether a prune writes a file of the run anew."""
+    file = file_of(name)
+    return file is not None and bool(file.destroyed)
+
+
+def stays(name: str) -> bool:
+    """Whether a file stays where a prune buries its run."""
+    file = file_of(name)
+    return file is not None and file.stays
+
+
+def files_of_such(having: Collection[When], rounds: Collection[int]) -> set[str]:
+    """The paths that the manifest of a run lists, by what is known of it and the rounds whose models it stores."""
+    files = [file for file in FILES.values() if file.listed and file.when in having]
+    return {file.name for file in files if not file.each_round} | {
+        of_round(file.name, number) for file in files if file.each_round for number in rounds
+    }
+
+
+def misfits(
+    found: Set[str], having: Collection[When], rounds: Collection[int], unknown: Collection[When] = ()
+) -> Iterator[str]:
+    """What a list of files has that such a run has not, or lacks, in words; of what is ``unknown`` either may be."""
+    expected, possible = files_of_such(having, rounds), files_of_such(unknown, rounds)
+    for name in sorted((found ^ expected) - possible):
+        when = FILES[_of_any(name)].when
+        if name in expected:
+            yield f"lacks {name}, which {when} has"
+        else:
+            yield f"has {name}, which {'such a run has not' if when in having else f'only {when} has'}"
 
 
 def mode_of(name: str) -> int:
     """Who may read a file on the disk of whoever holds the run: its owner alone, where it opens something."""
-    return 0o600 if name in (KEYS, CLIENTS) or is_clients_own(name) else 0o644
+    file = file_of(name)
+    return 0o600 if file and (file.opens or file.is_clients_own) else 0o644
 
 
 def rounds_in(names: Iterable[str]) -> tuple[int, ...]:
     """The rounds whose models are among some files of a run, ascending."""
-    return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is _BY_NAME[CHECKPOINT]))
+    return tuple(sorted(int(Path(name).stem) for name in names if file_of(name) is FILES[CHECKPOINT]))
 
 
 def stored_rounds(every: int, rounds_executed: int) -> tuple[int, ...]:
@@ -594,22 +589,27 @@ def stored_rounds(every: int, rounds_executed: int) -> tuple[int, ...]:
 
 def file_of(name: str) -> File | None:
     """The file of that path; None for one that no run has."""
-    return None if "NNNNNN" in name else _BY_NAME.get(_ROUND.sub("NNNNNN", name))
+    return None if _NUMBER in name else FILES.get(_of_any(name))
+
+
+def _of_any(name: str) -> str:
+    """The path with ``NNNNNN`` in the place of its round."""
+    return _ROUND.sub(_NUMBER, name)
 
 
 def files_for(reader: Reader) -> tuple[File, ...]:
     """The files of which somebody may be given the whole, in the order of the table."""
-    return tuple(file for file in FILES if file.is_for(reader))
+    return tuple(file for file in FILES.values() if file.is_for(reader))
 
 
 def own_parts() -> dict[str, str]:
     """File -> what of it a client may be given who may not have the whole."""
-    return {file.name: file.own for file in FILES if file.own}
+    return {file.name: file.own for file in FILES.values() if file.own}
 
 
 def form_of(name: str) -> Any:
     """The form of a file that a run can have, by its path or by its name in the table."""
-    file = _BY_NAME.get(name) or file_of(name)
+    file = FILES.get(name) or file_of(name)
     if file is None:
         raise KeyError(name)
     return file.form
@@ -638,7 +638,7 @@ def _names_in(folder: Path, above: str, torn: bool) -> Iterator[str]:
     if above and not entries and not torn:
         raise EvidenceError(f"{folder} is an empty folder, which no run has")
     for name, is_file, is_folder in entries:
-        if is_folder and not above and name in _FOLDERS:
+        if is_folder and not above and any(path.startswith(f"{name}/") for path in FILES):
             yield from _names_in(folder / name, f"{name}/", torn)
         elif is_folder:
             raise EvidenceError(f"{folder / name} is a folder that no run has")

@@ -9,17 +9,14 @@ from typing import Any
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import TEMPORARY, read_bytes, sha256
 from fuaudit.formats.forms import MAX_TENSOR_BYTES, canonical_json, pretty_json
+from fuaudit.runs.forms import Json, Tensors, kind_of
 from fuaudit.runs.layout import (
     FORMAT,
-    LEDGER,
     MANIFEST,
-    Json,
-    Lines,
-    Tensors,
     file_of,
     form_of,
     is_clients_own,
-    kind_of,
+    is_listed,
     names_in,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger
@@ -51,8 +48,7 @@ def entry_of(content: bytes) -> dict[str, Any]:
 
 def files_of(path: Path) -> Files:
     """Digest and size of every file of a run but the manifest and the ledger; EvidenceError for links."""
-    names = [name for name in names_in(path) if name not in (MANIFEST, LEDGER)]
-    return {name: entry_of(read_bytes(path / name, limit_of(name))) for name in names}
+    return {name: entry_of(read_bytes(path / name, limit_of(name))) for name in filter(is_listed, names_in(path))}
 
 
 def manifest_bytes(digest: str, files: Files, head: str) -> bytes:
@@ -108,7 +104,7 @@ def check_files(folder: Path) -> Checked:
     """
     manifest = read_form(folder, MANIFEST)
     listed: Files = manifest["files"]
-    found = {name for name in names_in(folder) if name not in (MANIFEST, LEDGER)}
+    found = set(filter(is_listed, names_in(folder)))
     clients_own = set(filter(is_clients_own, listed))
     redacted = bool(clients_own) and not clients_own & found
     _compare(folder, listed, found | (clients_own if redacted else set()))
@@ -134,7 +130,7 @@ def check_files(folder: Path) -> Checked:
 
 def _compare(folder: Path, listed: Files, found: set[str]) -> None:
     missing, surplus = sorted(listed.keys() - found), sorted(found - listed.keys())
-    strange = sorted(name for name in listed if isinstance(form_of(name), Lines) or name == MANIFEST)
+    strange = sorted(name for name in listed if not is_listed(name))
     problems = [f"missing: {', '.join(missing)}"] if missing else []
     problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
     problems += [f"listed though they cannot be: {', '.join(strange)}"] if strange else []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.runs.encoding import model_and_state
-from fuaudit.runs.layout import METRICS, PARTICIPATION, checkpoint_name, memories_name
+from fuaudit.runs.layout import CHECKPOINT, MEMORIES, METRICS, PARTICIPATION, of_round
 from fuaudit.runs.stored import Stored
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ class WithModels(Stored):
 
     def checkpoint(self, round_number: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Model ``(d,)`` and what is kept after a stored round; of a redacted run what the server keeps."""
-        memories = memories_name(round_number)
+        memories = of_round(MEMORIES, round_number)
         kept = self.tensors(memories) if self.has(memories) and not self.redacted else {}
-        return model_and_state(self.tensors(checkpoint_name(round_number)) | kept)
+        return model_and_state(self.tensors(of_round(CHECKPOINT, round_number)) | kept)
 
     @property
     def model(self) -> Tensor:

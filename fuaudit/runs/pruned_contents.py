@@ -24,13 +24,10 @@ from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Plan
 from fuaudit.runs.ancestors import repeated
 from fuaudit.runs.encoding import recorded_tensors
-from fuaudit.runs.layout import CLIENTS, FORMER, KEYS, LEDGER, MANIFEST, PARTITION, RECORDED, SECRETS
+from fuaudit.runs.layout import FORMER, RECORDED, replaced
 from fuaudit.runs.manifest import digest_of_files, entry_of, limit_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-
-REPLACED = frozenset({LEDGER, MANIFEST, RECORDED, CLIENTS, PARTITION, KEYS, SECRETS})
-"""What a prune writes anew, of the files of a run."""
 
 _NO_DRAWS = tensor_bytes(recorded_tensors({}))
 """Recorded draws of a rewriter that recorded none."""
@@ -125,12 +122,12 @@ def former_of(run: Run) -> dict[str, Any]:
     """
     table, last = run.document(FORMER), run.ledger.events[-1]
     files: dict[str, Any] = table["files"]
-    kept = {name: entry for name, entry in run.files.items() if name not in REPLACED | {FORMER}}
+    kept = {name: entry for name, entry in run.files.items() if not replaced(name) and name != FORMER}
     if table["digest"] != digest_of_files(files) or table["digest"] != last["before"]:
         wrong = "it is not the manifest that the ledger names"
     elif table["ledger"] != last["previous"]:
         wrong = "it is not the manifest of the seal before the prune"
-    elif {name: entry for name, entry in files.items() if name not in REPLACED} != kept:
+    elif {name: entry for name, entry in files.items() if not replaced(name)} != kept:
         wrong = "it names other files than are here"
     elif files.keys() - {RECORDED} != run.files.keys() - {RECORDED, FORMER}:
         wrong = "it names files that such a run does not have, or lacks some"

@@ -24,6 +24,7 @@ from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
+from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
     CHECKPOINT,
     CLIENTS,
@@ -32,9 +33,8 @@ from fuaudit.runs.layout import (
     CONTENTS,
     EDIT,
     FILES,
-    FORMER,
-    LEDGER,
     MANIFEST,
+    MEMORIES,
     MODEL,
     PARTICIPATION,
     PLAN,
@@ -42,12 +42,9 @@ from fuaudit.runs.layout import (
     SECRETS,
     TOMBSTONE,
     When,
-    checkpoint_name,
-    clients_own,
+    files_of_such,
     form_of,
-    is_clients_own,
-    kind_of,
-    memories_name,
+    of_round,
 )
 from fuaudit.runs.ledger import wrong_course
 from fuaudit.runs.manifest import Tensor as Kind
@@ -56,8 +53,6 @@ from fuaudit.runs.models import WithModels
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.training.exchange import first_state
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
-
-_FIRST_FILES = {file.name for file in FILES if file.first}
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,8 @@ def require_run(path: str | Path) -> Path:
             raise EvidenceError(
                 f"the run {folder} is incomplete", f"Finish it with: {command('resume', folder)}{WITH_DATA}"
             )
-        if {item.name.removesuffix(TEMPORARY) for item in folder.iterdir()} <= _FIRST_FILES:
+        first = {file.name for file in FILES.values() if file.first}
+        if {item.name.removesuffix(TEMPORARY) for item in folder.iterdir()} <= first:
             raise EvidenceError(
                 f"{folder} is empty, or its run was interrupted before it began", "Remove the folder and start again."
             )
@@ -146,9 +142,8 @@ def _opened(folder: Path) -> Run:
     # 1. Every byte, against digests and forms; nothing is built of what has other bytes.
     checked = check_files(folder)
     found, documents = checked.files, checked.documents
-    for file in FILES:
-        if file.when is When.ALWAYS and file.name not in (MANIFEST, LEDGER, CHECKPOINT) and file.name not in found:
-            raise EvidenceError(f"{folder} has no {file.name}")
+    for name in sorted(files_of_such({When.ALWAYS}, ()) - found.keys()):
+        raise EvidenceError(f"{folder} has no {name}")
     # 2. The config: it names the plugins that everything below asks.
     config = _known(folder, read_listed(folder, CONFIG, found[CONFIG]))
     run = Run(
@@ -181,16 +176,13 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield wrong
     if not run.checkpoints:
         yield "stores no models"
-    if run.has(FORMER) != run.pruned:
-        yield f"was pruned and lacks {FORMER}, or has one and was not"
+    yield from run.misfits(run.pruned, run.exchange)
     tables = run.participation
     if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
     surplus = tables.keys() - TAKING_PART.keys()
     if surplus and says(run.learner, "conclusions") is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
-    if run.has(EDIT) != run.by_editor:
-        yield f"has {'no' if run.by_editor else 'the file'} {EDIT}, which only an editor writes"
     if run.is_child != bool(run.requests):
         yield f"has {counted(len(run.requests), 'request')} in {PLAN}, which does not fit its kind"
     if run.is_child:
@@ -205,14 +197,12 @@ def _contradictions(run: Run) -> Iterator[str]:
         if run.checkpoints != (run.rounds_executed,):
             yield f"stores models of rounds {list(run.checkpoints)}, and an editor makes the last one alone"
     _ = run.plan
-    if set(filter(is_clients_own, run.files)) != set(clients_own(run.exchange, run.checkpoints)):
-        yield f"has files in {CLIENTS_FOLDER} that such a run has not, or lacks some"
     if (run.contents.secrets is None) == run.exchange.has_secrets:
         yield f"commits to secrets in {CONTENTS} that such a run has not, or to none"
     if run.exchange.has_secrets and run.document(CLIENTS) != APART:
         yield f"has names or salts in {CLIENTS} that belong to {SECRETS}"
     salted = run.checkpoints if run.exchange.remembers and not run.redacted else ()
-    if any(run.arrays(memories_name(number))["salt"].tobytes() != run.salt for number in salted):
+    if any(run.arrays(of_round(MEMORIES, number))["salt"].tobytes() != run.salt for number in salted):
         yield f"has files in {CLIENTS_FOLDER} with another salt than its secrets make"
     if not run.redacted:
         _ = run.opening, run.secrets  # which names, salts and secrets there must be follows from requests that fit
@@ -220,14 +210,14 @@ def _contradictions(run: Run) -> Iterator[str]:
 
 def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:
     """Which files of models hold others than the config makes: model and memories after every round, the model."""
-    (_, last), dtype = tensors[checkpoint_name(run.checkpoints[-1])]["vector"], run.config.run.dtype
+    (_, last), dtype = tensors[of_round(CHECKPOINT, run.checkpoints[-1])]["vector"], run.config.run.dtype
     expected = {} if run.by_editor else _memories(run, *last)
     for round_number in run.checkpoints:
-        name = checkpoint_name(round_number)
+        name = of_round(CHECKPOINT, round_number)
         found = dict(tensors[name])
         if found.pop("vector") != (dtype, last):
             yield f"has a model in {name} that is not like the last one"
-        found |= tensors.get(memories_name(round_number), {})
+        found |= tensors.get(of_round(MEMORIES, round_number), {})
         found.pop("salt", None)
         if run.redacted:
             expected = expected and {key: kind for key, kind in expected.items() if not key.startswith("state.client.")}

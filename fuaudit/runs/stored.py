@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
-from fuaudit.runs.layout import CONFIG, RUN, form_of, is_clients_own, rounds_in
+from fuaudit.runs.layout import CONFIG, RUN, When, form_of, is_clients_own, misfits, rounds_in
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
 from fuaudit.training.exchange import Exchange, exchange_of
@@ -54,6 +55,23 @@ class WithInfo:
     def checkpoints(self) -> tuple[int, ...]:
         """The rounds after which model and state are stored, ascending; 0 is before the first."""
         return rounds_in(self.files)
+
+    def having(self, pruned: bool, exchange: Exchange | None) -> frozenset[When]:
+        """Which kinds of files it has, by what is known of it; those of its exchange are open where that is None."""
+        known = {
+            When.ALWAYS: True,
+            When.EDITED: self.by_editor,
+            When.PRUNED: pruned,
+            When.SECRET: exchange is not None and exchange.has_secrets,
+            When.REMEMBERED: exchange is not None and exchange.remembers,
+        }
+        return frozenset(when for when, has in known.items() if has)
+
+    def misfits(self, pruned: bool, exchange: Exchange | None) -> Iterator[str]:
+        """Which files it has that such a run has not, or lacks, in words."""
+        unknown = {When.SECRET, When.REMEMBERED} if exchange is None else set()
+        unknown |= {When.RECORDED} if self.is_child else set()
+        return misfits(self.files.keys(), self.having(pruned, exchange), self.checkpoints, unknown)
 
     @cached_property
     def unlearner(self) -> Any:

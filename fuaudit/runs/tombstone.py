@@ -11,23 +11,7 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json
-from fuaudit.runs.layout import (
-    CHECKPOINT,
-    CONFIG,
-    FILES,
-    LEDGER,
-    MANIFEST,
-    RECORDED,
-    RUN,
-    TOMBSTONE,
-    When,
-    checkpoint_name,
-    clients_own,
-    file_of,
-    is_clients_own,
-    names_in,
-    stored_rounds,
-)
+from fuaudit.runs.layout import CONFIG, RUN, TOMBSTONE, file_of, names_in, stored_rounds
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of, read_form
 from fuaudit.runs.stored import WithInfo
@@ -74,21 +58,13 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
 
 def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
-    editor = stone.by_editor
-    held = {When.ALWAYS, *[When.EDITED] * editor, *[When.PRUNED] * pruned}
-    fixed = {file.name for file in FILES if file.when in held} - {MANIFEST, LEDGER, CHECKPOINT}
-    rounds = stone.checkpoints
-    others = stone.files.keys() - {checkpoint_name(number) for number in rounds}
-    own = set(filter(is_clients_own, others))
-    if stone.config and own != set(clients_own(exchange_of(stone.config), rounds)):
-        return "it lists other files of clients than such a run has"
-    others -= own
-    if others - ({RECORDED} if stone.is_child else set()) != fixed:
-        return "it lists other files than such a run has"
+    if wrong := next(stone.misfits(pruned, exchange_of(stone.config) if stone.config else None), ""):
+        return f"by its list it {wrong}"
     if any(entry["size"] > limit_of(name) for name, entry in stone.files.items()):
         return "it lists a file that is larger than such files are"
     if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
         return f"its copy of {RUN} has another size"
+    editor = stone.by_editor
     every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.rounds_executed
     if editor and stone.checkpoints != (last,):
         return "it lists models of other rounds than an editor stores"

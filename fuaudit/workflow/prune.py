@@ -28,11 +28,12 @@ from fuaudit.runs.layout import (
     RECORDED,
     TOMBSTONE,
     mode_of,
+    replaced,
+    stays,
 )
 from fuaudit.runs.ledger import read_ledger
 from fuaudit.runs.neighbours import children
 from fuaudit.runs.pruned_contents import (
-    REPLACED,
     dropped_ids,
     kept_leaves,
     kept_records,
@@ -106,7 +107,7 @@ def _bury(stone: Tombstone) -> None:
     with storage(stone.path):
         (stone.path / MANIFEST).unlink(missing_ok=True)
         for item in stone.path.iterdir():
-            if item.name not in (TOMBSTONE, LEDGER):
+            if not stays(item.name):
                 shutil.rmtree(item) if item.is_dir() else item.unlink()
         sync_folder(stone.path)
 
@@ -145,7 +146,7 @@ def _rewrite(run: Run) -> Run:
     """
     staging, _ = leftovers(run.path)
     seeds = run.keys.seeds.keeping(kept_leaves(run, lineage(run)))
-    copied = run.files.keys() - REPLACED
+    copied = {name for name in run.files if not replaced(name)}
     for name in copied:
         write_bytes(staging / name, run.read(name), mode=mode_of(name))
     write_bytes(staging / LEDGER, read_bytes(run.path / LEDGER))

@@ -14,7 +14,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
-from fuaudit.runs.layout import checkpoint_name, memories_name
+from fuaudit.runs.layout import CHECKPOINT, MEMORIES, of_round
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.manifest import read_form
 from fuaudit.runs.names import require_committed
@@ -76,8 +76,8 @@ def _require_fitting(run: Run, stored: Sequence[int]) -> None:
     for number in stored:
         vector, _ = read_checkpoint(run.path, number)
         if number in told and digest_of_vector(vector) != told[number]:
-            raise EvidenceError(f"{run.path / checkpoint_name(number)} is not the model that the ledger names")
-        name = memories_name(number)
+            raise EvidenceError(f"{run.path / of_round(CHECKPOINT, number)} is not the model that the ledger names")
+        name = of_round(MEMORIES, number)
         if salt is not None and read_form(run.path, name)["salt"].tobytes() != salt:
             raise EvidenceError(f"{run.path / name} has another salt than follows from the secrets of clients")
 

@@ -23,7 +23,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.derived_files import derived
 from fuaudit.runs.encoding import digest_of_vector, read_checkpoint
-from fuaudit.runs.layout import stored_rounds
+from fuaudit.runs.layout import mode_of, stored_rounds
 from fuaudit.runs.platforms import Platform
 from fuaudit.runs.run import Run, load_run
 from fuaudit.training.engines.protocol import threads_restored
@@ -173,6 +173,6 @@ def complete(
         return read_checkpoint(writer.path, round_number)[0]
 
     for name, content in derived(ready, population, schedule, writer.stored, model, progress).items():
-        write_bytes(writer.path / name, content)
+        write_bytes(writer.path / name, content, mode=mode_of(name))
     writer.close("sealed")
     return load_run(writer.path)

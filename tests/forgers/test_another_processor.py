@@ -14,7 +14,7 @@ from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
-from fuaudit.runs.layout import checkpoint_name
+from fuaudit.runs.layout import CHECKPOINT, of_round
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_surplus_tensors_of_a_run_from_elsewhere(forged, family, name):
 
 def test_metadata_of_a_run_from_elsewhere(forged, family):
     old = load_run(family / "parent").model
-    path = forged / checkpoint_name(8)
+    path = forged / of_round(CHECKPOINT, 8)
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = {"__metadata__": {"old": old.numpy().tobytes().hex()}, **json.loads(content[8 : 8 + length])}

@@ -12,7 +12,7 @@ from tests_support import AUDIT_KEY, config, secret
 
 from fuaudit import train, unlearn, verify
 from fuaudit.plans import Request
-from fuaudit.runs.layout import checkpoint_name
+from fuaudit.runs.layout import CHECKPOINT, of_round
 from fuaudit.verification.model_in_use import NOT_COMPARED
 
 TARGET = 0
@@ -34,7 +34,7 @@ def asked(child, quick):
 
 
 def test_the_model_of_before_fails(child, tmp_path, asked):
-    old = shutil.copy(tmp_path / "parent" / checkpoint_name(8), tmp_path / "old.safetensors")
+    old = shutil.copy(tmp_path / "parent" / of_round(CHECKPOINT, 8), tmp_path / "old.safetensors")
     result = asked(old)
     assert result.verdict == "FAIL"
     assert "The model in use is not that of the run" in result.reason
@@ -56,7 +56,7 @@ def test_without_the_model_in_use_it_is_named(child, asked):
 
 
 def test_the_right_model_is_named_by_its_digest(child, asked):
-    result = asked(child.path / checkpoint_name(8))
+    result = asked(child.path / of_round(CHECKPOINT, 8))
     assert result.verdict == "PASS"
     assert result.context["served"]["same"] is True
     assert NOT_COMPARED not in result.conclusion.rests_on

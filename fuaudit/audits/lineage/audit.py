@@ -15,15 +15,14 @@ from fuaudit.audits.lineage.regenerated import (
     differ,
     differ_anywhere,
     follow_from_models,
-    follows_from_plan,
     same_figures,
     strays,
+    unlike_the_plan,
 )
 from fuaudit.audits.lineage.unused_draws import with_records_of_before
 from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
-from fuaudit.runs.layout import PARTICIPATION
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -117,7 +116,7 @@ class Lineage:
         """No plan makes an edited model, but a plan says who took part, and stored models make figures."""
         followed = follow_from_models(case) if at_hand else {}
         if not at_hand:
-            other = [] if follows_from_plan(case) else [PARTICIPATION]
+            other = unlike_the_plan(case)
         else:
             other = differ(case, followed) if case.rerun.same_platform else differ_anywhere(case, followed)
         if other:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
 from fuaudit.draws import END
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.layout import KEYS, LEDGER, MODEL, SECRETS, TOMBSTONE, checkpoint_name, memories_name
+from fuaudit.runs.layout import FILES, KEYS, LEDGER, Held, file_of, is_clients_own, round_of, stays
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -55,7 +56,7 @@ def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[Resi
 
 def _buried(stone: Tombstone) -> ResidualCopy:
     """What is left of a pruned ancestor; a prune that was killed may have left more than a tombstone."""
-    rest = sorted(printable(item.name) for item in stone.path.iterdir() if item.name not in (TOMBSTONE, LEDGER))
+    rest = sorted(printable(item.name) for item in stone.path.iterdir() if not stays(item.name))
     if rest:
         why = f"was pruned, but {', '.join(rest[:5])} still lie there; call fuaudit prune again"
         return ResidualCopy(stone.path.name, why)
@@ -67,9 +68,6 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     plan = drawn_plan(ancestor)
     drawn = min((at for request in later if (at := plan.first_involvement(request))), default=END).round
     known = depended_on(ancestor.config, reduce(or_, later, Request()))
-    keys = "gives every erased draw back; prune destroys it"
-    if drawn > plan.law.rounds:
-        keys = "with the partition, gives the draws over the old population back"
 
     def holding(round_number: int) -> str:
         """How a model came to hold it; empty where it does not."""
@@ -79,18 +77,23 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
             return "edited by a method that may have read the erased data"
         return f"made in rounds that depend on {known}" if known and round_number else ""
 
-    last = holding(plan.law.rounds)
-    return [
-        *((checkpoint_name(r), f"model after round {r}, {holding(r)}") for r in ancestor.checkpoints if holding(r)),
-        *(
-            (memories_name(r), f"what clients keep after round {r}, {holding(r)}")
-            for r in ancestor.checkpoints
-            if holding(r) and ancestor.exchange.remembers
-        ),
-        *([(SECRETS, "gives what erased clients drew back; prune destroys it")] if ancestor.secrets else []),
-        *([(MODEL, f"final model, {last}")] if last else []),
-        (KEYS, keys),
-    ]
+    found = list[tuple[str, str]]()
+    for name, held in _held(ancestor):
+        number = round_of(name)
+        if not held.by_model:
+            found.append((name, held.undrawn if held.undrawn and drawn > plan.law.rounds else held.what))
+        elif why := holding(plan.law.rounds if number is None else number):
+            after = "" if number is None else f" after round {number}"
+            found.append((name, f"{held.what}{after}, {why}"))
+    return found
+
+
+def _held(ancestor: Run) -> Iterator[tuple[str, Held]]:
+    """The files of an ancestor that can hold what was erased since, in the order of the table of files."""
+    there = sorted(name for name in ancestor.files if not (ancestor.redacted and is_clients_own(name)))
+    for file in FILES.values():
+        if file.held:
+            yield from ((name, file.held) for name in there if file_of(name) is file)
 
 
 def _beside(case: Case) -> list[ResidualCopy]:

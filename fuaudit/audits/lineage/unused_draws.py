@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fuaudit.audits.replay.judgement import Judgement
@@ -36,6 +36,11 @@ def unused_draws(run: Run, all_of_them: bool = False) -> list[Address]:
     sources = tuple(Recorded(watched[n]) if n in watched else s for n, s in enumerate(run.plan.sources))
     expand(replace(run.plan, sources=sources))
     return sorted({at for answers in watched.values() for at in answers.keys() - answers.asked})
+
+
+def unread(draws: Iterable[Address]) -> Iterator[str]:
+    """Recorded draws that nothing reads, in words."""
+    return (f"{RECORDED} holds a draw that the plan does not make: {at}" for at in draws)
 
 
 class _Watched(dict[Address, tuple[int, ...]]):
