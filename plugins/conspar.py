@@ -62,7 +62,7 @@ class Consensus:
             raise UsageError(
                 f"consensus needs a per_client of at least 1 and an alpha from 0 to 1, not {self.per_client} and "
                 f"{self.alpha}",
-                "An alpha has at most nine decimals.",
+                "An alpha of at most nine decimals can always be drawn.",
             )
 
     @property
