@@ -35,6 +35,9 @@ COMMAND = Path(sys.executable).parent / "fuaudit"
 CALLS = ("write", "fsync", "replace", "rename", "unlink", "rmdir", "mkdir")
 """The calls of the operating system that change what is on the disk."""
 
+APART = 4
+"""Of so many calls one fails in each case; another case of the same kind begins at another one."""
+
 
 class Faults:
     """Counts calls, and lets the one with number ``at`` fail."""
@@ -131,18 +134,17 @@ def test_a_resumed_run_is_finished_by_the_unlearner_that_it_names(tiny, tmp_path
     [
         (train_tiny, full_disk, 1),
         (train_tiny, half_a_write, 2),
-        (unlearn_tiny, half_a_write, 1),
-        (edit_tiny, half_a_write, 2),
+        (unlearn_tiny, half_a_write, 3),
+        (edit_tiny, half_a_write, 4),
     ],
 )
-def test_a_disk_that_fails_at_every_second_call(tiny, tmp_path, monkeypatch, work, fault, offset):
-    """Odd calls in one case of a kind, even ones in the next."""
+def test_a_disk_that_fails_at_many_calls(tiny, tmp_path, monkeypatch, work, fault, offset):
     tiny(tmp_path / "parent")
     expected = work(tiny, tmp_path / "undisturbed")()
     path = tmp_path / "run"
     begin = work(tiny, path)
     seen = set()
-    for at in itertools.count(offset, 2):
+    for at in itertools.count(offset, APART):
         with monkeypatch.context() as patch:
             faults = Faults(patch, at, fault)
             try:
@@ -164,14 +166,14 @@ def test_a_disk_that_fails_at_every_second_call(tiny, tmp_path, monkeypatch, wor
 
 @pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (half_a_write, 2)])
 def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault, offset):
-    """Interrupted twice: in training, and at every second call of the resumption."""
+    """Interrupted twice: in training, and at many calls of the resumption."""
     expected = tiny(tmp_path / "undisturbed")
     broken = tmp_path / "broken"
     with monkeypatch.context() as patch:
         Faults(patch, 45, half_a_write)
         with pytest.raises(StorageError):
             tiny(broken)
-    for at in itertools.count(offset, 2):
+    for at in itertools.count(offset, APART):
         path = tmp_path / "run"
         shutil.copytree(broken, path)
         with monkeypatch.context() as patch:
@@ -188,14 +190,14 @@ def test_a_disk_that_fails_while_resuming(tiny, tmp_path, monkeypatch, fault, of
     assert at > 10
 
 
-@pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (kill, 2)])
-def test_prune_fails_at_every_second_call(tiny, tmp_path, monkeypatch, fault, offset):
+@pytest.mark.parametrize(("fault", "offset"), [(full_disk, 1), (kill, 3)])
+def test_prune_fails_at_many_calls(tiny, tmp_path, monkeypatch, fault, offset):
     """Whatever happens, the run is there before or after, and pruning again finishes."""
     original = tiny(tmp_path / "whole" / "parent")
     child = unlearn(original, "fats", Request.of([1]), tmp_path / "whole" / "child", data=tiny.dataset)
     shutil.copytree(tmp_path / "whole", tmp_path / "undisturbed")
     expected, _ = prune(tmp_path / "undisturbed" / "child")
-    for at in itertools.count(offset, 2):
+    for at in itertools.count(offset, APART):
         folder = tmp_path / "family"
         shutil.copytree(tmp_path / "whole", folder)
         done = attempt(monkeypatch, lambda folder=folder: prune(folder / "child"), at, fault)
@@ -237,16 +239,15 @@ def attempt(monkeypatch, work, at, fault):
 
 @pytest.mark.parametrize(
     ("work", "offset"),
-    [(train_tiny, 1), (unlearn_tiny, 2), (edit_tiny, 1)],
+    [(train_tiny, 1), (unlearn_tiny, 2), (edit_tiny, 3)],
 )
-def test_killed_at_every_second_call(tiny, tmp_path, monkeypatch, work, offset):
-    """Odd calls in one case, even ones in the next."""
+def test_killed_at_many_calls(tiny, tmp_path, monkeypatch, work, offset):
     tiny(tmp_path / "parent")
     expected = work(tiny, tmp_path / "undisturbed")()
     path = tmp_path / "run"
     begin = work(tiny, path)
     seen = set()
-    for at in itertools.count(offset, 2):
+    for at in itertools.count(offset, APART):
         if attempt(monkeypatch, begin, at, killed_half_way):
             break
         run, found = finished(path, begin, tiny)

@@ -451,7 +451,7 @@ VISIBLE = UniformLaw(rounds=3, cohort_size=2, steps=1, batch_size=1)
 CLIENTS = federation((4,) * 6)
 
 
-def examined(rewriter, request, plans=4000, law=VISIBLE, population=CLIENTS, not_before=END, **options):
+def examined(rewriter, request, plans=2000, law=VISIBLE, population=CLIENTS, not_before=END, **options):
     requests = request if isinstance(request, tuple) and not isinstance(request, Request) else (request,)
     trial = Trial(law, population, tuple(Step(rewriter, "under test", r, not_before) for r in requests))
     scores = simulate.simulate(trial, KEY, range(plans))

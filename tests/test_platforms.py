@@ -40,7 +40,8 @@ from fuaudit.training.setup import setup
 from fuaudit.training.stages import Chain
 from fuaudit.unlearning.apply import edited
 from fuaudit.verification.case import Case
-from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.evidence import Evidence, Known
+from fuaudit.verification.gather import gather
 from fuaudit.verification.rerun import EQUAL_BITS
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.resume import resume
@@ -271,6 +272,24 @@ def test_who_began_and_stored_nothing(method, there, images, monkeypatch):
 
 def _named(device):
     return versions(device) | {"processor": "another"}
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_rows_that_a_script_computed_elsewhere_refute_nothing(given, images, quick, tmp_path, monkeypatch):
+    """Rows given as tensors may have been computed, with other bits on another processor; a file's cannot."""
+    monkeypatch.setattr("fuaudit.runs.platforms.versions", _named)
+    monkeypatch.setattr("fuaudit.runs.writer.versions", _named)
+    flat = build("datasets", {"use": "digits"}).load(None)
+    model = {"use": "linear"}
+    read = tables(data={"use": "digits"}, model=model)
+    run = train(tables(model=model) if given else read, tmp_path / "run", data=images if given else None)
+    monkeypatch.undo()
+    other = images if given else flat
+    other = replace(other, inputs=other.inputs.nextafter(torch.tensor(9.0)))
+    case = Case(Evidence(run, None, other, Known(rows_made=given)), Keyed(AUDIT_KEY))
+    assert Replay().examine(case).verdict == ("INCONCLUSIVE" if given else "FAIL")
+    if given:
+        assert gather(run, {"data": other}).known.rows_made
 
 
 def _interrupted(*arguments):

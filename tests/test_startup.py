@@ -18,6 +18,25 @@ from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
 
 HEAVY = {"torch", "torchvision", "matplotlib", "scipy.stats", "sklearn", "opacus", "tenseal"}
+MANY = """
+import json, os, sys
+from fuaudit.cli import main
+for line in sys.stdin:  # each is one command, which ends a fork of a process that has imported the command line alone
+    arguments, folder, out = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        for stream in (1, 2):
+            os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+        sys.argv[:], code = ["fuaudit", *arguments], 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        print("\\nimported", *sys.modules, flush=True)
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 WATCH = """
 import atexit, os, sys
 atexit.register(lambda: print("imported", *sys.modules, file=sys.stderr))
@@ -27,17 +46,29 @@ main()
 """
 
 
-def imported(*arguments, cwd, expected=0):
-    """The heavy libraries that a command imports, and what it prints; it must end with the exit code expected."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == expected, done.stderr
-    *_, last = done.stderr.splitlines()
-    word, *modules = last.split()
-    assert (word, "fuaudit.cli" in modules) == ("imported", True)
-    return HEAVY & set(modules), done.stdout + done.stderr
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """A command in: the heavy libraries that it imports, and what it prints; it must end with the exit code expected."""
+    said = tmp_path_factory.mktemp("said") / "said.txt"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    server = subprocess.Popen([sys.executable, "-c", MANY], env=ENVIRONMENT, **pipes)
+
+    def work(*arguments, cwd, expected=0):
+        said.unlink(missing_ok=True)
+        server.stdin.write(json.dumps([[*map(str, arguments)], str(cwd), str(said)]) + "\n")
+        code = int(server.stdout.readline())
+        *lines, last = said.read_text().splitlines()
+        assert code == expected, lines
+        word, *modules = last.split()
+        assert (word, "fuaudit.cli" in modules) == ("imported", True)
+        return HEAVY & set(modules), "\n".join(lines)
+
+    with server:
+        yield work
+        server.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +132,13 @@ LIGHT = {
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_what_needs_no_model_imports_none(place, name):
+def test_what_needs_no_model_imports_none(imported, place, name):
     arguments, expected = LIGHT[name]
     heavy, said = imported(*arguments, cwd=place, expected=expected)
     assert not heavy, said
 
 
-def test_a_prune_imports_no_model(place, small_config, tmp_path):
+def test_a_prune_imports_no_model(imported, small_config, tmp_path):
     run = train(small_config(rounds=2), tmp_path / "run", secret=bytes(32))
     unlearn(run, "fats", Request.of([0]), tmp_path / "child")
     heavy, said = imported("prune", "child", "--yes", cwd=tmp_path)
@@ -116,7 +147,7 @@ def test_a_prune_imports_no_model(place, small_config, tmp_path):
     assert not imported("show", "child", cwd=tmp_path)[0]
 
 
-def test_a_report_with_figures_imports_what_draws_them(place):
+def test_a_report_with_figures_imports_what_draws_them(imported, place):
     assert imported("report", "child", cwd=place)[0] == {"matplotlib"}
 
 

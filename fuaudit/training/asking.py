@@ -37,6 +37,16 @@ def asking_twice() -> Iterator[list[str]]:
         _unsteady.reset(token)
 
 
+@contextmanager
+def asking_once() -> Iterator[None]:
+    """Within it parts are asked once, also inside of :func:`asking_twice`."""
+    token = _unsteady.set(None)
+    try:
+        yield
+    finally:
+        _unsteady.reset(token)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What is asked for: in words, whether an answer is one, and what to do about one that is not."""

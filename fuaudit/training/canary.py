@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from fuaudit.models import Embedding
 from fuaudit.plans import Population
 from fuaudit.plans.expanded import NONE, Schedule
 from fuaudit.plans.stage_draws import PublicDraws
-from fuaudit.training.asking import asking_twice
+from fuaudit.training.asking import asking_once, asking_twice
 from fuaudit.training.engines.protocol import single_threaded, threads_restored
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.execute import Procedure, RoundState, StepSizes, client_problem, execute
@@ -45,7 +45,10 @@ ENOUGH = 2**13
 """Numbers of local models to be made at least, in rounds up to :data:`MOST_ROUNDS`: two platforms may agree on a few
 numbers by chance, and a small model makes few in a round."""
 
-MOST_ROUNDS = 8
+MOST_ROUNDS = 4
+
+ASKED_TWICE = 2
+"""Rounds in which every part is asked twice: the first, and one that starts from what a round left."""
 
 STEADY = "A part keeps nothing in its object or module, and draws from its context alone. No audit could replay it."
 
@@ -140,7 +143,9 @@ def _rounds(little: _Miniature, procedure: Procedure) -> Iterator[RoundState]:
     problem = client_problem(procedure, ready.dataset, little.population, ready.device)
     draws = [PublicDraws()]
     rounds = execute(procedure, problem, little.population, little.schedule, start, ready.engine, draws=draws)
-    return (round_state for _, round_state in rounds)
+    yield from (round_state for _, round_state in islice(rounds, ASKED_TWICE))
+    with asking_once():
+        yield from (round_state for _, round_state in rounds)
 
 
 def _initial(procedure: Procedure) -> Tensor:

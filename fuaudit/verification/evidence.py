@@ -43,6 +43,7 @@ class Known:
         model: the model in use.
         before: the findings of a verification from before a prune.
         erased: whether a folder of erased rows was given, so that other rows of training may be missing too.
+        rows_made: whether the rows were given as tensors, which may have been computed, and not read by a reader.
     """
 
     commitment: str | None = None
@@ -52,6 +53,7 @@ class Known:
     model: ModelInUse | None = None
     before: Before | None = None
     erased: bool = False
+    rows_made: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,15 @@ class Evidence:
     def same_reader(self) -> bool:
         """Whether the rows are read as they were for the run and its ancestors: same reader, libraries and system.
 
-        Training committed to the rows, and another machine may have gone on with it. The path that arithmetic takes
-        does not change what is read.
+        Training committed to the rows, and another machine may have gone on with it. fuaudit's own readers only divide,
+        which every processor does alike. Others may compute, and rows given as tensors too: then it counts as well.
         """
         ours, config = versions(), self.run.config
         readers = [row for row in plugins_of(config) if row["kind"] == "datasets"]
+        computed = self.known.rows_made or any(row["distribution"] != "fuaudit" for row in readers)
+        counted = ("torch", "numpy", "platform") + (("processor",) if computed else ())
         return all(
             readers == [row for row in run.info["plugins"] if row["kind"] == "datasets"]
-            and all(ours[name] == run.info["versions"].get(name) for name in ("torch", "numpy", "platform"))
+            and all(ours[name] == run.info["versions"].get(name) for name in counted)
             for run in (self.run, *self.ancestors)
         )

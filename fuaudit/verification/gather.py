@@ -49,6 +49,7 @@ def gather(run: Run, given: Given) -> Evidence:
         None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
         given.get("erased") is not None,
+        isinstance(given.get("data"), Dataset),
     )
     return Evidence(run, parent, dataset, known)
 
