@@ -51,7 +51,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
-    """A command in: the heavy libraries that it imports, and what it prints; it must end with the exit code expected."""
+    """A command in: which heavy libraries it imports, and what it prints; it ends with the exit code expected."""
     said = tmp_path_factory.mktemp("said") / "said.txt"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     server = subprocess.Popen([sys.executable, "-c", MANY], env=ENVIRONMENT, **pipes)
