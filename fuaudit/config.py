@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, must_say, says
 from fuaudit.errors import UsageError, nearest, nearest_beside
 from fuaudit.reading import require_regular
 
@@ -291,7 +291,7 @@ def _after_agreement(client: list[Named], server: list[Named]) -> list[str]:
 
 def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
     """What cannot stand behind a transport."""
-    if getattr(transport, "shows", None) not in ("rows", "sums"):
+    if must_say(transport, "shows") not in ("rows", "sums"):
         return [f"the {registry.called(transport)} must say in shows whether the server sees 'rows' or 'sums'"]
     sums = transport.shows == "sums"
     merged = next((at for at, (_, stage) in enumerate(server, 1) if says(stage, "merges")), len(server))

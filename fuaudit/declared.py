@@ -119,6 +119,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("cost", FunctionType, "cost(case): a sentence about the work to come", None),
     ),
     "byzantine": (
+        Word("clients", tuple, "the ids of those whose rows it changes, an option of the type tuple[int, ...]"),
         Word(
             "sees",
             str,
@@ -268,15 +269,40 @@ FREE = frozenset({"datasets", "models"})
 DEFAULTS = {word.name: word.default for words in WORDS.values() for word in words if word.default is not REQUIRED}
 """Word -> its default, which is the same for every kind that may leave it out."""
 
+_REQUIRED = {word.name for words in WORDS.values() for word in words if word.default is REQUIRED}
+_METHODS = frozenset(AGREEMENT).union(*METHODS.values(), *OPTIONAL.values())
+
 
 def says(plugin: object, word: str) -> Any:
     """What a plugin says by a word that it may leave out."""
     return getattr(plugin, word, DEFAULTS[word])
 
 
+def must_say(plugin: object, word: str) -> Any:
+    """What a plugin says by a word that it must not leave out; None where it does, and nobody has judged it.
+
+    Raises:
+        KeyError: no kind of plugin must say it.
+    """
+    if word not in _REQUIRED:
+        raise KeyError(word)
+    return getattr(plugin, word, None)
+
+
+def offers(part: object, method: str) -> bool:
+    """Whether a plugin has a method that not all have.
+
+    Raises:
+        KeyError: no kind of plugin has such a method.
+    """
+    if method not in _METHODS:
+        raise KeyError(method)
+    return callable(getattr(part, method, None))
+
+
 def is_agreement(stage: object) -> bool:
     """Whether a client stage is an agreement."""
-    return hasattr(stage, "agree")
+    return offers(stage, "agree")
 
 
 def require_words(plugin: type[Any], kind: str, who: str = "") -> None:
@@ -320,8 +346,6 @@ def _wrong(plugin: type[Any], kind: str) -> Iterator[str]:
         yield f"it has no method {' or '.join(lacking)}{inherit}"
     for name in [name for name in words if words[name].default is REQUIRED and not _has(plugin, name)]:
         yield f"it does not say {name}: {words[name].meaning}"
-    if kind == "byzantine" and not _has(plugin, "clients"):
-        yield "it must name its clients by their ids in an option, clients: tuple[int, ...]"
     if kind == "unlearners" and all(hasattr(plugin, name) for name in METHODS[kind]):
         yield f"it has both methods {' and '.join(METHODS[kind])}: an editor has the second alone"
     if kind == "client_stages" and is_agreement(plugin):

@@ -87,8 +87,11 @@ def description(entry: Entry) -> Description:
     A claim or a kind of evidence is a value: it says its name or its sentence, and whoever reads a spec judges it.
     """
     if entry.kind in registry.WORDS:
-        value = entry.value()
-        told = str(getattr(value, "name", value))
+        match entry.value():
+            case object(name=str(told)):  # a claim
+                pass
+            case value:
+                told = str(value)
         return Description(entry.one, entry.name, told, (), "", "", False, None, {}, entry.distribution, entry.version)
     plugin = entry.load()
     said = declared.said(plugin, entry.kind)

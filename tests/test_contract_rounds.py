@@ -370,7 +370,7 @@ def test_byzantine_stages_that_break_their_word(stages, body, words):
 
 
 def test_whoever_names_nobody(stages):
-    broken(check_byzantine, stages.Memory(), "name its clients")
+    broken(check_byzantine, stages.Memory(), "does not say clients")
 
 
 # transports

@@ -12,7 +12,7 @@ from fuaudit_plugins.scaffold import ControlVariates
 from fuaudit import registry
 from fuaudit.audits.integrity import Integrity
 from fuaudit.data.partition import Iid
-from fuaudit.declared import METHODS, REQUIRED, WORDS, require_words, said, says, wrong
+from fuaudit.declared import METHODS, REQUIRED, WORDS, must_say, offers, require_words, said, says, wrong
 from fuaudit.errors import PluginError
 from fuaudit.plans import UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw
@@ -295,3 +295,14 @@ class Slip(ControlVariates):
 def test_contracts_ask_for_words_too(check, subject):
     with pytest.raises(AssertionError, match="breaks its contract"):
         check(subject)
+
+
+def test_asking_for_a_word_that_there_is_not_is_an_error():
+    """Else a slip of the pen in the code would be silence, too."""
+    agreement, stage = made("client_stages", agree=lambda self: None, propose=lambda self: None)(), Slip()
+    assert offers(agreement, "agree")
+    assert not offers(stage, "settle")
+    assert must_say(stage, "shows") is None
+    for ask, word in ((offers, "setle"), (must_say, "show"), (says, "depends")):
+        with pytest.raises(KeyError, match=word):
+            ask(stage, word)

@@ -434,7 +434,7 @@ def test_what_is_shown_as_sums_is_compared_in_each_round(tmp_path, transport, wo
 def test_byzantine_clients_must_be_there(tmp_path):
     with pytest.raises(UsageError, match="'test-flip' names client 9, but the federation has no such client"):
         train(tables([{"use": "test-flip", "clients": [1, 9]}]), tmp_path / "run")
-    with pytest.raises(PluginError, match=r"'test-nameless' of .*\n  it must name its clients"):
+    with pytest.raises(PluginError, match=r"'test-nameless' of .*\n  it does not say clients"):
         train(tables([{"use": "test-nameless"}]), tmp_path / "run")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from fuaudit.declared import offers
 from fuaudit.draws import Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
@@ -138,7 +139,8 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
         return tuple(map(_identity, unlearner.steps))
     if isinstance(unlearner, BehindEdit):
         return BehindEdit, *_identity(unlearner.method)
-    return id(type(unlearner)), getattr(type(unlearner), "rewrite", None)
+    kind: Any = type(unlearner)
+    return id(kind), kind.rewrite if offers(kind, "rewrite") else None
 
 
 @dataclass(frozen=True)

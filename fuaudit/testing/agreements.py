@@ -70,14 +70,18 @@ def _step(agreement: Any, columns: Tensor, problems: Problems) -> Step:
 
 def require_proposals(found: object, rows: int, columns: int, problems: Problems) -> None:
     """Proposals are a list of tensors, one a row, of columns that there are. TypeError for others."""
-    if not isinstance(found, list) or [getattr(one, "ndim", None) for one in found] != [1] * rows:
+    if not isinstance(found, list) or len(found) != rows or not all(map(_is_row, found)):
         raise TypeError("proposals must be a list of tensors (k,), one for each row")
     there = all(one.dtype == torch.int64 and bool(((one >= 0) & (one < columns)).all()) for one in found)
     problems.require(there, "it proposes what are no int64 columns of those that there are")
 
 
+def _is_row(found: object) -> bool:
+    return isinstance(found, Tensor) and found.ndim == 1
+
+
 def _require_agreed(agreed: Tensor, columns: int, problems: Problems) -> None:
-    if getattr(agreed, "ndim", None) != 1 or agreed.dtype != torch.int64:
+    if not _is_row(agreed) or agreed.dtype != torch.int64:
         raise TypeError("agree must return int64 columns (c,)")
     problems.require(bool((agreed[1:] > agreed[:-1]).all()), "it agrees on columns that are not ascending and distinct")
     there = bool(((agreed >= 0) & (agreed < columns)).all())

@@ -127,7 +127,7 @@ def _examined(audit: Any, name: str, case: Case, alpha: float, problems: Problem
             finding = audit.examine(case)
         except FuauditError:
             return None
-        own = getattr(finding, "audit", "")
+        own = finding.audit if isinstance(finding, Finding) else ""
         names = [entry.name for entry in entries("audits").values() if entry.loaded is type(audit)] or [own]
         if wrong := wrong_in(finding, own if own in names else names[0], alpha):
             for text in wrong:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import says
+from fuaudit.declared import offers, says
 from fuaudit.testing.agreements import require_proposals
 from fuaudit.testing.client_stages import require_rows, round_of
 from fuaudit.testing.contexts import DIMENSION, SIZES, Step
@@ -43,7 +43,7 @@ def check_byzantine(stage: Any) -> None:
         with problems.during(f"rounds of {dtype}"):
             require_rows(stage, initial(stage, dtype), problems)
             for trial in trials(stage, _step(stage), 4, dtype, problems, own=clients, tells=False):
-                if hasattr(stage, "proposals"):
+                if offers(stage, "proposals"):
                     _check_proposals(stage, trial, problems)
                 _check_sees(stage, trial, problems)
     problems.conclude()
@@ -86,7 +86,7 @@ def _check_sees(stage: Any, trial: Trial, problems: Problems) -> None:
 def _sent(stage: Any, updates: Tensor, trial: Trial, place: int) -> list[Tensor]:
     """What the client at a place sends of some updates, and proposes where everybody would its first two columns."""
     sent = [stage.apply(updates, trial.context, trial.state)[0][place].nan_to_num()]
-    if hasattr(stage, "proposals"):
+    if offers(stage, "proposals"):
         found = [row.argsort()[:2] for row in updates]
         sent.append(stage.proposals(found, updates, trial.context)[place])
     return sent

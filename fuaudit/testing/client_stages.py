@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.testing.contexts import FIRST, SIZES, Step, company_changed, others_changed, same, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
@@ -21,7 +21,7 @@ from fuaudit.testing.trials import (
     require_untouched,
     trials,
 )
-from fuaudit.training.events import Event, Told
+from fuaudit.training.events import Event, Released, Summed, Told
 from fuaudit.training.rounds import RoundContext, State, telling
 from fuaudit.training.stages import Mean
 
@@ -69,7 +69,7 @@ def round_of(stage: Any) -> Step:
         rows, new = stage.apply(updates, context, state)
         if rows.shape != updates.shape:
             raise TypeError(f"apply made {tuple(rows.shape)} of {tuple(updates.shape)}")
-        if hasattr(stage, "settle"):
+        if offers(stage, "settle"):
             answer = Mean().apply(rows, context, {})[0]
             sent, came = rows.clone(), answer.clone()
             new = stage.settle(sent, came, context, new)
@@ -99,7 +99,7 @@ def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
         memories = {name: where_not(own, table + 1, table) for name, table in trial.state.items()}
         alone, after = stage.apply(updates, context, memories)
         problems.require(torch.equal(alone[place], rows[place]), f"the row of a client {ALONE}")
-        if hasattr(stage, "settle"):
+        if offers(stage, "settle"):
             after = stage.settle(where_not(place, alone - 1, rows), answer, context, after)
         kept = all(torch.equal(after[name][own], trial.new[name][own]) for name in trial.new)
         problems.require(kept, f"what a client keeps {ALONE}")
@@ -109,7 +109,7 @@ def _check_alone(stage: Any, trial: Trial, problems: Problems) -> None:
 
 def _heard(told: Told, client: int) -> list[Event]:
     """The events of a client, and those that name nobody."""
-    return [event for _, event in told if getattr(event, "client", client) == client]
+    return [event for _, event in told if isinstance(event, Released | Summed) or event.client == client]
 
 
 def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
@@ -122,7 +122,7 @@ def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
             context, sent = company_changed(trial.whole, client).at(FIRST, stage, None), trial.made["rows"]
             rows, state = stage.apply(updates, context, state)
             alone = torch.equal(rows.masked_fill(others, 0), sent.masked_fill(others, 0))
-            if hasattr(stage, "settle"):
+            if offers(stage, "settle"):
                 answer = Mean().apply(sent, context, {})[0]
                 state = stage.settle(torch.where(others, rows - 1, sent), answer, context, state)
             alone &= all(torch.equal(state[name][client], trial.new[name][client]) for name in state)
@@ -131,7 +131,7 @@ def _check_history(stage: Any, lived: list[Trial], problems: Problems) -> None:
 
 def _check_answer(stage: Any, trial: Trial, problems: Problems) -> None:
     """The aggregator's row has no effect where it is not asked for: its download would not be counted."""
-    if hasattr(stage, "settle") and not says(stage, "answered"):
+    if offers(stage, "settle") and not says(stage, "answered"):
         rows, new = stage.apply(trial.updates, trial.context, trial.state)
         settled = stage.settle(rows, rows.sum(dim=0, keepdim=True) + 1, trial.context, new)
         problems.require(same(settled, trial.new), "it uses the aggregator's row: declare answered = True")

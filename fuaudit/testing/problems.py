@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuaudit.declared import wrong
+from fuaudit.declared import must_say, wrong
 from fuaudit.errors import line_of
 
 
@@ -54,7 +54,7 @@ class Problems:
 
     def require_rows_declared(self, plugin: object) -> None:
         """Raises AssertionError where a plugin with a state does not say which tensors have one row a client."""
-        if not isinstance(getattr(plugin, "per_client_state", None), frozenset):
+        if not isinstance(must_say(plugin, "per_client_state"), frozenset):
             self.found.append(
                 "it must declare per_client_state: the names of the tensors in its state with one row for each client"
             )

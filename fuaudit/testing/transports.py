@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuaudit.declared import must_say
 from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
@@ -30,7 +31,7 @@ def check_transport(transport: Any) -> None:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(transport, "transports")
-    shows, step = getattr(transport, "shows", ""), _step(transport)
+    shows, step = must_say(transport, "shows"), _step(transport)
     problems.require(shows in _SHOWN, 'it must say in shows whether the server sees "rows" or "sums"')
     problems.conclude()
     for dtype in DTYPES:

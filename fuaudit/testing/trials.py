@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fuaudit.declared import says
+from fuaudit.declared import offers, says
 from fuaudit.testing.contexts import (
     DIMENSION,
     FIRST,
@@ -127,9 +128,9 @@ def _require_rows_by_place(part: object, step: Step, trial: Trial, problems: Pro
         problems.require(untouched, told)
 
 
-def _require_first(part: object, state: State, dtype: torch.dtype, problems: Problems) -> None:
+def _require_first(part: Any, state: State, dtype: torch.dtype, problems: Problems) -> None:
     """The first state among more clients is the same, but for their rows."""
-    if hasattr(part, "init") and "clients" not in says(part, "depends_on"):
+    if offers(part, "init") and "clients" not in says(part, "depends_on"):
         more = part.init(replace(shape_of(dtype), clients=MORE))
         rows = says(part, "per_client_state")
         alike = same(state, {name: table[: len(SIZES)] if name in rows else table for name, table in more.items()})
@@ -240,9 +241,9 @@ def _told(step: Step, updates: Tensor, context: RoundContext, state: State) -> t
     return *step(updates, replace(context, tell=tell), state), told
 
 
-def initial(part: object, dtype: torch.dtype) -> State:
+def initial(part: Any, dtype: torch.dtype) -> State:
     """The state of a part before the first round; agreements and transports have none."""
-    state: State = part.init(shape_of(dtype)) if hasattr(part, "init") else {}
+    state: State = part.init(shape_of(dtype)) if offers(part, "init") else {}
     return state
 
 

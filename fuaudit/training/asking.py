@@ -143,8 +143,9 @@ def is_tensor(tensor: object, like: Tensor | None = None) -> bool:
     """Whether it is a tensor, with the type and on the device of another."""
     import torch
 
-    alike = like is None or (getattr(tensor, "dtype", 0), getattr(tensor, "device", 0)) == (like.dtype, like.device)
-    return alike and isinstance(tensor, torch.Tensor)
+    if not isinstance(tensor, torch.Tensor):
+        return False
+    return like is None or (tensor.dtype, tensor.device) == (like.dtype, like.device)
 
 
 def _is_columns(columns: Any) -> bool:
@@ -179,6 +180,8 @@ def _told(answer: object) -> str:
     """What came, in few words."""
     if isinstance(answer, tuple | list):
         return f"{type(answer).__name__} of {len(answer)}: {', '.join(map(_told, answer[:2]))}"
-    shape = getattr(answer, "shape", None)
+    import numpy as np
+    import torch
+
     name = type(answer).__name__
-    return name if shape is None else f"{name} {tuple(shape)} of {getattr(answer, 'dtype', '?')}"
+    return f"{name} {tuple(answer.shape)} of {answer.dtype}" if isinstance(answer, torch.Tensor | np.ndarray) else name

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fuaudit.config import CLEAR, Config, build_stage, stage_kind
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError
 from fuaudit.plans.stage_draws import Place
 from fuaudit.registry import build, called
@@ -27,6 +27,7 @@ from fuaudit.training.rounds import (
     SERVER,
     Cohort,
     ExchangeContext,
+    Outline,
     RoundContext,
     State,
     prefix_of,
@@ -118,7 +119,7 @@ class Clear:
         return self
 
 
-A_TRANSPORT = Kind("a transport", lambda answer: callable(getattr(answer, "deliver", None)))
+A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 
 @dataclass(frozen=True)
@@ -240,8 +241,9 @@ def _require_rows(part: object, state: State, clients: int) -> None:
 def _require_stored(part: object, state: State) -> None:
     """PluginError where a run has no form for the numbers that a part keeps."""
     for name, tensor in sorted(state.items()):
-        if (dtype := str(getattr(tensor, "dtype", ""))) in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
-            raise PluginError(f"{called(part)} keeps {name!r} as {dtype}, and a run cannot hold it", "Keep float32.")
+        kind = "" if isinstance(tensor, Outline) else str(tensor.dtype)
+        if kind in ("torch.bfloat16", "torch.complex64", "torch.complex128"):
+            raise PluginError(f"{called(part)} keeps {name!r} as {kind}, and a run cannot hold it", "Keep float32.")
 
 
 @dataclass(frozen=True)
@@ -404,7 +406,7 @@ def _agreed(exchange: Exchange, part: int, rows: Tensor, context: ExchangeContex
     each = proposals(len(rows))
     found = asked(stages[part], "propose", each, rows.clone(), here)
     for other in sorted(exchange.byzantine):
-        if hasattr(stages[other], "proposals"):
+        if offers(stages[other], "proposals"):
             theirs = exchange.seen_by(other, context)
             said = asked(stages[other], "proposals", each, deepcopy(found), rows.clone(), theirs)
             named = _named(stages[other], context.cohort).tolist()
@@ -511,7 +513,7 @@ def settled(exchange: Exchange, sending: Sending, sent: Tensor, answer: Tensor) 
     """
     kept = sending.kept
     for number, stage in reversed([*enumerate(exchange.client_stages.stages)]):
-        if hasattr(stage, "settle"):
+        if offers(stage, "settle"):
             before, here = stripped(f"{number}.", kept), exchange.seen_by(number, sending.context)
             after = asked(stage, "settle", STATE, sent.clone(), answer.clone(), here, before)
             require_form(stage, before, after)

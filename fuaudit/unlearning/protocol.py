@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.declared import says
+from fuaudit.declared import offers, says
 from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
@@ -92,7 +92,7 @@ class Editor(Unlearner, Protocol):
 def is_editor(unlearner: object) -> bool:
     """Whether this is an editor; PluginError when it is neither or both, or declares what it may not need."""
     name = type(unlearner).__name__
-    kinds = [hasattr(unlearner, "rewrite"), hasattr(unlearner, "edit")]
+    kinds = [offers(unlearner, "rewrite"), offers(unlearner, "edit")]
     if sum(kinds) != 1:
         raise PluginError(f"{name} must have exactly one of rewrite(...) and edit(...)")
     for words, known in (("needs", NEEDS), ("participants", PARTICIPANTS)):

@@ -12,6 +12,7 @@ from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_dig
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
+from fuaudit.declared import must_say, offers
 from fuaudit.draws import Keyed, Leaves, Seeded
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.formats.files import sha256
@@ -73,7 +74,7 @@ def begun(
     require_one_row_each(ready.procedure, law)
     _require_named_clients(ready, population)
     transport = ready.procedure.exchange.transport
-    if hasattr(transport, "require_places"):
+    if offers(transport, "require_places"):
         asked(transport, "require_places", NOTHING, law.places(population))
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = ready.procedure.exchange.has_secrets
@@ -93,7 +94,7 @@ def _require_named_clients(ready: Setup, population: Population) -> None:
     exchange = ready.procedure.exchange
     for part in sorted(exchange.byzantine):
         stage: Any = exchange.client_stages.stages[part]
-        name, named = ready.config.client[part]["use"], getattr(stage, "clients", None)
+        name, named = ready.config.client[part]["use"], must_say(stage, "clients")
         if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
             raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
         if strangers := sorted({*named}.difference(population.clients)):
