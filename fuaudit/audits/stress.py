@@ -10,7 +10,7 @@ by itself, back to the one that drew everything anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan
 from typing import ClassVar
@@ -127,10 +127,11 @@ class Stress:
             round_number, gap = self._gap(case, step, plan, kept) if kept else (0, 0.0)
             faults += round_number != 0
             case.effort.progress("stress plans", number, len(chosen))
+            took_part = _participations(plan, step.request, map(plan.cohort, range(1, kept + 1)))
             details.append(
                 f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
-                f"{_participations(plan, step.request, kept)} participations of the target in them; "
-                + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
+                f"{_participations(plan, step.request, map(plan.cohort, range(1, kept + 1)))} participations of the target "
+                "in them; " + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
             )
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
@@ -187,7 +188,8 @@ class Stress:
             plan = Plan.fresh(law, step.before, source)
             after = step.rewritten(plan, Keyed(derive(case.key.secret, "stress request", str(number))))
             kept = kept_rounds_of(plan, after)
-            telling = _draws(plan, request, kept), _participations(plan, request, kept), kept
+            cohorts = [plan.cohort(round_number) for round_number in range(1, kept + 1)]
+            telling = _draws(plan, request, cohorts), _participations(plan, request, cohorts), kept
             scored.append((*telling, -number, plan, after))
         scored.sort(key=lambda row: row[:4], reverse=True)
         return [(plan, after) for *_, plan, after in scored[:plans]]
@@ -253,20 +255,20 @@ def kept_rounds_of(plan: Plan, after: Plan) -> int:
     return max(0, min(after.first_change(plan).round - 1, plan.law.rounds))
 
 
-def _draws(plan: Plan, request: Request, kept: int) -> int:
+def _draws(plan: Plan, request: Request, cohorts: Iterable[tuple[int, ...]]) -> int:
     """How many batches of the kept rounds hold a target sample: where all take part, all participations are equal."""
     owners = {plan.retained.owner[sample] for sample in request.samples}
     wanted = set(request.samples)
     return sum(
         bool(wanted.intersection(plan.batch(number, step, client, occurrence)))
-        for number in range(1, kept + 1)
-        for client, occurrence in occurrences(plan.cohort(number))
+        for number, cohort in enumerate(cohorts, 1)
+        for client, occurrence in occurrences(cohort)
         if client in owners
         for step in range(1, plan.law.steps + 1)
     )
 
 
-def _participations(plan: Plan, request: Request, kept: int) -> int:
+def _participations(plan: Plan, request: Request, cohorts: Iterable[tuple[int, ...]]) -> int:
     """How often the target, or the owner of a target sample, takes part in the kept rounds."""
     owners = {plan.retained.owner[s] for s in request.samples} | set(request.clients)
-    return sum(client in owners for round_number in range(1, kept + 1) for client in plan.cohort(round_number))
+    return sum(client in owners for cohort in cohorts for client in cohort)
