@@ -130,8 +130,8 @@ class Stress:
             took_part = _participations(plan, step.request, map(plan.cohort, range(1, kept + 1)))
             details.append(
                 f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
-                f"{_participations(plan, step.request, map(plan.cohort, range(1, kept + 1)))} participations of the target "
-                "in them; " + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
+                f"{took_part} participations of the target in them; "
+                + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
             )
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
