@@ -5,8 +5,9 @@ Its leaf covers a salt, its id and that digest. A client's node covers its id, i
 and the root over their leaves; the root of all covers all clients and the test rows. Leaves, inner nodes, names,
 clients and the root of all are hashed apart by a first byte; trees have the shape of :mod:`fuaudit.draws.seeds`.
 
-Salts are the leaves of a tree of seeds. A prune destroys those of what was erased and leaves the digests, so the root
-can still be computed, and no guess of an erased row or name can be compared with what is left.
+Salts are the leaves of a tree of seeds, kept bare: no root of salts is asked for. A prune destroys those of what was
+erased and leaves the digests of rows and names, so the root of all can still be computed, and no guess of an erased row
+or name can be compared with what is left.
 """
 
 from __future__ import annotations
@@ -233,9 +234,11 @@ class Opening:
         """The inverse of :meth:`table`, for a table of its shape from the file at ``where``.
 
         Raises:
-            EvidenceError: salts are no tree, or two clients have one name.
+            EvidenceError: salts are no tree, or one that is not bare; or two clients have one name.
         """
         names, salts = table["names"], Seeds.of_rows(table["salts"])
+        if salts != salts.bare:
+            raise EvidenceError(f"{where} holds more of salts that are gone than zeros")
         if names is None:
             return cls(None, salts)
         if len(set(names.values())) != len(names):
@@ -248,7 +251,7 @@ class Opening:
         ``before``: the ids of every kept client's rows at training, ascending. Nothing else of the rest stays.
         """
         names = None if self.names is None else {c: name for c, name in self.names.items() if c in kept.samples}
-        return Opening(names, self.salts.keeping(salts_for(contents, kept, before)))
+        return Opening(names, self.salts.keeping(salts_for(contents, kept, before)).bare)
 
     def is_whole(self, contents: Contents) -> bool:
         """Whether all names and salts are there, as in a run of which nothing was pruned.

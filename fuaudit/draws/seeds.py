@@ -8,6 +8,8 @@ leaf is used.
 To destroy a leaf, the seeds on its path are replaced by what they give beside it: seeds where everything below is kept,
 digests where everything below is gone. The root can still be computed. So the kept leaves are those that were committed
 to, and a leaf that is gone cannot be computed again. A tree has one form for each set of kept leaves.
+
+Where no root is compared, a digest could be any 32 bytes. Such a tree is kept bare: zeros stand where digests would.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,6 +26,9 @@ from fuaudit.errors import EvidenceError, UsageError
 SEED_BYTES = 32
 MOST_LEAVES = 2**27
 """Leaves of a tree, at most: its root takes a few minutes then."""
+
+GONE = bytes(SEED_BYTES)
+"""What stands in a bare tree where digests would."""
 
 AT_HAND = 2**16
 """Seeds of subtrees that a tree remembers, at most: about 20 MB."""
@@ -173,6 +178,11 @@ class Seeds:
         """The tree without the leaves outside the ranges; leaves that are gone already stay gone."""
         wanted = _merged(kept, self.size)
         return Seeds(tuple(self._kept(0, self.size, None, wanted)))
+
+    @property
+    def bare(self) -> Seeds:
+        """The tree with zeros for digests: for one whose root is compared with nothing."""
+        return Seeds(tuple(replace(part, digest=GONE) if part.seed is None else part for part in self.parts))
 
     def _kept(self, first: int, last: int, seed: bytes | None, wanted: Sequence[range]) -> Iterator[Part]:
         """The parts of a subtree; ``seed`` is its own where a part above it holds one."""

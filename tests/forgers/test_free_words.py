@@ -4,10 +4,12 @@ He unlearns honestly. The doubts of a run, the words of a tombstone and the salt
 on none; each is long enough to hold one.
 """
 
+import json
+
 import pytest
 from tests_support import AUDIT_KEY, edit, reseal
 
-from fuaudit import unlearn, verify
+from fuaudit import train, unlearn, verify
 from fuaudit.draws.seeds import Part, Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
@@ -94,6 +96,23 @@ def test_salts_of_erased_rows(child):
         reseal(child.path)
 
 
+@pytest.mark.parametrize("name", ["clients.json", "clients/secrets.json"])
+def test_digests_of_salts_that_are_gone(name, tiny, tmp_path):
+    """He writes the old model over what a prune left in the place of the salts of erased rows."""
+    stages = {"client": [{"use": "quantise"}]} if name != "clients.json" else {}
+    parent = train(tiny.tables | stages, tmp_path / "parent", data=tiny.dataset)
+    old = hidden(parent)[0][:64]
+    asked = Request.of(samples=[own[0] for own in parent.plan.retained.samples.values()])
+    pruned, _ = prune(unlearn(parent, "retrain", asked, tmp_path / "child", data=tiny.dataset))
+    rows = json.loads((pruned.path / name).read_bytes())["salts"]
+    gone = [row for row in rows if row[2] == "digest"]
+    assert [row[3] for row in gone] == ["0" * 64] * len(asked.samples)
+    gone[0][3] = old
+    edit(pruned.path, name, salts=rows)
+    with pytest.raises(EvidenceError, match="salts that are gone"):
+        reseal(pruned.path).opening  # noqa: B018
+
+
 def test_salts_that_an_earlier_prune_left(child, tiny, tmp_path, judged):
     """He gives the child of a run that was pruned twice a salt that the last prune destroyed, made of the old model."""
     for name, number in (("second", 0), ("third", 0)):
@@ -105,6 +124,6 @@ def test_salts_that_an_earlier_prune_left(child, tiny, tmp_path, judged):
     salts = before.between(0, before.size)
     leaves = tuple(Part(at, at + 1, salt or b"\7" * 32) for at, salt in enumerate(salts))
     kept = [range(at, at + 1) for at in range(before.size) if at not in gone]
-    edit(child.path, "clients.json", salts=Seeds(leaves).keeping(kept).as_rows())
+    edit(child.path, "clients.json", salts=Seeds(leaves).keeping(kept).bare.as_rows())
     verdict, plan = judged(reseal(child.path))
     assert (verdict, plan.shows) == ("FAIL", "third holds other seeds, names or salts than its parent.")
