@@ -71,7 +71,7 @@ class Json:
             raise ValueError(refused)
         return content
 
-    def exact(self, value: Any) -> bytes:
+    def exact(self, value: object) -> bytes:
         """What of a value is the same on every platform; what was measured on models is left out."""
         measured = dict(self._measured)
         return pretty_json(
@@ -81,7 +81,7 @@ class Json:
             ]
         )
 
-    def alike(self, ours: Any, theirs: Any, limit: float) -> bool:
+    def alike(self, ours: object, theirs: object, limit: float) -> bool:
         """Whether two values may come of the same models on two platforms; ``limit`` is relative."""
         return self.exact(ours) == self.exact(theirs) and all(
             _near(a.get(name), b.get(name), limit if how is Elsewhere.NEAR else 0.0)
@@ -104,7 +104,7 @@ class Json:
         return ""
 
 
-def _rows(value: Any) -> list[Any]:
+def _rows(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
