@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from fuaudit.cli.completion import ARun, client_names
 from fuaudit.cli.options import Folder, Output, commitment_of, data_option, output_options
 from fuaudit.errors import UsageError
 from fuaudit.text import command, counted
+
+if TYPE_CHECKING:
+    from fuaudit.data.dataset import Dataset
 
 
 @click.command()
@@ -78,6 +82,20 @@ def _listed(missing: Sequence[int]) -> str:
     return f"{rows}, by ids of the training (no lines of a file): {', '.join(map(str, missing[:MOST_LISTED]))}{more}"
 
 
+def _rows_of(reader: Any) -> Dataset | None:
+    """The rows that a reader brings itself, from no folder; None where it needs one."""
+    try:
+        found: Dataset = reader.load(None)
+    except UsageError:
+        return None
+    return found
+
+
+def _in_words(table: Mapping[str, Any]) -> str:
+    options = [f"{name} = {value!a}" for name, value in table.items() if name != "use"]
+    return f"{table['use']!a}" + (f" with {', '.join(options)}" if options else "")
+
+
 def _check(file: Path, data: Path | None, commitment: str | None, output: Output) -> None:
     from fuaudit import registry
     from fuaudit.runs.receipts import check_dataset, read_receipt
@@ -89,7 +107,14 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
             f"Rows of a CSV file are read as all were: {command('import', data, like='SENT', out='MY-FOLDER')}, "
             "where SENT holds import.json and classes.json of the import.",
         )
-    found = check_dataset(made, registry.build("datasets", dict(made.data)).load(data))
+    reader = registry.build("datasets", made.data)
+    its_own = _rows_of(reader)
+    if its_own and data is not None:
+        raise UsageError(
+            f"the run's reader, {made.data['use']!r}, looks into no folder: no row in {data} would be read",
+            "Leave --data out; compare rows of yours in Python with fuaudit.runs.receipts.check.",
+        )
+    found = check_dataset(made, its_own or reader.load(data))
     other = expected is not None and expected != made.commitment
     held = len(made.rows) - len(found.missing)
     wrong = bool(found.missing) or other
@@ -104,6 +129,9 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         lines = [f"{own}: {rows} in the commitment {made.commitment}"]
     else:
         lines = [f"{'not ' * wrong}as committed: {rows} in the commitment {made.commitment}"]
+    if its_own and not wrong:
+        lines = [f"not compared with any row of yours: {made.data['use']!r} brings its own", f"  {lines[0]}"]
+    lines.append(f"  read by {_in_words(made.data)}, as the config says that was committed to")
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
     lines += [f"  not found at hand: {_listed(found.missing)}"] if found.missing else []
     if found.surplus:
@@ -115,6 +143,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
             "client": made.client,
             "commitment": made.commitment,
             "same_commitment": None if expected is None else not other,
+            "reader": made.data,
+            "brings_rows": bool(its_own),
             "rows": len(made.rows),
             "missing": list(found.missing),
             "surplus": found.surplus,
@@ -123,5 +153,5 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     )
     if wrong:
         sys.exit(1)
-    if expected is None:
-        sys.exit(3)  # whoever forges a receipt can forge the commitment in it
+    if expected is None or its_own:
+        sys.exit(3)  # whoever forges a receipt can forge the commitment in it, or commit to rows that all know

@@ -22,12 +22,14 @@ from fuaudit.commitments.contents import (
 )
 from fuaudit.commitments.keys import commitment
 from fuaudit.commitments.tree import root_over, tree_path, tree_root
+from fuaudit.config import parse_toml
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.formats.files import read_bytes
+from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
 from fuaudit.formats.schema import is_count, is_digest
+from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 FORMAT = "fuaudit receipt 1"
 _FIELDS = {
     *("format", "commitment", "committed", "client", "name", "salt", "rows", "place", "clients", "path", "tests"),
-    *("test_root", "data"),
+    *("test_root", "config"),
 }
 
 
@@ -57,9 +59,9 @@ class Row:
 class Receipt:
     """A client's receipt. Opening it compares her id, her name and her leaves with the commitment that it names.
 
-    The commitment covers neither ids nor salts of rows but through leaves, which only her rows open, and not the table
-    ``data``: a forged receipt may give others, under which no row fits. Whoever compares rows by a receipt takes it
-    on trust that they are hers; :func:`check` with her rows shows it.
+    The commitment covers neither ids nor salts of rows but through leaves, which only her rows open: a forged receipt
+    may give others, under which no row fits. Whoever compares rows by a receipt takes it on trust that they are hers;
+    :func:`check` with her rows shows it.
 
     Attributes:
         commitment: of the training run, in hexadecimal.
@@ -68,7 +70,7 @@ class Receipt:
         rows: in ascending ids.
         place, clients, path: where her node stands among so many, and what lies beside its way to the root.
         tests, test_root: how many test rows there are, and the root over their leaves.
-        data: the table ``data`` of the config: which reader reads such rows.
+        config: the config that was committed to, as TOML: it names the reader of such rows.
         secret: the digest of her secret, where clients have some.
 
     Raises:
@@ -86,7 +88,7 @@ class Receipt:
     path: tuple[bytes, ...]
     tests: int
     test_root: bytes
-    data: Mapping[str, Any]
+    config: str
     secret: bytes = b""
 
     def __post_init__(self) -> None:
@@ -100,6 +102,14 @@ class Receipt:
             raise EvidenceError("the receipt does not name what its commitment covers") from None
         if found != self.commitment:
             raise EvidenceError(f"the receipt of {self.whose!r} does not open to the commitment that it names")
+        if sha256(self.config.encode()) != self.committed["config"]:
+            raise EvidenceError(f"the receipt of {self.whose!r} holds another config than was committed to")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The table ``data`` of the config: which reader reads such rows."""
+        table: dict[str, Any] = parse_toml(self.config)["data"]
+        return table
 
     @property
     def whose(self) -> str:
@@ -121,7 +131,7 @@ class Receipt:
             "path": [digest.hex() for digest in self.path],
             "tests": self.tests,
             "test_root": self.test_root.hex(),
-            "data": dict(self.data),
+            "config": self.config,
         } | ({"secret": self.secret.hex()} if self.secret else {})
 
     def content(self) -> bytes:
@@ -157,7 +167,7 @@ def receipt_of(run: Run, client: int) -> Receipt:
         tuple(tree_path(contents.nodes, contents.rank(client))),
         len(contents.tests),
         contents.test_root,
-        run.config.data,
+        run.read(CONFIG).decode(),
         contents.secret_of(client),
     )
 
@@ -183,11 +193,11 @@ def read_receipt(path: Path) -> Receipt:
     try:
         if not isinstance(table, dict) or table.keys() - {"secret"} != _FIELDS or table["format"] != FORMAT:
             raise ValueError(f"it does not have the fields of {FORMAT!r}")
-        committed, data = table["committed"], table["data"]
+        committed, config = table["committed"], table["config"]
         if not isinstance(committed, dict) or not all(map(is_digest, committed.values())):
             raise ValueError("committed holds no digests")
         named = table["name"] is None or is_name(table["name"])
-        if not isinstance(data, dict) or not isinstance(data.get("use"), str) or not named:
+        if not isinstance(config, str) or not isinstance(parse_toml(config)["data"]["use"], str) or not named:
             raise ValueError("it names no reader, or no client")
         rows = tuple(Row(_count(number), _bytes(salt), _bytes(leaf)) for number, salt, leaf in table["rows"])
         if any(a.id >= b.id for a, b in pairwise(rows)):
@@ -207,7 +217,7 @@ def read_receipt(path: Path) -> Receipt:
             path_up,
             _count(table["tests"]),
             _bytes(table["test_root"]),
-            data,
+            config,
             _bytes(table["secret"]) if "secret" in table else b"",
         )
     except (KeyError, TypeError, ValueError) as error:
