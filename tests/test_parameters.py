@@ -12,7 +12,7 @@ from fuaudit_plugins.finetune import Finetune
 from tests_support import changed, installed
 
 from fuaudit import train, unlearn
-from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, ModelLaw, Sampled
+from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, WHOLE, ModelLaw, Sampled
 from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
@@ -81,6 +81,18 @@ def test_earlier_requests_are_named_where_a_method_of_somebody_bears(
     two = unlearn(one, second, Request.of([one.plan.retained.clients[0]]), tmp_path / "two")
     found = audit(two, ModelLaw(pairs=2, test_rows=10), parent=one)
     assert (EARLIER in found.assumptions) == said
+
+
+@pytest.mark.parametrize(("method", "said"), [("fats", False), ("anew", True)])
+def test_it_says_that_no_training_is_stopped(small_config, tmp_path, monkeypatch, method, said):
+    """A method of somebody may do otherwise with a request during training."""
+    monkeypatch.syspath_prepend(
+        str(installed(tmp_path / "site", "anew", ANEW, "[fuaudit.unlearners]\nanew = anew:Anew\n"))
+    )
+    run = train(small_config(), tmp_path / "run", secret=bytes(32), stop_after=3)
+    one = unlearn(run, method, Request.of([run.plan.cohort(1)[0]]), tmp_path / "one")
+    found = audit(one, ModelLaw(pairs=2, test_rows=10), parent=run)
+    assert (WHOLE in found.assumptions) == said
 
 
 def test_one_alpha_for_everything(child):

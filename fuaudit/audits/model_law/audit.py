@@ -71,6 +71,9 @@ EARLIER = (
 )
 """Taken on trust where an earlier request is doubted, or a method is not proved to carry out any stream of requests."""
 
+WHOLE = "What a method does with a training that was stopped was not tried: pairs are trained whole."
+"""Taken on trust of a request during training, where the method is none of the proved ones."""
+
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models: a difference of another kind than models left untouched, of "
     "any size, may be there and stay unseen."
@@ -257,6 +260,7 @@ class ModelLaw:
                 NON_ADAPTIVE,
                 RESAMPLED,
                 *_of_earlier(case),
+                *_of_stopped(case),
                 *(STOPPED if case.effort.stopping == "decided" else ()),
                 *case.evidence.unopened(case.run.before),
             ),
@@ -343,6 +347,13 @@ def _of_earlier(case: Case) -> tuple[str, ...]:
     makers = bearing(case)
     known = len(makers) == len(case.run.requests) or starts_over(makers[-1])
     return () if known and all(map(by_the_reference, makers)) and not case.run.info["doubts"] else (EARLIER,)
+
+
+def _of_stopped(case: Case) -> tuple[str, ...]:
+    """What is said where a request came during training, and the method that then made rounds is somebody's own."""
+    whole = case.run.plan.law.rounds
+    early = any(run.rounds_executed < whole for run in case.evidence.ancestors)
+    return (WHOLE,) if early and not all(map(by_the_reference, bearing(case))) else ()
 
 
 def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:
