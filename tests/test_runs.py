@@ -42,6 +42,7 @@ from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
 from fuaudit.runs.encoding import files_of_round, model_and_state
+from fuaudit.runs.layout import AUDIT, BEFORE_PRUNE, BESIDE, PRUNING
 from fuaudit.runs.names import request_of
 from fuaudit.runs.neighbours import other_holders
 from fuaudit.runs.planned import _require_present
@@ -794,6 +795,39 @@ def test_what_a_killed_prune_left_goes_only_where_its_run_stands(tiny, tmp_path,
     with pytest.raises(EvidenceError):
         prune(child.path)
     assert bytes_of(tmp_path) == before
+
+
+def test_a_run_has_no_name_that_is_used_beside_another(tiny, tmp_path):
+    for end in BESIDE:
+        with pytest.raises(UsageError, match="fuaudit's own"):
+            tiny(tmp_path / f"child{end}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_of_a_run_stays_beside_it(tiny, tmp_path, bytes_of, quick):
+    """Another run of the same lineage, or somebody's notes, were moved to a name that fuaudit uses beside a run."""
+    parent = tiny(tmp_path / "parent")
+    child, other = (
+        unlearn(parent, "fats", Request.of([client]), tmp_path / name, data=tiny.dataset)
+        for client, name in enumerate(("child", "other"))
+    )
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+
+    def stays(what, end, work, refused):
+        there = shutil.move(what, tmp_path / f"child{end}")
+        before = bytes_of(tmp_path)
+        with pytest.raises(EvidenceError, match=refused):
+            work(child.path)
+        assert bytes_of(tmp_path) == before
+        shutil.move(there, what)
+
+    stays(other.path, AUDIT, lambda path: verify(path, quick, data=tiny.dataset), "findings would spoil it")
+    for what in (other.path, tmp_path / "notes"):
+        stays(what, PRUNING, prune, "is not what a prune")
+    prune(child, allow_orphans=True)
+    for what in (other.path, tmp_path / "notes"):
+        stays(what, BEFORE_PRUNE, prune, "is not what a prune")
 
 
 def test_nothing_lies_beside_the_root(tmp_path):

@@ -69,6 +69,12 @@ MODEL = "model.safetensors"
 FORMER = "former-manifest.json"
 TOMBSTONE = "tombstone.json"
 
+PRUNING = ".pruning"
+BEFORE_PRUNE = ".before-prune"
+AUDIT = ".audit"
+BESIDE = (PRUNING, BEFORE_PRUNE, AUDIT)
+"""What names of folders beside a run add to its own. No run is called so: what lies there may go with the run."""
+
 # --- what fields and tensors there are
 
 

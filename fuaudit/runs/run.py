@@ -26,6 +26,7 @@ from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
+    BEFORE_PRUNE,
     CHECKPOINT,
     CLIENTS,
     CLIENTS_FOLDER,
@@ -97,7 +98,7 @@ def require_run(path: str | Path) -> Path:
     folder = named(Path(path))
     require_text(folder)
     if not folder.is_dir():
-        half = folder.with_name(folder.name + ".before-prune").is_dir()
+        half = folder.with_name(folder.name + BEFORE_PRUNE).is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"
         raise EvidenceError(
             f"there is no run at {folder}", f"Finish its prune with: {command('prune', folder)}" if half else near

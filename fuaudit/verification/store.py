@@ -30,12 +30,12 @@ from fuaudit.formats.files import (
     write_bytes,
 )
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
+from fuaudit.runs.layout import AUDIT
+from fuaudit.runs.listing import is_run
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.verification.finding import require_findings
 
 LOG = "log.jsonl"
-AUDIT = ".audit"
-"""What the name of a folder of findings adds to that of its run."""
 MOST = 10**9
 """Numbers of verifications are smaller: a log is no place for one that makes the name of a file too long."""
 
@@ -108,9 +108,11 @@ def begin(folder: Path, run: str, spec: dict[str, str], key_given: bool, argumen
 
     Raises:
         StorageError: the folder or its log cannot be written, or is a link or of another kind.
-        EvidenceError: the log that lies there is none, or the numbers are used up.
+        EvidenceError: a run lies there, or a log that is none; or the numbers are used up.
     """
     refuse_link(folder)
+    if is_run(folder):
+        raise EvidenceError(f"{folder} is a run, and findings would spoil it", "Rename that run.")
     with storage(folder):
         make_folder(folder)
     with _alone(folder):

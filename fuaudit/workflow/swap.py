@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import locked, storage, sync_folder
-from fuaudit.runs.layout import MANIFEST
-from fuaudit.runs.run import load_run
+from fuaudit.formats.files import TEMPORARY, locked, read_bytes, storage, sync_folder
+from fuaudit.formats.forms import MAX_JSON_BYTES
+from fuaudit.runs.layout import BEFORE_PRUNE, LEDGER, MANIFEST, PRUNING, file_of, names_in
+from fuaudit.runs.run import Run, load_run
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def alone(path: Path) -> Iterator[None]:
 def leftovers(path: Path) -> tuple[Path, Path]:
     """Where a prune that is at work, or was killed, has the run that it writes, and the one that was there before."""
     home = path.resolve()
-    return home.with_name(home.name + ".pruning"), home.with_name(home.name + ".before-prune")
+    return home.with_name(home.name + PRUNING), home.with_name(home.name + BEFORE_PRUNE)
 
 
 def standing(path: Path) -> Path:
@@ -67,7 +68,7 @@ def recover(path: Path) -> None:
     """Finish or undo the swap of a prune that was killed. The caller holds the lock of :func:`alone`.
 
     Raises:
-        EvidenceError: there is no run at the path after that, or it is not the one whose former self lies beside it;
+        EvidenceError: there is no run at the path after that, or what lies beside it is not what its prune left;
             nothing was removed.
     """
     staging, old = leftovers(path)
@@ -83,7 +84,24 @@ def recover(path: Path) -> None:
             f"{old} is what a killed prune left of a run, and {path} holds another one, which was never pruned",
             "Move one of the two away; a folder named .before-prune holds keys that should be destroyed.",
         )
+    rests = [rest for rest in (staging, old) if rest.is_dir()]
+    if others := [rest for rest in rests if not _is_of(rest, here)]:
+        raise EvidenceError(
+            f"{others[0]} is not what a prune of {path} left there, and would be removed", "Move it away first."
+        )
     with storage(path):
-        for rest in (staging, old):
-            if rest.is_dir():
-                shutil.rmtree(rest)
+        for rest in rests:
+            shutil.rmtree(rest)
+
+
+def _is_of(rest: Path, here: Run) -> bool:
+    """Whether a folder holds what a prune of a run left: files of a run, and no other course than its own.
+
+    Ledgers hold times and digests, so the course of no other run begins with the whole of this one, or ends within it.
+    """
+    if any(file_of(name.removesuffix(TEMPORARY)) is None for name in names_in(rest, torn=True)):
+        return False
+    if not (rest / LEDGER).exists():  # a prune begins with other files, and may have removed it already
+        return True
+    told, own = (read_bytes(folder / LEDGER, MAX_JSON_BYTES) for folder in (rest, here.path))
+    return told.startswith(own) or own.startswith(told)

@@ -23,6 +23,7 @@ from fuaudit.plans import Plan, Request
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.encoding import files_of_round, population_tensors, recorded_tensors, segment_rows
 from fuaudit.runs.layout import (
+    BESIDE,
     CLIENTS,
     CONFIG,
     CONTENTS,
@@ -54,10 +55,15 @@ if TYPE_CHECKING:
 
 
 def require_new(path: Path) -> None:
-    """Raises UsageError when something is already there, the name is no text, or it lies in a run: that would not open
-    with more in it.
+    """Raises UsageError when something is already there, the name is no text or one that fuaudit uses beside a run,
+    or it lies in a run: that would not open with more in it.
     """
     require_name(path)
+    if path.name.endswith(BESIDE):
+        raise UsageError(
+            f"{path}: what is called so beside a run is fuaudit's own, and may be written to or removed",
+            f"Choose a name with --out that does not end in {', '.join(BESIDE)}.",
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists already", "Choose another folder with --out; runs are never overwritten.")
     if inside := next((above for above in path.resolve().parents if (above / LEDGER).exists()), None):
