@@ -14,6 +14,7 @@ from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
+from fuaudit.verification.finding import FORMAT
 from fuaudit.verification.store import LOG, begin, finish, history, latest
 from fuaudit.workflow.prune import prune
 
@@ -166,7 +167,8 @@ def test_numbers_go_on_without_the_log(tmp_path):
 def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
     def one():
         number = begin(tmp_path, "a" * 64, SPEC, True, [])
-        finish(tmp_path, number, "PASS", {"number": number})
+        told = {"format": FORMAT, "run": "a" * 64, "spec": SPEC, "context": {"arguments": []}}
+        finish(tmp_path, number, "PASS", told | {"verdict": "PASS", "key": f"{number}"})
 
     threads = [threading.Thread(target=one) for _ in range(8)]
     for thread in threads:
@@ -176,6 +178,34 @@ def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
     entries = history(tmp_path)
     assert [entry.number for entry in entries] == list(range(1, 9))
     assert all(entry.kept for entry in entries)
+
+
+def test_a_log_says_what_the_findings_say(run, folder, tiny, quick, fuaudit):
+    """One word of the log changed: no verdict is shown that the stored findings do not bear out."""
+    assert verify(run, quick, data=tiny.dataset, key=AUDIT_KEY, commitment="0" * 64).verdict == "FAIL"
+    told = lines(folder)
+
+    def log(**changes):
+        changed = [line | {word: value for word, value in changes.items() if word in line} for line in told]
+        (folder / LOG).write_bytes(b"".join(canonical_json(line) + b"\n" for line in changed))
+
+    spec = told[0]["spec"]
+    for changes in (
+        {"verdict": "PASS"},
+        {"run": "a" * 64},
+        {"arguments": []},
+        {"spec": spec | {"id": "model-erasure"}},
+    ):
+        log(**changes)
+        assert not history(folder)[0].kept
+    log(verdict="PASS")
+    for command in (("history", run.path), ("runs", run.path.parent)):
+        out = fuaudit(*command)[1]
+        assert ("PASS" in out, "missing or altered" in out) == (False, True)
+    for changes in ({"verdict": "fine"}, {"time": "now"}):
+        log(**changes)
+        with pytest.raises(EvidenceError, match="no log of verifications"):
+            history(folder)
 
 
 def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lean_file):

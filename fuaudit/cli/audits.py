@@ -159,7 +159,7 @@ def history(run: Path, output: Output) -> None:
         about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
         key = "key given" if entry.key_given else "key drawn"
         spec = f"{entry.spec['id']} ({entry.spec['origin']}, {entry.spec['digest'][:16]})"
-        lines.append(f"{entry.number:>4}  {entry.begun}  {entry.verdict or 'not finished':<14} {spec}; {key}{about}")
+        lines.append(f"{entry.number:>4}  {entry.begun}  {entry.outcome:<14} {spec}; {key}{about}")
         if not output.quiet:
             kept = "as stored" if entry.kept else "missing or altered"
             lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []

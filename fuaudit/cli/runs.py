@@ -236,7 +236,7 @@ def _last_verdict(run: Path, digest: str) -> str:
         ended = [entry for entry in history(audit_folder(run)) if entry.verdict]
     except FuauditError:
         return "log unreadable"
-    return "" if not ended else ended[-1].verdict if ended[-1].run == digest else f"{ended[-1].verdict} before a prune"
+    return "" if not ended else f"{ended[-1].outcome}{' before a prune' * (ended[-1].run != digest)}"
 
 
 def _listed(row: dict[str, str]) -> str:

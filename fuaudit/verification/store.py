@@ -30,10 +30,11 @@ from fuaudit.formats.files import (
     write_bytes,
 )
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
+from fuaudit.formats.schema import is_time
 from fuaudit.runs.layout import AUDIT
 from fuaudit.runs.listing import is_run
 from fuaudit.text import WITH_DATA, command, counted
-from fuaudit.verification.finding import require_findings
+from fuaudit.verification.finding import Verdict, require_findings
 
 LOG = "log.jsonl"
 MOST = 10**9
@@ -68,7 +69,7 @@ class Verified:
         arguments: what else was given, folders by placeholders.
         verdict: empty where it did not end.
         findings, sha256: name and digest of the file of findings; empty where it did not end.
-        kept: whether that file lies beside the log and has that digest.
+        kept: whether that file lies beside the log, has that digest, and says what the log says.
     """
 
     number: int
@@ -82,6 +83,11 @@ class Verified:
     findings: str = ""
     sha256: str = ""
     kept: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """The verdict, where the findings bear it out."""
+        return (self.verdict if self.kept else "missing or altered") if self.verdict else "not finished"
 
 
 def audit_folder(run: Path) -> Path:
@@ -152,8 +158,8 @@ def history(folder: Path) -> tuple[Verified, ...]:
             )
             continue
         ended = {word: line[word] for word in ("verdict", "findings", "sha256")}
-        kept = _digest(folder / line["findings"]) == line["sha256"]
-        found[number] = replace(found[number], done=line["time"], **ended, kept=kept)
+        entry = replace(found[number], done=line["time"], **ended)
+        found[number] = replace(entry, kept=_is_borne_out(entry, folder / entry.findings))
     return tuple(found.values())
 
 
@@ -180,7 +186,7 @@ def standing(entries: tuple[Verified, ...], number: int) -> str:
     ended: dict[str, Counter[str]] = {}
     for entry in entries:
         if entry is not here:
-            ended.setdefault(_beside(entry, here), Counter())[entry.verdict or "not finished"] += 1
+            ended.setdefault(_beside(entry, here), Counter())[entry.outcome] += 1
     told = [
         f"{by} {', '.join(f'{count} {word}' for word, count in sorted(counts.items()))}"
         for by, counts in sorted(ended.items(), key=lambda item: (not item[0].startswith(THIS), item[0]))
@@ -244,11 +250,20 @@ def _files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     return [(path, match) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
 
 
-def _digest(path: Path) -> str:
+def _is_borne_out(entry: Verified, path: Path) -> bool:
+    """Whether findings lie at a path that have the digest of a verification, and say what its lines say."""
     try:
-        return sha256(read_bytes(path))
+        content = read_bytes(path)
+        found = require_findings(parse_json(content, path), path)
     except EvidenceError:
-        return ""
+        return False
+    spec, context = (part if isinstance(part := found.get(name), dict) else {} for name in ("spec", "context"))
+    return (sha256(content), found.get("run"), found.get("verdict"), context.get("arguments")) == (
+        entry.sha256,
+        entry.run,
+        entry.verdict,
+        list(entry.arguments),
+    ) and all(spec.get(name) == said for name, said in entry.spec.items())
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
@@ -274,10 +289,10 @@ def _is_line(line: object) -> bool:
     shape = _BEGUN if line["event"] == "begun" else _DONE
     if line.keys() != {"event", *shape} or any(type(line[word]) is not kind for word, kind in shape.items()):
         return False
-    if not 0 < line["number"] < MOST:
+    if not 0 < line["number"] < MOST or not is_time(line["time"]):
         return False
     if line["event"] == "done":
-        return bool(_NAME.fullmatch(line["findings"]))
+        return bool(_NAME.fullmatch(line["findings"])) and line["verdict"] in {str(word) for word in Verdict}
     texts = [*line["arguments"], *line["spec"].values()]
     return all(type(text) is str for text in texts) and line["spec"].keys() == {"id", "origin", "digest"}
 
