@@ -299,7 +299,7 @@ def test_contracts_ask_for_words_too(check, subject):
 
 def test_asking_for_a_word_that_there_is_not_is_an_error():
     """Else a slip of the pen in the code would be silence, too."""
-    agreement, stage = made("client_stages", agree=lambda self: None, propose=lambda self: None)(), Slip()
+    agreement, stage = made("stages", agree=lambda self: None, propose=lambda self: None)(), Slip()
     assert offers(agreement, "agree")
     assert not offers(stage, "settle")
     assert must_say(stage, "shows") is None

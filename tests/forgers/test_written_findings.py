@@ -50,6 +50,7 @@ def test_findings_of_before(child, asked, tmp_path):
     honest = result.as_json()
     # few plans are compared here; the audit of the stated size says this
     bound = {"audit": "plan-law", "verdict": "PASS", "figures": [{"key": "differs_below", "value": 0.001}]}
+    bound["error_rate"] = 0.001
     others = [check for check in honest["checks"] if check["finding"]["audit"] != "plan-law"]
     honest = honest | {"checks": [*others, {"finding": bound}]}
     digest = child.digest
@@ -69,6 +70,7 @@ def test_findings_of_before(child, asked, tmp_path):
         honest | {"run": pruned.digest},
         honest | {"checks": [check for check in honest["checks"] if check is not plan]},
         honest | {"checks": [failed]},
+        honest | {"checks": [plan, {"finding": bound | {"error_rate": 0.999}}]},
     ):
         result, found = given(document)
         assert result.verdict == found["provenance"].verdict == "INCONCLUSIVE"

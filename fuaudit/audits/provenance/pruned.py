@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from fuaudit.audits.bearing import by_the_reference, starts_over
-from fuaudit.audits.plan_law.audit import LARGEST_EFFECT
+from fuaudit.audits.plan_law.audit import LARGEST_ALPHA, LARGEST_EFFECT
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, fails, holds, name_of, unclear
 from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
@@ -120,9 +120,14 @@ def passed(findings: Mapping[str, Any], audit: str) -> list[dict[str, Any]]:
 
 
 def _is_near(found: Mapping[str, Any]) -> bool:
-    """Whether a PASS of plan-law is evidence: it bounds the distance, or the rate of untouched plans, by so little."""
+    """Whether a PASS of plan-law is evidence: it bounds the distance, or the rate of untouched plans, by so little.
+
+    A bound that is wrong more often than so bounds nothing.
+    """
     figures = found.get("figures")
     rows = [row for row in figures if isinstance(row, dict)] if isinstance(figures, list) else []
     values = {str(row.get("key")): row.get("value") for row in rows}
     below = values.get("differs_below", values.get("untouched_below"))
-    return isinstance(below, int | float) and 0 <= below <= LARGEST_EFFECT
+    wrong = found.get("error_rate")
+    sure = isinstance(wrong, int | float) and 0 < wrong <= LARGEST_ALPHA
+    return sure and isinstance(below, int | float) and 0 <= below <= LARGEST_EFFECT
