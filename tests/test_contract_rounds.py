@@ -21,7 +21,7 @@ from fuaudit.testing import (
     check_solver,
     check_transport,
 )
-from fuaudit.training.events import Released, Sent
+from fuaudit.training.events import Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.solvers import Steps
 from fuaudit.training.stages import Mean, Stateless
@@ -95,6 +95,64 @@ def test_the_contract_of_client_stages(stages):
         (part(stages.Memory, settle=lambda s, sent, answer, c, state: (answer.zero_(), state)[1]), "row, in place"),
     ):
         broken(check_client_stage, wrong, words)
+
+
+def where(others, then=lambda rows: rows + rows.roll(1, 0)):
+    """Wrong: a row depends on others in some rounds alone."""
+    return lambda self, rows, context, state: (then(rows) if others(rows, context) else rows, state)
+
+
+def takes_all(self, sent, answer, context, state):
+    """Wrong: a client keeps what all sent, if one row is long."""
+    long = bool((sent.norm(dim=-1) > 1e8).any())
+    rows = 1e-9 * sent.sum(dim=0, keepdim=True).expand(sent.shape)
+    return {"memory": with_rows(state["memory"], context.cohort, rows)} if long else state
+
+
+def test_clients_know_nobody_in_late_wide_and_uneven_rounds_either(stages):
+    for body in (
+        {"apply": where(lambda rows, c: bool((rows.norm(dim=-1) > 10).any()), lambda rows: rows / 2)},
+        {"apply": lambda s, rows, c, state: (rows * torch.arange(1, len(rows) + 1).to(rows).unsqueeze(1), state)},
+        {"apply": lambda s, rows, c, state: (rows / len(rows), state)},
+        {"apply": where(lambda rows, c: len(rows) > 7)},
+        {"apply": where(lambda rows, c: rows.shape[-1] > 5)},
+        {"apply": where(lambda rows, c: c.number > 6)},
+    ):
+        broken(check_client_stage, part(Stateless, **body), "a client knows nothing but its own")
+    broken(check_client_stage, part(stages.Memory, settle=takes_all), "what a client keeps depends on")
+    late = part(stages.LocalMomentum, after=lambda s, outcome, c, state: (outcome.updates.flip(0), state))
+    broken(check_solver, late, "a client knows nothing but its own")
+
+
+def releases(noise):
+    """Tells of noise, and adds some or none."""
+
+    def apply(self, updates, context, state):
+        context.tell(Released("gaussian", {"deviation": 1.0}))
+        return updates + noise(context, updates.shape[1]).to(updates), state
+
+    return apply
+
+
+def public_noise(context, columns):
+    """Numbers that everybody knows: no generator is global, and no draw of the context is made."""
+    return torch.randn(columns, generator=torch.Generator().manual_seed(context.number))
+
+
+def test_a_mechanism_rests_on_draws_that_change_what_goes_out():
+    for apply, draws, words in (
+        (releases(public_noise), False, "tells of a mechanism and declares no draws"),
+        (releases(public_noise), True, "no draw changes what it makes"),
+        (releases(lambda c, columns: torch.zeros(columns)), True, "no draw changes what it makes"),
+        (releases(lambda c, columns: torch.from_numpy(c.shared.normal("x", columns))), True, "no draw changes what"),
+    ):
+        broken(check_client_stage, part(Stateless, apply=apply, draws=draws), words)
+
+
+def test_sizes_of_rows_are_no_tale_where_they_are_far_apart():
+    for rule in (lambda row: row[0] > 1e7, lambda row: 0.001 < row.norm() < 0.05 and row[0] > row[1]):
+        stage = part(Stateless, apply=sizes(lambda row, c, rule=rule: 100 + int(rule(row))))
+        broken(check_client_stage, stage, "what it tells follows from values")
 
 
 @pytest.mark.parametrize("declared", [frozenset(), frozenset({"clients"})])
@@ -269,6 +327,12 @@ def test_an_agreement_of_drawn_columns():
     check_agreement(part(Agreed, agree=lambda s, proposals, c: torch.zeros(0, dtype=torch.int64)))
 
 
+def by_the_longest(self, updates, context):
+    """Wrong where rows are long: proposes what the longest of all would."""
+    sizes = updates.norm(dim=-1)
+    return [(updates[sizes.argmax()] if sizes.max() > 10 else row).abs().argsort()[-2:] for row in updates]
+
+
 def seen():
     """Wrong: agrees by the values of all rows, which nobody has sent."""
     rows = []
@@ -291,6 +355,11 @@ def seen():
         (
             {"propose": lambda s, u, c: [torch.tensor(c.own(0).integers("x", 3, 1)) for _ in u]},
             "depends on the rows, memories or",
+        ),
+        ({"propose": by_the_longest}, "depends on the rows, memories or draws of others"),
+        (
+            {"propose": lambda s, u, c: [(u.sum(dim=0) if len(u) > 7 else row).argmax()[None] for row in u]},
+            "depends on the rows, memories or draws of others",
         ),
         ({"propose": lambda s, u, c: [row.argmax()[None].int() for row in u]}, "no int64 columns"),
         ({"propose": lambda s, u, c: [torch.tensor([4]) for _ in u]}, "no int64 columns of those that there are"),
@@ -336,6 +405,11 @@ def overwrites(self, updates, context, state):
     return updates.mul_(-1), state
 
 
+def peeks(self, updates, context, state):
+    """Wrong where it sees "own": sends the mean of all, where one of them is long."""
+    return (updates.mean(dim=0).expand(updates.shape) if updates.norm(dim=-1).max() > 1e8 else -updates), state
+
+
 def grows(self, updates, context, state):
     return updates, {"seen": torch.cat([state["seen"], state["seen"]])}
 
@@ -352,6 +426,7 @@ def grows(self, updates, context, state):
         ({"apply": overwrites}, "in place"),
         ({"apply": grows}, "change from round to round"),
         ({"apply": lambda s, u, c, state: (u[:, :2], state)}, "apply made"),
+        ({"apply": peeks, "sees": "own"}, "declare sees"),
         ({"apply": lambda s, u, c, state: (u.double(), state)}, "it turns torch.float32"),
         ({"apply": lambda s, u, c, state: (u * c.cohort.members, state)}, "declare it in depends_on"),
         ({"apply": lambda s, u, c, state: (u + random.random(), state)}, "other bits"),
@@ -414,6 +489,14 @@ def halves(shown):
     return deliver
 
 
+def singles(self, rows, context):
+    """The mean of all; of six rows or more the first, and the mean of the others."""
+    if len(rows) < 6:
+        return delivered(self, rows, context)
+    means = torch.stack([rows[0], rows[1:].mean(dim=0)])
+    return Delivery(means, context.cohort.counted(2), rows)
+
+
 def overlapping(self, rows, context):
     """Of all, and of all but the last."""
     if len(rows) < 4:
@@ -423,7 +506,7 @@ def overlapping(self, rows, context):
 
 def faint(self, rows, context):
     """A row and next to nothing of all others, which it says were sent so."""
-    if len(rows) < 4:
+    if len(rows) != 4:
         return Delivery(rows[:0], context.cohort.counted(0), 0 * rows)
     weights = torch.tensor([[4.0 - 3e-6], [1e-6], [1e-6], [1e-6]], dtype=rows.dtype)
     return Delivery((weights * rows).mean(dim=0, keepdim=True), context.cohort.counted(1), weights * rows)
@@ -501,6 +584,8 @@ def with_unused(self, rows, context):
         ({"deliver": undivided, "shows": "sums"}, "divide each sum by the number of rows in it"),
         ({"deliver": halves(lambda sums: sums[:1].expand(2, -1)), "shows": "sums"}, "in two of its sums"),
         ({"deliver": halves(lambda sums: 1.1 * sums), "shows": "sums"}, "is not the mean of what was sent"),
+        ({"deliver": singles, "shows": "sums"}, "the row of one participation"),
+        ({"deliver": halves(lambda sums: sums * (1 + 1e-4)), "shows": "sums"}, "is not the mean of what was sent"),
         ({"deliver": overlapping, "shows": "sums"}, "a participation is in two of its sums"),
         ({"deliver": faint, "shows": "sums"}, "divide each sum"),
         ({"deliver": sends(lambda rows: rows.flip(0))}, "depends on the rows of others"),
@@ -550,6 +635,7 @@ def test_one_fault_is_one_line(apply, told):
 
 def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
     def noisy(self, updates, context, state):
+        context.tell(Released("gaussian", {"deviation": 1.0}))
         row, _ = Mean().apply(updates, context, {})
         return row + torch.from_numpy(context.shared.normal("noise", row.shape[-1])).to(row), state
 
@@ -559,6 +645,10 @@ def test_a_server_stage_draws_together_with_all_and_with_nobody_alone():
     check_aggregator(part(Stateless, apply=noisy, draws=True))
     broken(check_aggregator, part(Stateless, apply=own, draws=True), "whose stage it is not")
     broken(check_aggregator, part(Stateless, apply=noisy), "did not declare it")
+    quiet = part(Mean, apply=releases(lambda c, columns: torch.zeros(columns)), draws=True)
+    broken(check_aggregator, quiet, "no draw changes what it makes")
+    weighed = part(Stateless, apply=lambda s, u, c, state: (u[:1] if len(u) > 5 else u.mean(0, keepdim=True), state))
+    broken(check_aggregator, weighed, "depends on the order of places")
 
 
 def slots(context, rows, table):
@@ -604,18 +694,17 @@ def test_who_sees_rows_tells_nothing_of_them(stages):
 
     def noisy(known, **body):
         def apply(self, updates, context, state):
-            context.tell(Released("gaussian", {"deviation": known(updates)}))
+            context.tell(Summed((known(updates),), 0, False))
             return Mean().apply(updates, context, state)
 
         return part(Stateless, apply=apply, **body)
 
     broken(check_solver, part(stages.LocalMomentum, after=after), "tell nothing of a round")
-    check_aggregator(noisy(lambda updates: 0.5, vectorised=True))
-    stacked = noisy(lambda updates: updates.ndim + 0.5, vectorised=True)
+    check_aggregator(noisy(lambda updates: 5, vectorised=True))
+    stacked = noisy(lambda updates: updates.ndim, vectorised=True)
     broken(check_aggregator, stacked, "a run in a stack tells otherwise than by itself")
-    broken(
-        check_aggregator, noisy(lambda updates: float(updates.std(correction=0))), "what it tells follows from values"
-    )
+    told_of_values = noisy(lambda updates: int(1e6 * updates.std(correction=0)))
+    broken(check_aggregator, told_of_values, "what it tells follows from values")
 
 
 def test_a_private_solver_mixes_no_clients(stages):

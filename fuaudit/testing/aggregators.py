@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.contexts import DIMENSION, ROUNDS, Step, clients_of, context_of, shape_of, stacked, updates_of
+from fuaudit.testing.contexts import (
+    DIMENSION,
+    ROUNDS,
+    SIZES,
+    Step,
+    clients_of,
+    context_of,
+    shape_of,
+    stacked,
+    updates_of,
+)
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials
 from fuaudit.training.exchange import Exchange, exchanged
@@ -67,12 +77,15 @@ def _step(stage: Any) -> Step:
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:
     """Aggregators only: unused places do not count, and the order of places does not matter."""
-    chain = Chain((stage,))
-    clients = clients_of(bool(stage.per_client_state), 0, count)
+    chain, most = Chain((stage,)), count
     states: dict[str, State] = {}
     results: dict[str, Tensor] = {}
-    for round_number in range(ROUNDS):
+    for round_number in range(ROUNDS + 1):
+        # in the last round there are more rows, one of them far away
+        count = max(count, len(SIZES)) if round_number == ROUNDS else count
+        clients = clients_of(bool(stage.per_client_state), 0, count)
         updates = updates_of(round_number, count, dtype)
+        updates[0] *= 1e3 if round_number == ROUNDS else 1
         loud = torch.cat([updates, torch.full((2, DIMENSION), 9.0, dtype=dtype)])
         forms = {
             "plain": (updates, clients),
@@ -93,6 +106,6 @@ def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems
         problems.require(close["padded"], "unused places of a cohort (present is False) change its result")
         problems.require(close["reversed"], "its result depends on the order of places beyond rounding")
     together = {name: tensor[None] for name, tensor in chain.init(shape_of(dtype)).items()}
-    one = stacked([context_of(clients, dtype)])
-    row = exchanged(Exchange(chain), updates_of(0, count, dtype)[None], one, {}, together).row[0]
+    one = stacked([context_of(clients_of(bool(stage.per_client_state), 0, most), dtype)])
+    row = exchanged(Exchange(chain), updates_of(0, most, dtype)[None], one, {}, together).row[0]
     problems.require(row.shape == (1, DIMENSION), "the server's step does not get one row from it")

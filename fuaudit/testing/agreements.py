@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fuaudit.declared import is_agreement
 from fuaudit.testing.client_stages import ALONE
-from fuaudit.testing.contexts import DIMENSION, FIRST, Step, others_changed
+from fuaudit.testing.contexts import DIMENSION, FIRST, Step, others_changed, wide_rounds
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, trials
 from fuaudit.training.rounds import RoundContext, State
@@ -23,7 +23,8 @@ def check_agreement(agreement: object) -> None:
     """Check that an agreement keeps its contract.
 
     Over rounds of one row and of four, on all columns of the model and on those that another agreement left: each
-    proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**; what is
+    proposal is columns that there are, int64, and **depends on its own row and its own client's draws alone**, also in
+    a late round of nine rows and 40 columns, of sizes far apart, of which each comes again without the others; what is
     agreed on follows from proposals and shared draws, whatever rows were seen. Agreed columns are ascending, distinct,
     int64, columns that there are, also where nobody proposes one, or everybody one twice. The same when repeated,
     inputs left alone; what it does not declare has no effect: draws, how many clients and samples there are. No global
@@ -41,6 +42,8 @@ def check_agreement(agreement: object) -> None:
             with problems.during(f"{count} rows of {len(columns)} columns, {dtype}"):
                 for trial in trials(agreement, step, count, dtype, problems, own=None, makes=torch.int64):
                     _check_alone(agreement, trial, columns, problems)
+    with problems.during("a wide round"):
+        _check_wide(agreement, problems)
     problems.conclude()
 
 
@@ -96,3 +99,13 @@ def _check_alone(agreement: Any, trial: Trial, columns: Tensor, problems: Proble
         alone = agreement.propose(updates[:, columns], context)[place]
         told = f"a proposal {ALONE}"
         problems.require(torch.equal(alone, trial.made[str(place)]), told)
+
+
+def _check_wide(agreement: Any, problems: Problems) -> None:
+    """The proposal of each row, in a round of its own."""
+    updates, whole = next(wide_rounds(DTYPES[0]))
+    found = agreement.propose(updates, whole.at(FIRST, agreement, None))
+    for place in torch.eye(len(updates), dtype=torch.bool):
+        own = replace(whole, cohort=whole.cohort.among(place)).at(FIRST, agreement, None)
+        alone = agreement.propose(updates[place], own)[0]
+        problems.require(torch.equal(alone, found[int(place.nonzero())]), f"a proposal {ALONE}")

@@ -12,7 +12,7 @@ from torch import Tensor
 from fuaudit.declared import offers, says
 from fuaudit.testing.agreements import require_proposals
 from fuaudit.testing.client_stages import require_rows, round_of
-from fuaudit.testing.contexts import DIMENSION, SIZES, Step
+from fuaudit.testing.contexts import DIMENSION, SIZES, Step, strange
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, initial, trials
 from fuaudit.training.rounds import RoundContext, State
@@ -76,7 +76,8 @@ def _check_sees(stage: Any, trial: Trial, problems: Problems) -> None:
     theirs = torch.isin(trial.context.cohort.clients, torch.tensor(stage.clients))
     for place in theirs.nonzero()[:, 0].tolist() if sees in SEEN else ():
         looked = SEEN[sees](theirs, place, torch.arange(len(theirs)))
-        updates = torch.where(looked.unsqueeze(1), trial.updates, trial.updates.flip(1) - 0.5)
+        others = strange(trial.updates, place + trial.context.number)
+        updates = torch.where(looked.unsqueeze(1), trial.updates, others)
         pairs = [_sent(stage, one, trial, place) for one in (trial.updates, updates)]
         problems.require(
             all(map(torch.equal, *pairs)), f"it looks at rows or proposals that are not {sees}: declare sees"

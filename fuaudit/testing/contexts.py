@@ -16,8 +16,17 @@ from fuaudit.training.rounds import ARRAYS, Cohort, ExchangeContext, RoundContex
 
 DIMENSION, ROUNDS, RUNS = 5, 3, 3
 CPU = torch.device("cpu")
+ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-12}
+"""What share of the largest number rounding can be."""
+
 SIZES = (3, 0, 7, 2, 5, 1)
 """Samples of clients 0 to 5; client 1 was emptied."""
+
+WIDE_SIZES, WIDE_DIMENSION, LATE = (*SIZES, 4, 8, 6), 40, 1000
+"""A federation with more clients and columns, and the first of the rounds that are tried in it."""
+
+FAR_APART = 1e9, 1.0, 1e-5, 1e4, 0.03, 1e2, 1e-8
+"""What rows are multiplied by where they are of different sizes."""
 
 Step: TypeAlias = Callable[[Tensor, RoundContext, State], tuple[State, State]]
 
@@ -27,18 +36,28 @@ def shape_of(dtype: torch.dtype) -> StateShape:
     return StateShape(DIMENSION, len(SIZES), dtype, CPU)
 
 
-def updates_of(number: int, count: int, dtype: torch.dtype) -> Tensor:
+def updates_of(number: int, count: int, dtype: torch.dtype, columns: int = DIMENSION) -> Tensor:
     """Rows in [-1, 1)."""
-    uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * DIMENSION)
-    return torch.from_numpy(2 * uniform - 1).reshape(count, DIMENSION).to(dtype)
+    uniform = key_of(3).uniform(Address(Purpose.AUDIT, round=number), count * columns)
+    return torch.from_numpy(2 * uniform - 1).reshape(count, columns).to(dtype)
 
 
-def values_changed(updates: Tensor) -> Tensor:
-    """Other rows, zero where these are: of sizes far apart, each with one number that is most of it."""
-    rows = updates_of(50, len(updates), updates.dtype)
-    sizes = torch.tensor([100.0, 1.0, 0.01], dtype=updates.dtype).repeat(len(rows))[: len(rows)]
-    largest = torch.arange(rows.shape[-1]) == rows.shape[-1] - 1
-    return rows * sizes.unsqueeze(-1) * torch.where(largest, 1e3, 1.0).to(updates.dtype) * (updates != 0)
+def far_apart(rows: Tensor, turn: int) -> Tensor:
+    """Rows ``(n, d)`` of sizes far apart; which one has which size follows from a number."""
+    sizes = torch.tensor([FAR_APART[(row + turn) % len(FAR_APART)] for row in range(len(rows))], dtype=rows.dtype)
+    return rows * sizes.unsqueeze(-1)
+
+
+def values_changed(updates: Tensor, turn: int) -> Tensor:
+    """Other rows, zero where these are: of sizes far apart, every second with one number that is most of it."""
+    rows = far_apart(updates_of(50 + turn, len(updates), updates.dtype), turn)
+    rows[::2, -1] *= 1e3
+    return rows * (updates != 0)
+
+
+def strange(updates: Tensor, turn: int) -> Tensor:
+    """Rows that others could have sent: other values, of sizes far apart."""
+    return far_apart(updates.flip(1) - 0.5, turn)
 
 
 def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
@@ -51,12 +70,32 @@ def updates_tried(count: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]
 
 def context_of(clients: list[int], dtype: torch.dtype, number: int = 1) -> ExchangeContext:
     """A round of one run; -1 is an unused place. Who has samples takes two steps. Whoever asks may draw."""
+    return _context_of(clients, dtype, number, SIZES, DIMENSION)
+
+
+def _context_of(
+    clients: list[int], dtype: torch.dtype, number: int, samples: tuple[int, ...], columns: int
+) -> ExchangeContext:
     ids = torch.tensor(clients, dtype=torch.int64)
-    sizes = torch.tensor([SIZES[client] if client >= 0 else 0 for client in clients], dtype=torch.int64)
+    sizes = torch.tensor([samples[client] if client >= 0 else 0 for client in clients], dtype=torch.int64)
     steps = 2 * (sizes > 0)
-    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(SIZES), total=sum(SIZES))
-    model = torch.linspace(-1, 1, DIMENSION, dtype=dtype)
+    cohort = Cohort(ids, ids.clamp(min=0), sizes, steps, present=ids >= 0, members=len(samples), total=sum(samples))
+    model = torch.linspace(-1, 1, columns, dtype=dtype)
     return ExchangeContext(number, cohort, model, step_size=0.1, draws=(PublicDraws(),))
+
+
+def wide_shape(dtype: torch.dtype) -> StateShape:
+    """What states of the wide federation may depend on."""
+    return StateShape(WIDE_DIMENSION, len(WIDE_SIZES), dtype, CPU)
+
+
+def wide_rounds(dtype: torch.dtype) -> Iterator[tuple[Tensor, ExchangeContext]]:
+    """Two late rounds of nine clients: rows ``(9, 40)`` of sizes far apart."""
+    everybody = [*range(len(WIDE_SIZES))]
+    for turn in range(2):
+        clients = everybody[4 * turn :] + everybody[: 4 * turn]
+        updates = far_apart(updates_of(LATE + turn, len(clients), dtype, WIDE_DIMENSION), turn)
+        yield updates, _context_of(clients, dtype, LATE + turn, WIDE_SIZES, WIDE_DIMENSION)
 
 
 FIRST = Place("client")
@@ -64,10 +103,10 @@ FIRST = Place("client")
 
 
 class _Others(PublicDraws):
-    """Draws of which those of one client are as before, and those of all others are not."""
+    """Draws of which those of one client are as before, and those of all others are not; or shared ones, too."""
 
-    def __init__(self, client: int) -> None:
-        self._client = client
+    def __init__(self, client: int, together: bool) -> None:
+        self._client, self._together = client, together
 
     def own(self, number: int, place: Place, client: int, occurrence: int) -> Labelled:
         """See :class:`~fuaudit.plans.stage_draws.StageDraws`."""
@@ -75,11 +114,15 @@ class _Others(PublicDraws):
             return super().own(number, place, client, occurrence)
         return Labelled(bytes(range(32)), place.address(number, 0)._replace(client=client, occurrence=occurrence))
 
+    def shared(self, number: int, place: Place) -> Labelled:
+        """See :class:`~fuaudit.plans.stage_draws.StageDraws`."""
+        return Labelled(bytes(range(32)), place.address(number, 0)) if self._together else super().shared(number, place)
+
 
 def others_changed(updates: Tensor, context: ExchangeContext, place: int) -> tuple[Tensor, ExchangeContext]:
     """A round in which all but the client at a place are other clients, with other rows."""
     client = int(context.cohort.clients[place])
-    return where_not(place, updates.flip(1) - 0.5, updates), company_changed(context, client)
+    return where_not(place, strange(updates, place + context.number), updates), company_changed(context, client)
 
 
 def company_changed(context: ExchangeContext, client: int) -> ExchangeContext:
@@ -91,9 +134,9 @@ def company_changed(context: ExchangeContext, client: int) -> ExchangeContext:
     return replace(draws_changed(context, client), cohort=replace(cohort, steps=more))
 
 
-def draws_changed(context: ExchangeContext, client: int = -1) -> ExchangeContext:
-    """A round in which all but a client draw otherwise."""
-    return replace(context, draws=(_Others(client),))
+def draws_changed(context: ExchangeContext, client: int = -1, together: bool = False) -> ExchangeContext:
+    """A round in which all but a client draw otherwise; and all "together", where that is meant."""
+    return replace(context, draws=(_Others(client, together),))
 
 
 def where_not(row: int, changed: Tensor, table: Tensor) -> Tensor:
@@ -146,7 +189,9 @@ def stacks_differ(step: Step, state: State, keeps_rows: bool, count: int, dtype:
     alone = [state] * RUNS
     together = {name: tensor.expand(RUNS, *tensor.shape).clone() for name, tensor in state.items()}
     for number in range(ROUNDS):
-        updates = torch.stack([updates_of(10 * run + number, count, dtype) for run in range(RUNS)])
+        # in the last round rows are of sizes far apart
+        drawn = [updates_of(10 * run + number, count, dtype) for run in range(RUNS)]
+        updates = torch.stack([far_apart(rows, 0) if number == ROUNDS - 1 else rows for rows in drawn])
         cohorts = [clients_of(keeps_rows, number + run, count) for run in range(RUNS)]
         contexts = [context_of(clients, dtype, number + 1) for clients in cohorts]
         made, together = step(updates, stacked(contexts).bare(), together)
@@ -175,6 +220,14 @@ def clients_of(keeps_rows: bool, round_number: int, count: int) -> list[int]:
 def described(state: State) -> dict[str, tuple[object, ...]]:
     """Names, shapes and dtypes of a state."""
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()}
+
+
+def near(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are equal up to rounding: at other places of a tensor equal numbers can round otherwise."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    largest = max((tensor.abs().max().item() for tensor in (a, b) if tensor.numel()), default=0.0)
+    return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=ROUNDING[a.dtype] * largest)
 
 
 def same(a: State, b: State) -> bool:

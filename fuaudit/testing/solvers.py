@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.declared import says
-from fuaudit.testing.client_stages import ALONE, require_rows
+from fuaudit.testing.client_stages import ALONE, require_lives_alone, require_rows
 from fuaudit.testing.contexts import DIMENSION, SIZES, Step, others_changed, shape_of, where_not
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import (
@@ -20,8 +20,9 @@ from fuaudit.testing.trials import (
     require_stacks,
     require_untouched,
     trials,
+    wide_trials,
 )
-from fuaudit.training.rounds import RoundContext, State
+from fuaudit.training.rounds import ExchangeContext, RoundContext, State
 from fuaudit.training.solvers import Outcome, Steps
 
 
@@ -57,6 +58,11 @@ def check_solver(solver: object, places: tuple[int, ...] = (1, 4)) -> None:
                 _check_rounds(solver, count, dtype, problems)
             require_stacks(solver, _step(solver), count, dtype, problems, tells=False)
             require_places(solver, _step(solver), count, dtype, problems)
+    problems.conclude()
+    with problems.during("wide rounds"):
+        lived = wide_trials(solver, _step(solver), tells=False)
+        if says(solver, "private"):
+            _check_history(solver, lived, problems)
     problems.conclude()
 
 
@@ -117,6 +123,15 @@ def _check_rounds(solver: Any, count: int, dtype: torch.dtype, problems: Problem
         require_mixed(_step(solver), trial, solver.per_client_state, problems)
         if says(solver, "private"):
             _check_alone(solver, trial, problems)
+
+
+def _check_history(solver: object, lived: list[Trial], problems: Problems) -> None:
+    """All rounds of each client again, without anybody else."""
+
+    def again(trial: Trial, own: Tensor, whole: ExchangeContext, state: State) -> tuple[State, State]:
+        return _step(solver)(trial.updates[own], whole.bare().muted(), state)
+
+    require_lives_alone(again, lived, f"what a client sends or keeps {ALONE}", problems)
 
 
 def _check_alone(solver: object, trial: Trial, problems: Problems) -> None:

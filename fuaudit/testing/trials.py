@@ -30,9 +30,11 @@ from fuaudit.testing.contexts import (
     updates_of,
     updates_tried,
     values_changed,
+    wide_rounds,
+    wide_shape,
 )
 from fuaudit.testing.problems import Problems
-from fuaudit.training.events import Sent, Told
+from fuaudit.training.events import Released, Sent, Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, mute, telling
 
 DTYPES = torch.float32, torch.float64
@@ -68,7 +70,7 @@ def trials(
 
     Required of every part: finite in finite out, dtype kept, the same bits and events when repeated, inputs, the
     round and old state left alone, a state of constant form, no effect of what it does not name in ``depends_on``,
-    and events that stay when values change.
+    events that stay when values change, and no mechanism told of but by who draws, where draws change what is made.
 
     Args:
         own: whose own draws it can make; see :meth:`~fuaudit.training.rounds.ExchangeContext.at`.
@@ -76,7 +78,7 @@ def trials(
         tells: whether it may tell of a round.
     """
     state = other = initial(part, dtype)
-    form = described(state)
+    form, chance = described(state), list[bool]()
     _require_first(part, state, dtype, problems)
     for number, updates in updates_tried(count, dtype):
         clients = clients_of(bool(says(part, "per_client_state")), number, count)
@@ -98,10 +100,20 @@ def trials(
         problems.require(
             described(trial.new) == form, "names, shapes or dtypes of its state change from round to round"
         )
-        made, other, told = _told(step, values_changed(updates), elsehow, other)
+        made, other, told = _told(step, values_changed(updates, number), elsehow, other)
         _require_plain(trial, made, told, problems)
+        if any(isinstance(event, Released) for _, event in trial.told) and not any(chance):
+            # what is at the clients has to rest on draws of theirs, which nobody else can make
+            drawn = draws_changed(whole, together=own is not None).at(FIRST, part, own)
+            chance.append(makes is not None or not same(step(updates, drawn, state)[0], trial.made))
         yield trial
         state = trial.new
+    if chance:
+        problems.require(says(part, "draws"), f"it tells of a mechanism and declares no draws: {_MECHANISM}")
+        problems.require(any(chance), f"it tells of a mechanism, and no draw changes what it makes: {_MECHANISM}")
+
+
+_MECHANISM = "Released is for what chance limits, by draws of the context, those of clients where it is theirs"
 
 
 def _moved(part: object) -> Callable[[State], State]:
@@ -202,6 +214,19 @@ def _amounts(made: State, place: int) -> list[int]:
         int(tensor[place].count_nonzero()) if tensor.ndim == 2 and place < len(tensor) else len(tensor)
         for tensor in made.values()
     ]
+
+
+def wide_trials(part: Any, step: Step, own: Collection[int] | None = (), tells: bool = True) -> list[Trial]:
+    """Late rounds of more clients and columns, with rows of sizes far apart; see :func:`trials`."""
+    dtype, lived = DTYPES[0], list[Trial]()
+    state = part.init(wide_shape(dtype)) if offers(part, "init") else {}
+    for updates, whole in wide_rounds(dtype):
+        context = whole.at(FIRST, part, own)
+        context = context if tells else context.muted()
+        made, new, told = _told(step, updates, context, state)
+        lived.append(Trial(updates, whole, context, state, made, new, told))
+        state = new
+    return lived
 
 
 VALUES = -9.0, 0.0, 9.0
