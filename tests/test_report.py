@@ -475,6 +475,14 @@ def test_what_is_no_document_is_refused(spoil, form):
         render(found, form)
 
 
+def test_figures_of_the_parent_are_as_told():
+    """Whoever holds the run can write them as he likes: no audit computes them."""
+    for child in (True, False):
+        page = render(document(child=child), "html").decode()
+        for said in ("Its parent, as its own files tell: ", "No check computed the parent"):
+            assert (said in page) == child
+
+
 def test_an_unknown_format_is_a_usage_error():
     with pytest.raises(UsageError, match="markdwn"):
         render(document(), "markdwn")

@@ -214,7 +214,7 @@ def _accuracy(contents: Contents) -> Drawing:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1.02))
         axes.set_xlim(left=min(0, axes.get_xlim()[0]))
-        names = ["after: this run", "before: the parent"] if contents.parent_accuracy else ["this run"]
+        names = ["after: this run", "before: as the parent tells"] if contents.parent_accuracy else ["this run"]
         options = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "fontsize": 9, "frameon": False}
         axes.legend(axes.get_lines(), names, handlelength=2.6, **options)
 
@@ -227,7 +227,9 @@ def _accuracy(contents: Contents) -> Drawing:
         if regenerated is not None and regenerated.verdict is Verdict.PASS
         else "No check computed this run's file anew."
     )
-    parent = f" Its parent: {last(contents.parent_accuracy)}." if contents.parent_accuracy else ""
+    before = contents.parent_accuracy
+    parent = f" Its parent, as its own files tell: {last(before)}." if before else ""
+    again += " No check computed the parent's models or its file anew." if before else ""
     return Drawing(
         "Usefulness: accuracy on test data over the rounds",
         f"This run: {last(contents.accuracy)}.{parent}",

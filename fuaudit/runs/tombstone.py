@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from fuaudit.runs.layout import CONFIG, RUN, TOMBSTONE, file_of, names_in, store
 from fuaudit.runs.ledger import Ledger, read_ledger, wrong_course
 from fuaudit.runs.manifest import digest_of_files, limit_of, read_form
 from fuaudit.runs.stored import WithInfo
-from fuaudit.training.exchange import exchange_of
+from fuaudit.training.exchange import Exchange, exchange_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
     return stone
 
 
+def _tales_of_none(stone: Tombstone, exchange: Exchange) -> Iterator[str]:
+    """Which parts its ledger makes tell of rounds, in words, that tell nothing."""
+    for event in stone.ledger.of_kind("round"):
+        for told in event.get("told", ()):
+            if not exchange.may_tell(told):
+                yield f"its ledger holds what {told['part']} told of round {event['round']}, and that tells nothing"
+
+
 def _wrong_files(stone: Tombstone, pruned: bool) -> str:
     """What a tombstone lists that such a run did not have, or lacks; empty for nothing."""
     if wrong := next(stone.misfits(pruned, exchange_of(stone.config) if stone.config else None), ""):
@@ -64,6 +73,8 @@ def _wrong_files(stone: Tombstone, pruned: bool) -> str:
         return "it lists a file that is larger than such files are"
     if stone.files[RUN]["size"] != len(pretty_json(stone.info)):
         return f"its copy of {RUN} has another size"
+    if stone.config and (tale := next(_tales_of_none(stone, exchange_of(stone.config)), "")):
+        return tale
     editor = stone.by_editor
     every, last = stone.config.run.checkpoint_every if stone.config else 0, stone.rounds_executed
     if editor and stone.checkpoints != (last,):

@@ -119,6 +119,9 @@ class Clear:
         return self
 
 
+NOT_FINITE = "not finite"
+"""Why an exchange rejects a row itself."""
+
 A_TRANSPORT = Kind("a transport", lambda answer: offers(answer, "deliver"))
 
 
@@ -175,6 +178,19 @@ class Exchange:
     def has_secrets(self) -> bool:
         """Whether clients keep or draw something: then each of them has a secret."""
         return self.remembers or self.draws
+
+    @property
+    def telling(self) -> frozenset[str]:
+        """The parts that may tell of a round: fuaudit's own tell nothing, and neither do Byzantine clients."""
+        honest = (n for n in range(len(self.client_stages.stages)) if n not in self.byzantine)
+        named = {f"client.{n}": self.client_stages.stages[n] for n in honest} | {"transport": self.transport}
+        named |= {f"server.{n}": stage for n, stage in enumerate(self.server.stages)}
+        return frozenset(name for name, part in named.items() if type(part).__module__.partition(".")[0] != "fuaudit")
+
+    def may_tell(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event, as a table, may be one of its rounds; rows of Byzantine clients are rejected by itself."""
+        rejected = (event["kind"], event["part"], event.get("why")) == ("rejected", "exchange", NOT_FINITE)
+        return event["part"] in self.telling or (rejected and bool(self.byzantine))
 
     def in_the_clear(self) -> Exchange:
         """The same without cryptography."""
@@ -435,7 +451,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
     if finite is not None:
         for client in context.cohort.clients[~finite].tolist():
-            context.bare("exchange").tell(Rejected(client, "not finite"))
+            context.bare("exchange").tell(Rejected(client, NOT_FINITE))
         rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)
     if wrong := _misfit(transport, delivery, rows):

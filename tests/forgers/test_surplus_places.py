@@ -4,16 +4,18 @@ He unlearns honestly, so every file that audits compute again is right. Then he 
 format leaves free, and makes manifest and ledger fit. Every such place is one test; the run must not open.
 """
 
+import inspect
 import json
 import os
 import shutil
 from hashlib import sha256
+from importlib.metadata import entry_points
 
 import pytest
 import torch
 from tests_support import parse_tensors, sealed, told
 
-from fuaudit import load_run, train, unlearn
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json, tensor_bytes
 from fuaudit.plans import Request
@@ -361,6 +363,59 @@ def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
     table["digest"] = run.ledger.events[-1]["before"] = digest_of_files(table["files"])
     with pytest.raises(EvidenceError, match=r"of which a prune leaves the file|such a run does not have"):
         former_of(run)
+
+
+@pytest.fixture
+def buried(family, tmp_path):
+    """A pruned run, and how the ledger of its parent, of which a tombstone is left, is written anew."""
+    from fuaudit.workflow.prune import prune
+
+    root = shutil.copytree(family, tmp_path / "family")
+    pruned, (stone,) = prune(root / "child")
+
+    def retold(course):
+        ledger, events = Ledger(), read_ledger(stone).events
+        (stone / "ledger.jsonl").unlink()
+        for event in course(events):
+            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+            ledger = append(stone, ledger, event["event"], **facts)
+
+    return pruned, retold
+
+
+@pytest.mark.parametrize("part", ["server.0", "transport", "client.0", "exchange"])
+def test_what_a_tombstone_lets_silent_parts_tell(buried, old, part):
+    """The forger lets a part of a buried round tell the old model, in a config none of whose parts tells anything."""
+    from fuaudit.runs.ancestors import parent_of
+
+    pruned, retold = buried
+    tale = {"kind": "released", "part": part, "mechanism": "none", "parameters": {"kept": word(old)}}
+    if part == "exchange":
+        tale = {"kind": "rejected", "part": part, "client": 1, "why": word(old)[:64]}
+    retold(lambda events: [event | ({"told": [tale]} if event["event"] == "round" else {}) for event in events])
+    with pytest.raises(EvidenceError, match=f"what {part} told of round 1, and that tells nothing"):
+        parent_of(pruned)
+
+
+@pytest.mark.parametrize("group", ["aggregators", "stages", "client_stages", "transports"])
+def test_parts_of_fuaudit_itself_tell_nothing(group):
+    """What a tombstone is refused for; whoever lets one of them tell changes that."""
+    entries = [entry for entry in entry_points(group=f"fuaudit.{group}") if entry.module.startswith("fuaudit.")]
+    written = (inspect.getsource(base) for entry in entries for base in entry.load().__mro__[:-1])
+    assert entries or group == "client_stages"
+    assert not any(".tell(" in code for code in written)
+
+
+def test_another_commitment_of_a_tombstone(buried, old, tiny, quick):
+    """The forger writes 32 bytes of the old model where the ledger of a tombstone names its commitment."""
+    pruned, retold = buried
+    fitting = {"data": tiny.dataset, "commitment": pruned.commitment, "save": False}
+    assert verify(pruned, quick, **fitting).verdict == "PASS"
+    retold(
+        lambda events: [event | ({"commitment": word(old)[:64]} if "commitment" in event else {}) for event in events]
+    )
+    result = verify(pruned, quick, **fitting)
+    assert (result.verdict, "parent has another commitment than child" in result.reason) == ("FAIL", True)
 
 
 def test_what_the_request_in_the_ledger_names(child, old):

@@ -41,7 +41,7 @@ class Provenance:
     def examine(self, case: Case) -> Finding:
         """FAIL if any answer is; INCONCLUSIVE if one is missing; PASS otherwise."""
         chain = (case.run, *case.evidence.ancestors)
-        answers = [own_commitment(case, run) for run in chain if isinstance(run, Run)]
+        answers = [own_commitment(case, run) for run in chain]
         answers += [anchor(case), beacon(case)]
         # what a reader understands at once goes before what follows from it
         answers += [asked(case), absence(case)] if case.run.is_child else []

@@ -11,12 +11,16 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.verification.case import Case, drawn_plan
 
 
-def own_commitment(case: Case, run: Run) -> CheckResult:
+def own_commitment(case: Case, run: Run | Tombstone) -> CheckResult:
     """The first event of a run is the commitment to the seeds, the config and the contents that the run holds.
 
-    There is one for a lineage: a child has its parent's.
+    There is one for a lineage: a child has its parent's. Of a tombstone nothing else is left to compare.
     """
     told = run.ledger.events[0]["commitment"]
+    if told != case.run.commitment and isinstance(run, Tombstone):
+        return fails(f"{name_of(run)} has another commitment than {name_of(case.run)}.")
+    if isinstance(run, Tombstone):
+        return holds(f"{name_of(run)} committed to what {name_of(case.run)} did.")
     sizes = tuple(len(run.original.samples[client]) for client in run.original.clients)
     if (run.original.clients, sizes) != (run.contents.clients, run.contents.sizes):
         return fails(f"The partition of {name_of(run)} is not that of the contents that it committed to.")
