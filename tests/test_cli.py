@@ -18,7 +18,7 @@ import tomli_w
 from conftest import SECRET
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests_support import spoiled_tables, stored
+from tests_support import spoiled_tables, stored, told
 
 from fuaudit.config import resolve
 from fuaudit.errors import EvidenceError, FuauditError, UsageError
@@ -977,6 +977,12 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert bytes_of(copies / "fats") == before
     assert fuaudit("prune", copies / "noop", "--yes")[0] == 2
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
+
+
+def test_show_prints_no_commitment_that_the_run_does_not_make(fuaudit, copies):
+    told(copies / "fats", lambda events: [e | ({"commitment": "ab" * 32} if "commitment" in e else {}) for e in events])
+    code, out, err = fuaudit("show", copies / "fats")
+    assert (code, out, "another commitment than its keys, config and contents make" in err) == (4, "", True)
 
 
 def test_a_prune_killed_in_a_tombstone_is_finished(fuaudit, copies):

@@ -14,6 +14,7 @@ from fuaudit.errors import EvidenceError, StorageError
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.verification.finding import FORMAT
 from fuaudit.verification.store import LOG, begin, finish, history, latest
 from fuaudit.workflow.prune import prune
@@ -206,6 +207,21 @@ def test_a_log_says_what_the_findings_say(run, folder, tiny, quick, fuaudit):
         log(**changes)
         with pytest.raises(EvidenceError, match="no log of verifications"):
             history(folder)
+
+
+def test_a_run_is_verified_and_unlearned_through_a_link(run, folder, tiny, quick, fuaudit, tmp_path):
+    """What is made of a run lies beside it, whatever it was called by: its log counts, its child finds it."""
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to(run.path)
+    assert verify(link, quick, data=tiny.dataset).path.parent == folder
+    assert len(history(folder)) == 1
+    assert len(json.loads(fuaudit("history", link, "--json")[1])["verifications"]) == 1
+    client = str(run.plan.retained.clients[0])
+    code, _, err = fuaudit("unlearn", link, "--with", "retrain", "--client", client, "--data", tmp_path / "data")
+    assert code == 0, err
+    assert [path.name for path in link.parent.iterdir()] == ["link"]
+    assert parent_of(load_run(tmp_path / "child-retrain")).digest == run.digest
 
 
 def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lean_file):

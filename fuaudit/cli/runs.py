@@ -25,7 +25,7 @@ from fuaudit.cli.options import (
 )
 from fuaudit.cli.proposed import after_training, to_verify
 from fuaudit.declared import says
-from fuaudit.errors import FuauditError
+from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.text import command, counted, printable
 
 NOT_HERE = "Also where an unlearner that claims exactness for some runs and requests does not claim it for these."
@@ -204,6 +204,8 @@ def show(run: Path, output: Output) -> None:
     from fuaudit.runs.run import load_run
 
     found = load_run(run)
+    if found.commitment != found.ledger.events[0]["commitment"]:
+        raise EvidenceError(f"the ledger of {run} names another commitment than its keys, config and contents make")
     redacted = "redacted: what is the clients' own is not here, every other byte accounted for"
     describe(found, output, redacted if found.redacted else "every byte accounted for")
 

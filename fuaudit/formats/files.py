@@ -57,12 +57,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def named(folder: Path) -> Path:
-    """The folder by a path that ends in its name: ``.`` and ``..`` do not, and nothing could be put beside them.
+    """The folder by a path that ends in its name: ``.``, ``..`` and links do not, and others would lie beside them.
 
     Raises:
         EvidenceError: the root of a file system, which has no name.
     """
-    found = folder.resolve() if folder.name in ("", "..") else folder
+    found = Path(os.path.realpath(folder)) if folder.name in ("", "..") or folder.is_symlink() else folder
     if not found.name:
         raise EvidenceError(f"{found} is no run: nothing can be put beside it")
     return found
