@@ -147,7 +147,16 @@ EventsByRound = dict[int, Sequence[dict[str, Any]]]
 """Round -> the events that its stages tell; no round that tells nothing."""
 
 
-def other_events(ledger: Ledger, events: EventsByRound, rounds: range) -> int:
-    """The first of some rounds of which a ledger tells other ``events``; 0 for none."""
+def other_events(ledger: Ledger, events: EventsByRound, rounds: range, everywhere: bool = False) -> int:
+    """The first of some rounds of which a ledger tells other ``events``; 0 for none.
+
+    ``everywhere``: of which it tells otherwise than any platform does.
+    """
+    of = _everywhere if everywhere else list
     lines = {event["round"]: event.get("told", []) for event in ledger.of_kind("round") if event["round"] in rounds}
-    return next((n for n in lines if canonical_json(lines[n]) != canonical_json(events.get(n, []))), 0)
+    return next((n for n in lines if canonical_json(of(lines[n])) != canonical_json(of(events.get(n, [])))), 0)
+
+
+def _everywhere(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events as each platform tells them: how much is not zero, and which rows are finite, can hang on rounding."""
+    return [event | {"size": 0} for event in told if event["kind"] not in ("rejected", "summed")]

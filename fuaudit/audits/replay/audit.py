@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.audits.replay.edited import before_edits, of_edited
-from fuaudit.audits.replay.events import wrong_events
+from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL, Judgement
 from fuaudit.audits.replay.stretches import spot_check
 from fuaudit.audits.replay.tolerance import within_tolerance
@@ -91,7 +91,7 @@ class Replay:
             return Judgement(Verdict.FAIL, reason, details=wrong_records).finding("replay", SHOWS_NOT)
         if stretches:
             return spot_check(case, stretches, self.detection)
-        return self._whole(case).finding("replay", SHOWS_NOT)
+        return self._whole(case).finding("replay", SHOWS_NOT + as_told(case))
 
     def _whole(self, case: Case) -> Judgement:
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.stored_rounds}
@@ -100,10 +100,12 @@ class Replay:
             for round_number, (vector, state) in sorted(case.rerun.replayed.items())
             if not same_round((vector, state), stored[round_number])
         ]
-        if number := wrong_events(case, case.rerun.events, range(1, case.run.rounds_executed + 1)):
-            tale = f"What a ledger tells of round {number} is not what its stages tell when it is executed."
+        executed = range(1, case.run.rounds_executed + 1)
+        if number := wrong_events(case, case.rerun.events, executed):
             elsewhere = case.rerun.elsewhere(case.run)
-            return Judgement(Verdict.INCONCLUSIVE if elsewhere else Verdict.FAIL, tale, details=elsewhere)
+            if refuted := wrong_events(case, case.rerun.events, executed, everywhere=bool(elsewhere)):
+                return Judgement(Verdict.FAIL, OTHER_TALE.format(refuted))
+            return Judgement(Verdict.INCONCLUSIVE, OTHER_TALE.format(number), details=elsewhere)
         if not differences:
             shows = f"All {len(stored)} stored models are what the plan makes of the retained data, bit for bit."
             again = "as the run records them; all were executed again"

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from fuaudit.runs.ledger import EventsByRound, other_events
+from collections.abc import Iterator
+
+from fuaudit.runs.ledger import EventsByRound, Ledger, other_events
 from fuaudit.verification.case import Case
 
+OTHER_TALE = "What a ledger tells of round {} is not what its stages tell when it is executed."
 
-def wrong_events(case: Case, events: EventsByRound, rounds: range) -> int:
+
+def wrong_events(case: Case, events: EventsByRound, rounds: range, everywhere: bool = False) -> int:
     """The first of some rounds of which a ledger tells other events than ``events``; 0 for none.
 
-    Of rounds that the run keeps its ancestors tell: their ledgers bind no digest of a run.
+    Of rounds that the run keeps its ancestors tell: their ledgers bind no digest of a run. ``everywhere``: other events
+    than on any platform.
     """
-    last = rounds.stop
-    for ledger in (run.ledger for run in (case.run, *case.evidence.ancestors)):
-        if number := other_events(ledger, events, range(rounds.start, last)):
+    for ledger, last in _ledgers(case):
+        if number := other_events(ledger, events, range(rounds.start, min(rounds.stop, last + 1)), everywhere):
             return number
-        # further above only what all below kept is asked for: the rest was executed anew, by others
-        last = min([last, *(event.get("kept_rounds", 0) + 1 for event in ledger.of_kind("unlearning"))])
     return 0
+
+
+def as_told(case: Case) -> str:
+    """A sentence about releases of ancestors that nothing here compares; empty where there are none."""
+    tells = any("told" in event for ledger, _ in _ledgers(case) for event in ledger.of_kind("round"))
+    more = any(event["round"] > last for ledger, last in _ledgers(case) for event in ledger.of_kind("round"))
+    return AS_TOLD if tells and more else ""
+
+
+AS_TOLD = (
+    " What an ancestor's ledger tells of rounds that the run does not keep is taken as told: a verification of the "
+    "ancestor compares it."
+)
+
+
+def _ledgers(case: Case) -> Iterator[tuple[Ledger, int]]:
+    """The ledgers of the run and of its ancestors, each with the last round of which it is asked."""
+    last = case.run.rounds_executed
+    for ledger in (run.ledger for run in (case.run, *case.evidence.ancestors)):
+        yield ledger, last
+        # further above only what all below kept is asked for: the rest was executed anew, by others
+        last = min([last, *(event.get("kept_rounds", 0) for event in ledger.of_kind("unlearning"))])

@@ -7,11 +7,12 @@ makes of the model at its start. One forged stretch is enough to leave erased da
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, pairwise
 from math import comb
 
-from fuaudit.audits.replay.events import wrong_events
+from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
 from fuaudit.audits.replay.judgement import OTHER_MODEL
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
@@ -70,9 +71,11 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
     whole, chosen = drawn_stretches(case, count)
     chance = detection(len(whole), len(chosen), 1)
     found = {(0, 0): list(_wrong_start(case)), **{stretch: list(_differences(case, stretch)) for stretch in chosen}}
-    wrong = [line for lines in found.values() for line in lines]
+    wrong = [difference for stretch in found.values() for difference in stretch]
     # a stretch is judged by who made it alone: it starts from what is stored
-    elsewhere = [case.rerun.elsewhere(case.run, end, start) for (start, end), lines in found.items() if lines]
+    elsewhere = {at: case.rerun.elsewhere(case.run, at[1], at[0]) for at, stretch in found.items() if stretch}
+    refuted = [one for at, stretch in found.items() for one in stretch if one.everywhere or not elsewhere[at]]
+    models = [one for one in refuted if not one.tale]
     if not wrong:
         shows = (
             f"{len(chosen)} of {counted(len(whole), 'stretch', 'stretches')}, drawn by the audit's "
@@ -81,8 +84,9 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
             f"probability {chance}."
         )
         verdict = Verdict.PASS if suffices(chance, asked) else Verdict.INCONCLUSIVE
-    elif not all(elsewhere):
-        shows = "A stored model is not what the plan makes of the stored model before it."
+    elif refuted:
+        tale = OTHER_TALE.format(refuted[0].round)
+        shows = "A stored model is not what the plan makes of the stored model before it." if models else tale
         verdict = Verdict.FAIL
     else:
         shows = "A spot check compares bits, and this platform gives others than the run's; replay everything here."
@@ -92,17 +96,17 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         Subject.RUN,
         verdict,
         shows,
-        SHOWS_NOT,
+        SHOWS_NOT + as_told(case),
         _figures(len(whole), len(chosen), asked, "the spec" if case.effort.spot_check is None else "the auditor"),
-        plainly=OTHER_MODEL if verdict is Verdict.FAIL else "",
+        plainly=OTHER_MODEL if models else "",
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {down(float(chance), 4)}",
         assumptions=(
             "The key of the audit was not known to anybody before the run was sealed.",
-            *([EQUAL_BITS] if verdict is Verdict.FAIL else []),
+            *([EQUAL_BITS] if models else []),
         ),
         details=(
-            *wrong,
-            *dict.fromkeys(chain(*elsewhere)),
+            *(difference.text for difference in wrong),
+            *dict.fromkeys(chain(*elsewhere.values())),
             f"stretches replayed: {', '.join(f'{a + 1} to {b}' for a, b in chosen)}",
         ),
     )
@@ -136,15 +140,25 @@ def _figures(whole: int, chosen: int, asked: float, chosen_by: str) -> tuple[Fig
     )
 
 
-def _wrong_start(case: Case) -> Iterator[str]:
+@dataclass(frozen=True)
+class Difference:
+    """What is wrong with a model, or with the ``tale`` of a round; ``everywhere``: on any platform."""
+
+    text: str
+    round: int
+    tale: bool = False
+    everywhere: bool = False
+
+
+def _wrong_start(case: Case) -> Iterator[Difference]:
     """Whether the stored initial model is not the one that its key makes."""
     ready, plan = case.rerun.ready, case.run.plan
     start = initial_state(ready.procedure, [plan], plan.retained, ready.device)
     if not same_round(start.of(0), case.run.checkpoint(0)):
-        yield "the stored initial model is not the one that its key makes"
+        yield Difference("the stored initial model is not the one that its key makes", 0)
 
 
-def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
+def _differences(case: Case, stretch: Stretch) -> Iterator[Difference]:
     """What differs when a stretch is executed on the retained data from the model stored before it."""
     ready, run = case.rerun.ready, case.run
     before, after = stretch
@@ -158,8 +172,12 @@ def _differences(case: Case, stretch: Stretch) -> Iterator[str]:
         ready.procedure, problem, retained, schedule, start, ready.engine, before + 1, run.stage_draws(run.plan)
     ):
         if round_number in logged and logged[round_number] != digest_of_vector(round_state.vectors[0]):
-            yield f"from the model stored after round {before}, the ledger names another model for round {round_number}"
-        if wrong_events(case, {round_number: round_state.events}, range(round_number, round_number + 1)):
-            yield f"a ledger tells of round {round_number} what its stages do not tell"
+            other = f"the ledger names another model for round {round_number}"
+            yield Difference(f"from the model stored after round {before}, {other}", round_number)
+        asked = case, {round_number: round_state.events}, range(round_number, round_number + 1)
+        if wrong_events(*asked):
+            text = f"a ledger tells of round {round_number} what its stages do not tell"
+            yield Difference(text, round_number, tale=True, everywhere=bool(wrong_events(*asked, everywhere=True)))
     if not same_round(round_state.of(0), run.checkpoint(after)):
-        yield f"from the model stored after round {before}, the plan makes another one after round {after}"
+        text = f"from the model stored after round {before}, the plan makes another one after round {after}"
+        yield Difference(text, after)
