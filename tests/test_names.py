@@ -222,7 +222,7 @@ def prised(run, names, reseal, drop=()):
     """A run whose ``clients.json`` has these names, and no salts of the names that are to be dropped; sealed again."""
     contents = run.contents
     kept = [contents.salts_of(client)[client in drop :] for client in contents.clients]
-    salts = run.opening.salts.keeping([*kept, contents.salts_of_tests])
+    salts = run.opening.salts.keeping([*kept, contents.salts_of_tests]).bare
     return reseal(run.path, clients=Opening(names, salts).table())
 
 

@@ -240,7 +240,8 @@ def numbers_of(law: Law) -> tuple[int, ...]:
 def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
     """The fixed list of the contract suite, by ``make_law(rounds, cohort, steps, batch)``.
 
-    Ragged sizes, an emptied client, streams, mixed requests, requests during training.
+    Ragged sizes, an emptied client, streams of two and of three, mixed requests, two clients, samples of two owners,
+    requests during training.
     """
 
     def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request, at: Position = END) -> Toy:
@@ -263,9 +264,14 @@ def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
     yield trial((3, 2), (1, 1, 2, 1), sample(0), sample(1))
     yield trial((2, 1, 2), (1, 1, 1, 1), client(0), sample(3))
     yield trial((3, 2, 1), (1, 1, 1, 2), sample(0, 1) | client(2))
+    yield trial((1, 1, 1, 1), (2, 1, 1, 1), client(0, 1))
+    yield trial((2, 2, 1), (2, 1, 1, 1), sample(0, 2))
+    yield trial((2, 1, 1), (2, 1, 1, 1), sample(0) | client(1))
+    yield trial((1, 1, 1, 1, 1), (1, 1, 1, 1), client(0), client(1), client(2))
     yield trial((3, 2), (2, 1, 1, 1), sample(0), at=Position(2, 0))
     yield trial((3, 2), (1, 1, 2, 1), sample(0), at=Position(1, 2))
     yield trial((1, 2, 1), (2, 1, 1, 1), client(0), at=Position(2, 1))
+    yield trial((2, 1), (2, 1, 2, 1), sample(0), at=Position(2, 2))
 
 
 def further_trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
