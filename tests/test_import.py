@@ -340,10 +340,15 @@ def test_a_hospital_checks_its_receipt_with_its_own_file(tmp_path, monkeypatch):
         (tmp_path / "sent" / name).write_bytes((tmp_path / "all" / name).read_bytes())
     said = fuaudit("import", "1.csv", "--like", "sent", "--out", "own")
     assert "fuaudit receipt --check" in said
-    assert "left out, as asked: 'sex'\n  divided, as asked: 'age' by 100" in said
+    done = [
+        f"{what}, as the record says that was sent: {to}"
+        for what, to in (("left out", "'sex'"), ("divided", "'age' by 100"))
+    ]
+    assert "\n  ".join(done) in said
     check = ("receipt", "--data", "own", "--commitment", commitment, "--check", "h1.json")
     said = fuaudit(*check)
     assert "as committed: 10 of 10 rows of 'h1'" in said
+    assert all(f"  {what}; nothing binds that record" in said for what in done)  # who sends it says what her rows are
     assert "2 rows at hand are in no leaf" in said
     fuaudit("receipt", "run", "--client", "h2", "--out", "h2.json")
     assert "not found at hand" in fuaudit(*check[:-1], "h2.json", expected=1)

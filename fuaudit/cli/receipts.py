@@ -98,6 +98,7 @@ def _in_words(table: Mapping[str, Any]) -> str:
 
 def _check(file: Path, data: Path | None, commitment: str | None, output: Output) -> None:
     from fuaudit import registry
+    from fuaudit.importing.own_rows import done_to_own
     from fuaudit.runs.receipts import check_dataset, read_receipt
 
     made, expected = read_receipt(file), commitment_of(commitment)
@@ -132,6 +133,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     if its_own and not wrong:
         lines = [f"not compared with any row of yours: {made.data['use']!r} brings its own", f"  {lines[0]}"]
     lines.append(f"  read by {_in_words(made.data)}, as the config says that was committed to")
+    lines += [f"  {what}; nothing binds that record" for what in done_to_own(data)]
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
     lines += [f"  not found at hand: {_listed(found.missing)}"] if found.missing else []
     if found.surplus:

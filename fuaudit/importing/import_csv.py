@@ -372,11 +372,11 @@ def _look(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def changes(ignored: Iterable[str], divisors: Mapping[str, str]) -> list[str]:
-    """What was done to columns, one sentence each."""
+def changes(ignored: Iterable[str], divisors: Mapping[str, str], why: str = "as asked") -> list[str]:
+    """What was done to columns, and why, one sentence each."""
     by = ", ".join(f"{name!r} by {constant}" for name, constant in divisors.items())
     left = ", ".join(map(repr, ignored))
-    return [f"{what}, as asked: {which}" for what, which in (("left out", left), ("divided", by)) if which]
+    return [f"{what}, {why}: {which}" for what, which in (("left out", left), ("divided", by)) if which]
 
 
 LARGE = 100.0

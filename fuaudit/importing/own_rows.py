@@ -26,6 +26,8 @@ from fuaudit.importing.import_csv import (
 from fuaudit.reading import require_regular
 from fuaudit.text import counted
 
+AS_SENT = "as the record says that was sent"
+
 
 def import_own(path: Path, like: Path, folder: Path) -> Imported:
     """Read a client's rows as an import has read those of all, and write a folder without test rows and owners.
@@ -50,14 +52,27 @@ def import_own(path: Path, like: Path, folder: Path) -> Imported:
         "test_targets": np.zeros(0, dtype=np.int64),
     }
     told = {"file": path.name, "sha256": table.sha256, "like": record["sha256"], "rows": len(table.lines)}
+    told |= {name: record[name] for name in ("ignored", "divided")}
     files = {RECORD: as_json({"format": FORMAT, **told}), CLASSES: as_json(list(classes))}
     write_folder(folder, {"data.safetensors": tensors_file(parts), **files})
     notes = (
         f"{counted(told['rows'], 'row')}, read as those of {record['file']} were",
-        *changes(record["ignored"], record["divided"]),
+        *changes(record["ignored"], record["divided"], AS_SENT),
         "whoever imported that file kept some rows for tests: no receipt covers them",
     )
     return Imported(folder, told, (), classes, notes)
+
+
+def done_to_own(folder: Path | None) -> list[str]:
+    """What :func:`import_own` did to columns of the rows in a folder; nothing where the folder has no record of it.
+
+    Raises:
+        UsageError: the record cannot be read.
+    """
+    told = _document(folder / RECORD) if folder is not None and (folder / RECORD).is_file() else {}
+    if not isinstance(told, dict) or not {"like", "ignored", "divided"} <= told.keys():
+        return []
+    return changes(told["ignored"], told["divided"], AS_SENT)
 
 
 def _document(path: Path) -> Any:
