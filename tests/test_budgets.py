@@ -449,6 +449,7 @@ def test_a_target_says_what_was_found(said):
         (*SMALL_ONE, "--target", 1),
         (*SMALL_ONE, "--alpha", "0.9", "--target", -1),
         (*SMALL_ONE, "--alpha", "0.9", "--rounds", 3, "--delta", 1),
+        (*SMALL_ONE, "--alpha", "0.9", "--rounds", 3, "--delta", 1e-320),
         (*SMALL_ONE, "--alpha", "0.9", "--rounds", 3, "--delta", "nan"),
         (*SMALL_ONE, "--alpha", "0.9", "--rounds", 100_001),
         (*SMALL_ONE, "--alpha", "0.9", "--rounds", 3, "--plot", "curve.txt"),

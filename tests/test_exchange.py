@@ -31,7 +31,7 @@ from fuaudit import load_run, train, unlearn, verify
 from fuaudit.commitments.secrets import ClientSecrets, Renewal, first_secrets, secret_digest
 from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
-from fuaudit.errors import EvidenceError, PluginError, UsageError
+from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
@@ -177,7 +177,12 @@ def test_everything_at_once_is_trained_unlearned_and_verified(whole, tmp_path, q
     result, found = audits(child)
     assert result.verdict == "PASS", {n: (f.verdict, f.shows, f.details) for n, f in found.items()}
     assert looked_at(child, quick, spot_check=3)["replay"].verdict == "INCONCLUSIVE"  # three of four stretches
-    found = looked_at(redact(child, tmp_path / "redacted"), of_the_run("stress", "model-law"), budget=0)
+    redacted = redact(child, tmp_path / "redacted")
+    with pytest.raises(RedactedError, match="Prune the whole run"):
+        prune(redacted)
+    assert not [*tmp_path.glob("*.pruning")]
+    found = looked_at(redacted, of_the_run("stress", "model-law"), budget=0)
+    assert not any(str(tmp_path) in one.shows for one in found.values())
     assert verdicts(found) == REDACTED | {"stress": "INCONCLUSIVE", "model-law": "INCONCLUSIVE"}
     noop = unlearn(tmp_path / "parent", "noop", request, tmp_path / "noop")
     found = looked_at(noop, quick)

@@ -110,7 +110,9 @@ class Stored(WithInfo):
             EvidenceError: the run has no such file, or it was exchanged since.
         """
         if self.redacted and is_clients_own(name):
-            raise RedactedError(f"{self.path} is redacted: {name} stays with the clients", "Ask for the whole run.")
+            raise RedactedError(
+                f"{self.path.name} is redacted: {name} stays with the clients", "Ask for the whole run."
+            )
         if entry := self.files.get(name):
             return read_listed(self.path, name, entry)
         if self.files:

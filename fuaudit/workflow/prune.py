@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fuaudit.commitments.keys import Keys
-from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, sync_folder, write_bytes
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
@@ -58,16 +58,25 @@ def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, li
     Raises:
         UsageError: the run is no child, was edited, or still holds erased data in a draw; without ``allow_orphans``, it
             has a child beside it; or another prune is at work in the folder that holds it.
-        EvidenceError: an ancestor is missing or does not check out; nothing was changed.
+        EvidenceError: an ancestor is missing or does not check out, or the run is redacted; nothing was changed.
     """
     path = named(given.path if isinstance(given, Run) else Path(given))
     with alone(path):
         recover(path)
         run = load_run(path)  # anew: before the lock was held another prune may have changed it
         _require_forgotten(run)
+        _require_whole(run)
         if not run.pruned and not allow_orphans:
             _require_childless(run)
         return _pruned(run)
+
+
+def _require_whole(run: Run) -> None:
+    """Raises RedactedError where a prune would have to write what is not there."""
+    if run.redacted and not run.pruned:
+        raise RedactedError(
+            f"{run.path} is redacted: a prune writes the clients' own files anew", "Prune the whole run."
+        )
 
 
 def _require_childless(run: Run) -> None:
