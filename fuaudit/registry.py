@@ -203,10 +203,9 @@ def _entries(kind: str, own_only: bool, path: tuple[str, ...]) -> dict[str, Entr
         entry = Entry(kind, point.name, owner, version, point)
         if own_only and not entry.own:
             continue
-        if (other := found.get(point.name)) and other.point.value != point.value:
-            found[point.name] = dataclasses.replace(other, rivals=(*other.rivals, owner))
-        else:
-            found[point.name] = entry
+        first = found.setdefault(point.name, entry)
+        if first.point.value != point.value:  # who says the same as the first one takes back no rival
+            found[point.name] = dataclasses.replace(first, rivals=(*first.rivals, owner))
     return found
 
 

@@ -18,13 +18,14 @@ import tomli_w
 from conftest import SECRET
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests_support import spoiled_tables, stored, told
+from tests_support import installed, spoiled_tables, stored, told
 
 from fuaudit.config import resolve
-from fuaudit.errors import EvidenceError, FuauditError, UsageError
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.importing import fetch as fetching
 from fuaudit.plans import Request
 from fuaudit.proofs.toys import AllToys, leaves_choice
+from fuaudit.registry import find
 from fuaudit.reporting import write_report
 from fuaudit.runs import load_run
 from fuaudit.runs.run import read_config_of
@@ -815,6 +816,17 @@ def test_a_fault_of_a_stranger_is_not_called_one_of_fuaudit(
     assert code == 5, err
     assert re.search(told, err), err
     assert "Traceback" not in err
+
+
+def test_a_second_rival_takes_back_no_first_one(stranger, tmp_path, monkeypatch):
+    """One before fuaudit on the search path and one behind it, with one value."""
+    entry = "[fuaudit.unlearners]\nfats = stranger_methods:Raises\n"
+    (stranger / "stranger-1.0.dist-info" / "entry_points.txt").write_text(entry)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(installed(tmp_path / "behind", "stranger_methods", "", entry))])
+    found = find("unlearners", "fats")
+    assert "fuaudit" in (found.distribution, *found.rivals)
+    with pytest.raises(PluginError, match="register the unlearner 'fats'"):
+        found.load()
 
 
 def test_two_plugins_of_one_name(fuaudit, trained, stranger, tmp_path):
