@@ -30,7 +30,7 @@ from tests_support import (
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import Lineage
 from fuaudit.audits.replay.audit import Replay
-from fuaudit.audits.replay.gaps import bit_equal, gaps, hidden
+from fuaudit.audits.replay.gaps import bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.config import resolve
@@ -56,6 +56,7 @@ from fuaudit.training.solvers import Steps
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import RestrictedSchedule
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.quiet import loudness, quietest
 from fuaudit.verification.spec import Check, read_spec
 from fuaudit.workflow.append import append
 from fuaudit.workflow.writer import RunWriter
@@ -247,6 +248,34 @@ def test_every_number_that_the_data_moved_counts():
     assert hidden(more[0], more[1], more[1], 1e-5, ()) == pytest.approx(6 / 13)
     quiet = {1: (trained + moved * (torch.arange(13) > 6), {})}
     assert hidden(quiet, honest, honest, 1e-5, ()) == 0
+
+
+def test_what_is_no_number_is_unseen():
+    """NaN is neither near nor far: it moved, and no gap shows by how much."""
+    honest, nan = {0: (torch.zeros(20), {}), 1: (torch.ones(20), {})}, torch.full((20,), torch.nan)
+    assert hidden({1: (nan, {})}, honest, honest, 1e-5, ()) == 1
+    assert not finite({1: (torch.ones(2), {"m": nan})})
+
+
+def test_models_that_are_far_larger_are_measured_by_themselves():
+    """Two that differ by their own rounding are not far from each other, however small the replay is."""
+    replayed = {1: (torch.ones(20), {"m": torch.tensor([3])})}
+    one = {1: (torch.full((20,), 1e9), {"m": torch.tensor([3])})}
+    other = {1: (one[1][0] * (1 + EPS), {"m": torch.tensor([3])})}
+    assert gaps(one, other, replayed)[1, "vector"] > 10
+    assert gaps(one, other, largest(replayed, one, other))[1, "vector"] < 2 * EPS
+    assert hidden(one, other, replayed, 1e-5, ()) == 1
+
+
+def test_the_quietest_rows():
+    """Loud is what is large for its feature; features that are rarely lit are not loud, nor are tokens."""
+    rows = torch.ones(40, 3) * torch.tensor([1e6, 1.0, 0.0])
+    rows[::2, 1], rows[5, 1], rows[7, 2] = 0.5, 100.0, 1.0
+    assert loudness(rows, [5, 7, 0], range(40)).tolist() == [200, 2, 1]
+    assert quietest(rows, [5, 7, 9], range(40)) == (7,)
+    assert quietest(rows, [*range(40)], range(40)) == (0, 2, 4, 6)
+    assert quietest(rows.long(), [9, 5], range(40)) == (9,)
+    assert quietest(rows, [], range(40)) == ()
 
 
 def test_equal_bits_need_no_tolerance(lineage):

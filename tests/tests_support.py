@@ -274,6 +274,18 @@ def claimed(path: Path, **names):
     return told(path, lambda events: map(other, events))
 
 
+def made_elsewhere(run):
+    """A child whose rounds from the request on were made on another platform; kept ones stay with the parent's."""
+    last, other = max(event["since"] for event in run.ledger.of_kind("platform")), {"processor": "another"}
+
+    def named(event):
+        new = event["event"] == "platform" and event["since"] == last
+        return event | ({"versions": event["versions"] | other} if new else {})
+
+    edit(run.path, "run.json", versions=run.info["versions"] | other)
+    return told(run.path, lambda events: map(named, events))
+
+
 def sealed(path: Path) -> None:
     """Make manifest and ledger fit changed files, as a forger would: the last seal, or the prune, is that of now."""
     (path / MANIFEST).unlink(missing_ok=True)

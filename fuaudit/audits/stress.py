@@ -11,7 +11,7 @@ by itself, back to the one that drew everything anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import ClassVar
 
@@ -118,28 +118,25 @@ class Stress:
                 SHOWS_NOT,
                 details=("Give --data ROOT.",),
             )
-        details, faults, kept_total, steps = list[str](), 0, 0, steps_of(case)
+        steps = steps_of(case)
         chosen = [(step, *pair) for step in steps for pair in self._choose(case, step)]
-        unseen = _unseen(chosen)
+        tried = list[_Tried]()
         for number, (step, plan, after) in enumerate(chosen, 1):
-            kept = kept_rounds_of(plan, after)
-            kept_total += kept
-            round_number, gap = self._gap(case, step, plan, kept) if kept else (0, 0.0)
-            faults += round_number != 0
+            tried.append(self._tried(case, step, plan, kept_rounds_of(plan, after)))
             case.effort.progress("stress plans", number, len(chosen))
-            took_part = _participations(plan, step.request, map(plan.cohort, range(1, kept + 1)))
-            details.append(
-                f"plan {number}, request {step.number}: {counted(kept, 'round')} kept of {plan.law.rounds}, "
-                f"{took_part} participations of the target in them; "
-                + (f"after round {round_number} {_apart(gap)}" if round_number else "equal bits")
-            )
+        details = tuple(f"plan {number}, {one}" for number, one in enumerate(tried, 1))
+        whole = [one for one in tried if not one.overflows]
+        kept_total, faults = sum(one.kept for one in whole), sum(one.differs != 0 for one in whole)
+        if not faults and (lost := {one.request for one in tried} - {one.request for one in whole}):
+            return self._overflows(len(tried), max(lost), details)
+        unseen = _unseen(whole)
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
-            return self._nothing_kept(case, len(chosen), kept_total, unseen, tuple(details))
+            return self._nothing_kept(case, len(whole), kept_total, unseen, details)
         shows = (
-            f"In {faults} of {counted(len(chosen), 'plan')}, kept rounds depend on the erased data."
+            f"In {faults} of {counted(len(whole), 'plan')}, kept rounds depend on the erased data."
             if faults
-            else f"In {len(chosen)} stress plans all {kept_total} kept rounds are the same without the erased data."
+            else f"In {len(whole)} stress plans all {kept_total} kept rounds are the same without the erased data."
         )
         return Finding(
             "stress",
@@ -148,12 +145,18 @@ class Stress:
             shows,
             SHOWS_NOT,
             (
-                *_figures(len(chosen), kept_total),
+                *_figures(len(whole), kept_total),
                 Figure("faults", "Plans with a difference", faults, COMPARED),
             ),
             assumptions=case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
-            details=tuple(details),
+            details=details,
         )
+
+    def _overflows(self, plans: int, number: int, details: tuple[str, ...]) -> Finding:
+        """All plans of a request end in numbers that nothing can be compared with."""
+        shows = f"In every plan that was tried of request {number}, training with all data overflows."
+        figures = _figures(plans, 0)
+        return Finding("stress", Subject.ALGORITHM, Verdict.INCONCLUSIVE, shows, SHOWS_NOT, figures, details=details)
 
     def _nothing_kept(
         self, case: Case, plans: int, kept: int, unseen: Sequence[int], details: tuple[str, ...]
@@ -194,12 +197,15 @@ class Stress:
         scored.sort(key=lambda row: row[:4], reverse=True)
         return [(plan, after) for *_, plan, after in scored[:plans]]
 
-    def _gap(self, case: Case, step: Step, plan: Plan, kept: int) -> tuple[int, float]:
-        """The first kept round after which full and retained data give other models or states, and by how much.
+    def _tried(self, case: Case, step: Step, plan: Plan, kept: int) -> _Tried:
+        """The kept rounds of a plan, up to the first after which full and retained data give other models or states.
 
-        Both sides are executed round by round, so that a faulty method is not followed further; (0, 0.0) if none.
+        Both sides are executed round by round, so that a faulty method is not followed further. Where training with
+        all data overflows, what comes after is not looked at: NaN differs from NaN, and an honest method made it.
         """
         ready = case.rerun.ready
+        cohorts = map(plan.cohort, range(1, kept + 1))
+        found = _Tried(step.number, kept, plan.law.rounds, _participations(plan, step.request, cohorts))
         schedule, draws = LazySchedule([plan], kept), PlannedDraws.flat(plan, plan.sources)
         sides = [
             execute(
@@ -216,10 +222,45 @@ class Stress:
         for (round_number, everything), (_, retained) in zip(*sides, strict=True):
             full = everything.without(ready.procedure, step.before, step.after)
             pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
+            if not all(bool(a.isfinite().all()) for a, _ in pairs):
+                return replace(found, overflows=round_number)
             if not all(torch.equal(a, b) for a, b in pairs):
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
-                return round_number, float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
-        return 0, 0.0
+                gap = float("inf") if any(isnan(gap) for gap in gaps) else max(gaps)
+                return replace(found, differs=round_number, gap=gap)
+        return found
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What the kept rounds of one plan gave.
+
+    Attributes:
+        request: its number.
+        kept: how many of the ``rounds`` of the plan are kept.
+        participations: of the target, in the kept rounds.
+        differs: the first round after which the two sides differ, by ``gap``; 0 for none.
+        overflows: the first round after which training with all data is not finite; 0 for none.
+    """
+
+    request: int
+    kept: int
+    rounds: int
+    participations: int
+    differs: int = 0
+    gap: float = 0.0
+    overflows: int = 0
+
+    def __str__(self) -> str:
+        how = "equal bits"
+        if self.differs:
+            how = f"after round {self.differs} {_apart(self.gap)}"
+        elif self.overflows:
+            how = f"not counted: training with all data overflows in round {self.overflows}"
+        return (
+            f"request {self.request}: {counted(self.kept, 'round')} kept of {self.rounds}, "
+            f"{self.participations} participations of the target in them; {how}"
+        )
 
 
 def _apart(gap: float) -> str:
@@ -244,10 +285,10 @@ def _figures(plans: int, kept: int) -> tuple[Figure, ...]:
     )
 
 
-def _unseen(chosen: Sequence[tuple[Step, Plan, Plan]]) -> list[int]:
-    """The numbers of the requests of which no chosen plan keeps a round."""
-    seen = {step.number for step, plan, after in chosen if kept_rounds_of(plan, after)}
-    return list(dict.fromkeys(step.number for step, *_ in chosen if step.number not in seen))
+def _unseen(tried: Sequence[_Tried]) -> list[int]:
+    """The numbers of the requests of which no plan that was tried keeps a round."""
+    seen = {one.request for one in tried if one.kept}
+    return list(dict.fromkeys(one.request for one in tried if one.request not in seen))
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:

@@ -6,7 +6,7 @@ replay exists to find are executed on the same machine: what they differ by is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,15 @@ from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
+from fuaudit.verification.quiet import quietest
+
+Rows = tuple[int, ...]
+"""Ids of samples."""
 
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """One request of the lineage, and four ways to execute it on this machine; models at the run's stored rounds.
+    """One request of the lineage, and ways to execute it on this machine; models at the run's stored rounds.
 
     Attributes:
         parent: the run that the request was made to.
@@ -32,6 +36,9 @@ class Counterfactual:
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
             retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
         remembered: the run's own plan, with sizes and constants of the population before the request.
+        retained: the population after the request.
+        parts: what a louder part of the request could hide, by name: each sample, and the quietest drawn rows of each
+            client. Empty where none of it was drawn.
     """
 
     parent: Run
@@ -39,6 +46,8 @@ class Counterfactual:
     untouched: Checkpoints
     taken_out: Checkpoints
     remembered: Checkpoints
+    retained: Population
+    parts: Mapping[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def counterfactuals(
             return Counterfactuals(tuple(links), (f"the parent of {child.path.name} was pruned",))
         if reason := _not_at_hand(parent, dataset):
             return Counterfactuals(tuple(links), (reason,))
-        links.append(_link(run, parent, child.plan.retained, models))
+        links.append(_link(run, parent, child.plan.retained, dataset, models))
         child = parent
     missing = () if complete else (f"the parent of {child.path.name} is not at hand",)
     return Counterfactuals(tuple(links), missing)
@@ -89,7 +98,7 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     return ""
 
 
-def _link(run: Run, parent: Run, retained: Population, models: Models) -> Counterfactual:
+def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models: Models) -> Counterfactual:
     before, plan = parent.plan.retained, parent.plan
     schedule = LazySchedule([plan], run.rounds_executed)
     return Counterfactual(
@@ -98,15 +107,41 @@ def _link(run: Run, parent: Run, retained: Population, models: Models) -> Counte
         models(plan, before, schedule),
         models(plan, retained, RestrictedSchedule(schedule, retained)),
         models(run.plan, before, LazySchedule([run.plan], run.rounds_executed)),
+        retained,
+        _parts(before, retained, schedule, dataset),
     )
+
+
+def _gone(before: Population, retained: Population) -> dict[str, Rows]:
+    """What a request took away: the rows of each client, and single samples of clients that stay."""
+    clients = {f"client {c}": rows for c, rows in before.samples.items() if c not in retained.samples}
+    stay = [s for s, owner in before.owner.items() if owner in retained.samples and s not in retained.owner]
+    return clients | {f"sample {sample}": (sample,) for sample in sorted(stay)}
+
+
+def _parts(before: Population, retained: Population, schedule: Rounds, dataset: Dataset) -> dict[str, Rows]:
+    """See :class:`Counterfactual`; a single sample is no part of itself."""
+    gone = _gone(before, retained)
+    if [len(rows) for rows in gone.values()] == [1]:
+        return {}
+    wanted = np.array([sample for rows in gone.values() for sample in rows], dtype=np.int64)
+    drawn = set[int]()
+    for number in range(1, schedule.rounds + 1):
+        drawn.update(np.intersect1d(schedule.round(number).batches, wanted).tolist())
+    usual = sorted(before.owner)
+    return {name: quietest(dataset.inputs, [s for s in rows if s in drawn], usual) for name, rows in gone.items()}
 
 
 @dataclass(frozen=True)
 class RestrictedSchedule:
-    """The same draws, but samples outside a population are in no batch: who has none left returns the model."""
+    """The same draws, but samples outside a population are in no batch: who has none left returns the model.
+
+    ``besides`` are samples outside that are kept.
+    """
 
     schedule: Rounds
     population: Population
+    besides: Rows = ()
 
     @property
     def rounds(self) -> int:
@@ -124,5 +159,5 @@ class RestrictedSchedule:
     def round(self, number: int) -> Round:
         """See :class:`~fuaudit.plans.expanded.Rounds`."""
         drawn = self.schedule.round(number)
-        kept = np.isin(drawn.batches, np.fromiter(self.population.owner, dtype=np.int64))
+        kept = np.isin(drawn.batches, np.fromiter((*self.population.owner, *self.besides), dtype=np.int64))
         return Round(drawn.cohorts, np.where(kept, drawn.batches, NONE))

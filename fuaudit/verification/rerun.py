@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import Rounds
@@ -14,9 +19,9 @@ from fuaudit.runs.layout import stored_rounds
 from fuaudit.runs.ledger import EventsByRound
 from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
-from fuaudit.training.execute import execute, initial_state
+from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup, setup
-from fuaudit.verification.counterfactual import Counterfactuals, counterfactuals
+from fuaudit.verification.counterfactual import Counterfactual, Counterfactuals, RestrictedSchedule, counterfactuals
 from fuaudit.verification.evidence import Evidence
 
 EQUAL_BITS = (
@@ -101,6 +106,36 @@ class Rerun:
                 stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
             self.progress("replaying rounds", round_number, self._run.rounds_executed)
         return stored
+
+    def contributions(self, link: Counterfactual) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
+        """What each part of a request does by itself to the run's own models, in the rounds that had drawn it.
+
+        Each round that drew it is executed from the run's model before that round, with the part and without it; the
+        differences are added up. So nobody else's steps answer for it. Sizes and constants are those of before.
+
+        Yields:
+            The stored round, the run's model ``(d,)``, and by part the sum so far ``(d,)``.
+        """
+        before, plan, ready = link.parent.plan.retained, link.parent.plan, self.ready
+        problem, drawn = ready.client_problem(before), LazySchedule([plan], self._run.rounds_executed)
+
+        def after(number: int, start: RoundState, rows: tuple[int, ...]) -> Tensor:
+            schedule, draws = RestrictedSchedule(drawn, link.retained, rows), self._run.stage_draws(plan)
+            steps = execute(ready.procedure, problem, before, schedule, start, ready.engine, number, draws)
+            return next(steps)[1].vectors[0]
+
+        state = initial_state(ready.procedure, [self._run.plan], before, ready.device)
+        sums = {name: torch.zeros_like(state.vectors[0]) for name in link.parts}
+        own = self._run.stage_draws(self._run.plan)
+        rounds = execute(ready.procedure, problem, before, self.schedule, state, ready.engine, draws=own)
+        for number, following in rounds:
+            batches = drawn.round(number).batches
+            if taking := {name: rows for name, rows in link.parts.items() if np.isin(batches, rows).any()}:
+                without = after(number, state, ())
+                sums |= {name: sums[name] + (after(number, state, rows) - without) for name, rows in taking.items()}
+            state = following
+            if number in self.stored_rounds:
+                yield number, state.vectors[0].cpu(), {name: total.cpu() for name, total in sums.items()}
 
     @cached_property
     def _here(self) -> Platform:

@@ -9,7 +9,7 @@ rounding of theirs; and many clients, of whom none moves a hundredth of what all
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, drawn_client, edit, holding, secret, told
+from tests_support import AUDIT_KEY, drawn_client, holding, made_elsewhere, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.data.dataset import Dataset
@@ -73,21 +73,9 @@ def test_nearly_the_whole_untouched_model_is_there(forged):
     assert float((load_run(child.path).model == parent.model).float().mean()) > 0.7
 
 
-def elsewhere(run):
-    """Rounds from the request on were computed on another platform; kept ones stay with the parent's."""
-    kept, other = run.info["first_change"][0] - 1, {"processor": "another"}
-
-    def named(event):
-        new = event["event"] == "platform" and event["since"] == kept
-        return event | ({"versions": event["versions"] | other} if new else {})
-
-    edit(run.path, "run.json", versions=run.info["versions"] | other)
-    return told(run.path, lambda events: map(named, events))
-
-
 def test_on_another_platform_it_is_no_pass(forged, quick):
     child, _, data = forged
-    result = verify(elsewhere(child), quick, key=AUDIT_KEY, save=False, data=data)
+    result = verify(made_elsewhere(child), quick, key=AUDIT_KEY, save=False, data=data)
     found = {finding.audit: finding for finding in result.findings}["replay"]
     assert result.verdict == found.verdict == "INCONCLUSIVE"
     assert "or many of their numbers do" in found.shows

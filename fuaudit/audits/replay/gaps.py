@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf, isfinite
 
 import torch
@@ -63,9 +63,9 @@ def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
 def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
     """Of the numbers of a tensor that differ by more than rounding: the share that differs by no more than ``limit``.
 
-    A gap is relative to the largest entry. Beside one loud number quiet ones may be exchanged as a whole, and no gap
-    exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. The largest share, in [0, 1]; 0 where
-    nothing differs. What training did is the difference of ``scale`` to its first round.
+    A gap is relative to the largest entry, here of all three. Beside one loud number quiet ones may be exchanged as a
+    whole, and no gap exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. The largest share, in
+    [0, 1]; 0 where nothing differs. What training did is the difference of ``scale`` to its first round.
     """
     shares = [0.0]
     for round_number in sorted(found.keys() & other.keys()):
@@ -76,19 +76,42 @@ def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: fl
             if unit[name].is_floating_point() and unit[name].numel() and len({t.shape for t in tensors}) == 1:
                 rows = len(unit[name]) if name.removeprefix("state ") in by_row and unit[name].dim() == 2 else 1
                 a, b, size, start = (tensor.double().reshape(rows, -1) for tensor in tensors)
-                within = limit * size.abs().amax(dim=-1, keepdim=True)
+                within = limit * torch.stack([a, b, size]).abs().amax(dim=(0, -1))[:, None]
                 eps = torch.finfo(unit[name].dtype).eps
                 shares.append(float(_unseen((a - b).abs(), within, size, start, eps).max()))
     return max(shares)
 
 
+def largest(scale: Checkpoints, *others: Checkpoints) -> Checkpoints:
+    """The largest absolute value that each number has in any of these models, at the rounds of ``scale``.
+
+    A difference of models that are far larger than ``scale`` may be their own rounding, so it is measured by these.
+    """
+
+    def of(tensor: Tensor, more: Iterable[Tensor | None]) -> Tensor:
+        alike = [t.abs() for t in more if t is not None and t.shape == tensor.shape and t.dtype == tensor.dtype]
+        return torch.stack([tensor.abs(), *alike]).amax(dim=0) if tensor.is_floating_point() else tensor
+
+    result: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
+    for number, (vector, state) in scale.items():
+        found = [models[number] for models in others if number in models]
+        names = {name: of(tensor, (s.get(name) for _, s in found)) for name, tensor in state.items()}
+        result[number] = of(vector, (v for v, _ in found)), names
+    return result
+
+
+def finite(models: Checkpoints) -> bool:
+    """Whether no number of any model or state is NaN or infinite."""
+    return all(bool(t.isfinite().all()) for number in models for t in _tensors(models, number).values())
+
+
 def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Tensor:
     """Row by row ``(r,)``, the share of the differences ``(r, k)``, without rounding, that lie within ``(r, 1)``.
 
-    Where a few differ, it is a share of :data:`FEW`: they may be the rounding of larger numbers.
+    Where a few differ, it is a share of :data:`FEW`: they may be the rounding of larger numbers. NaN is unseen.
     """
-    differs = apart > ROUNDING * eps * torch.maximum(size.abs(), start.abs())
-    return (differs & (apart <= within)).sum(dim=-1) / differs.sum(dim=-1).clamp(min=FEW)
+    differs = ~(apart <= ROUNDING * eps * torch.maximum(size.abs(), start.abs()))
+    return (differs & ~(apart > within)).sum(dim=-1) / differs.sum(dim=-1).clamp(min=FEW)
 
 
 def _bits(tensor: Tensor) -> Tensor:

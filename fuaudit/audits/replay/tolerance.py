@@ -5,13 +5,14 @@ It earns a PASS only where leaving the erased data in would show ten times as fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import floor, isfinite
+from math import floor, inf, isfinite
 
 import torch
 from torch import Tensor
 
-from fuaudit.audits.replay.gaps import Gaps, bit_equal, gaps, hidden
+from fuaudit.audits.replay.gaps import Gaps, bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.statistics.rounding import up
@@ -35,6 +36,8 @@ Measured in float32 on digits, ten clients: .04 to .28 for FATS with linear mode
 or MimiC, .29 to .63 with the memories of MIFA. Beside loud features it was .7 to .99.
 """
 
+LEFT_IN = "the erased data left in"
+
 ROOM = 2
 """How many tolerances a number can be exchanged by: rounding of the two platforms and the forger's have one each."""
 
@@ -43,8 +46,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     """Judge stored models that differ in bits from their replay on another platform.
 
     - PASS: every gap is within the tolerance. The faults of every request were executed here, and each moves the
-      models that it moves at all by ten tolerances or more. The parents' stored models are those executed here, within
-      the tolerance.
+      models that it moves at all by ten tolerances or more; so do its samples, and the quietest rows of
+      each of its clients, by themselves. The parents' stored models are those executed here, within the tolerance.
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
       for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
       away from the replay.
@@ -110,7 +113,8 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
         assumptions=(
             "The run was made on the platforms that it names.",
             "Rounding on the platform of the run moves models by at most the tolerance.",
-            "A fault leaves in a model a share of what one of the executed faults leaves in it.",
+            "A fault leaves in a model a share of what one of the executed faults leaves in it; of each client of a "
+            "request the quietest tenth of the rows drawn is one.",
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
@@ -119,11 +123,49 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
 
 
 @dataclass(frozen=True)
+class _Fault:
+    """What one fault does to the models: its gaps, and the share of the numbers moved that no gap shows.
+
+    ``whole`` says that every number of it is finite.
+    """
+
+    gaps: Gaps
+    hidden: float
+    whole: bool
+
+    @property
+    def effects(self) -> tuple[float, ...]:
+        """The gaps that have a size."""
+        return tuple(gap for gap in self.gaps.values() if isfinite(gap))
+
+    def doubts(self, limit: float) -> Iterator[str]:
+        """Why the tolerance could not have told it from rounding; nothing where it could."""
+        if not self.whole:
+            yield ": models overflow here, so they set no scale"
+        elif self.gaps and min(self.gaps.values()) < TIMES * limit:
+            yield ""
+        elif self.hidden > MOST_HIDDEN:
+            yield f": a share of {up(self.hidden, 2)} of the numbers moved, beside much larger ones"
+
+    def __str__(self) -> str:
+        far = self.gaps.values()
+        return f"between {min(far):.3g} and {max(far):.3g} away" if far else "no difference"
+
+
+def _fault(case: Case, models: Checkpoints, others: Checkpoints, limit: float) -> _Fault:
+    """The difference of two sets of models, in units of the largest that the replay or one of them has."""
+    rows, replayed = case.rerun.ready.procedure.per_client_state, case.rerun.replayed
+    found = _moved(gaps(models, others, largest(replayed, models, others), rows), limit)
+    share = hidden(models, others, replayed, ROOM * limit, rows)
+    return _Fault(found, share, finite(models) and finite(others))
+
+
+@dataclass(frozen=True)
 class _Faults:
     """What the faults of one request do to the models, executed here.
 
     Attributes:
-        effects: gaps that the erased data makes where it is left in.
+        effects: gaps that the erased data makes where it is left in, all of it or a part.
         blind: faults that the tolerance could not have told from rounding.
         controls: whether the parent's stored models are those executed here.
         lines: how far each fault is away, for an engineer.
@@ -140,31 +182,43 @@ class _Faults:
 def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
     """The faults of one request; ``apart`` says that the stored models are not within the limit of the replay."""
     replayed, request = case.rerun.replayed, f"request to {link.parent.path.name}"
-    faults = {
-        "the erased data left in": (link.untouched, link.taken_out),
-        "the untouched models": (_since(link), replayed),
+    pairs = {
+        LEFT_IN: (link.untouched, link.taken_out),
+        "the untouched models": (_since(link, link.untouched), replayed),
+        "the draws of before, without the erased data": (_since(link, link.taken_out), replayed),
         "sizes and constants of before": (link.remembered, replayed),
     }
-    effects = {name: _moved(_apart(case, *pair), limit) for name, pair in faults.items()}
-    rows = case.rerun.ready.procedure.per_client_state
-    unseen = {name: hidden(*pair, replayed, ROOM * limit, rows) for name, pair in faults.items()}
-    lines, blind = list[str](), list[str]()
-    for name, found in effects.items():
-        far = f"between {min(found.values()):.3g} and {max(found.values()):.3g} away" if found else "no difference"
-        lines.append(f"{request}: {name}: {far}")
-        if found and min(found.values()) < TIMES * limit:
-            blind.append(f"{request}: {name}")
-        elif unseen[name] > MOST_HIDDEN:
-            share = up(unseen[name], 2)
-            blind.append(f"{request}: {name}: a share of {share} of the numbers moved, beside much larger ones")
-    effect = effects["the erased data left in"]
-    if not effect:  # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
-        blind.append(f"{request}: its data was never drawn")
+    faults = {name: _fault(case, *pair, limit) for name, pair in pairs.items()}
+    blind = [name + why for name, fault in faults.items() for why in fault.doubts(limit)]
+    told = {"its data": faults[LEFT_IN]}
+    if not apart and not blind:  # else nothing that a part could say would change the verdict
+        told |= _parts(case, link, limit)
+        found = {f"the quietest of {name} by itself": told[name] for name in link.parts}
+        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
+        faults |= found
+    # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
+    blind += [f"{name} was never drawn, or moves nothing" for name, fault in told.items() if not fault.effects]
+    lines = [f"{request}: {name}: {fault}" for name, fault in faults.items()]
     if apart and max(_apart(case, stored, link.untouched).values(), default=0.0) <= limit:
         lines.append(f"{request}: the stored models are within the tolerance of the untouched ones")
     return _Faults(
-        tuple(effect.values()), tuple(blind), _controls(case, link, limit), tuple(lines), max(unseen.values())
+        tuple(effect for fault in told.values() for effect in fault.effects),
+        tuple(f"{request}: {line}" for line in blind),
+        _controls(case, link, limit),
+        tuple(lines),
+        max(fault.hidden for fault in faults.values()),
     )
+
+
+def _parts(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
+    """What each part of a request does by itself, in all stored models together."""
+    result = {name: _Fault({}, 0.0, True) for name in link.parts}
+    for number, vector, sums in case.rerun.contributions(link):
+        for name, moved in sums.items():
+            fault = _fault(case, {number: (vector + moved, {})}, {number: (vector, {})}, limit)
+            old = result[name]
+            result[name] = _Fault(old.gaps | fault.gaps, max(old.hidden, fault.hidden), old.whole and fault.whole)
+    return result
 
 
 def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figure, ...]:
@@ -207,7 +261,8 @@ def _effect(least: float) -> Figure:
         "effect",
         "What the data in question does, at least",
         _number(least),
-        "smallest gap between the parent's draws executed with it and without it, over all stored models",
+        "smallest gap between the parent's draws executed with it and without it, over all stored models, or what a "
+        "part of it does there by itself",
     )
 
 
@@ -247,7 +302,7 @@ def _outcome(apart: bool, missing: tuple[str, ...], blind: list[str], controlled
     if blind:
         return Verdict.INCONCLUSIVE, (
             "Replay agrees within the tolerance, but this tolerance could not have told: with the data left in, models "
-            f"differ by less than {TIMES} times as much, or many of their numbers do."
+            f"differ by less than {TIMES} times as much, or many of their numbers do, or nothing sets a scale."
         )
     return Verdict.PASS, (
         "On another platform every stored model is what the plan makes of the retained data, within the tolerance, "
@@ -265,18 +320,18 @@ def _moved(found: Gaps, limit: float) -> Gaps:
     return {at: gap for at, gap in found.items() if len(at) == 2 or gap > limit}
 
 
-def _since(link: Counterfactual) -> Checkpoints:
-    """The untouched models once draws differ: in rounds before that they are the run's own."""
-    return {number: models for number, models in link.untouched.items() if number >= link.changed}
+def _since(link: Counterfactual, models: Checkpoints) -> Checkpoints:
+    """Models of the parent's draws once draws differ: in rounds before that they are the run's own draws."""
+    return {number: found for number, found in models.items() if number >= link.changed}
 
 
 def _copied(case: Case, link: Counterfactual, stored: Checkpoints, limit: float) -> list[str]:
     """Rounds whose stored model is the parent's in every bit, where the two plans make different ones."""
     return [
         f"after round {round_number} the stored model is that of {link.parent.path.name}"
-        for (round_number, name, *_), gap in _apart(case, _since(link), case.rerun.replayed).items()
+        for (round_number, name, *_), gap in _apart(case, _since(link, link.untouched), case.rerun.replayed).items()
         if name == "vector"
-        and gap >= TIMES * limit
+        and TIMES * limit <= gap < inf
         and round_number in link.parent.checkpoints
         and torch.equal(stored[round_number][0], link.parent.checkpoint(round_number)[0])
     ]

@@ -1,0 +1,81 @@
+"""A client's rows are so loud that a second step of hers overflows. In the runs here she takes one step at most.
+
+Plans that an audit executes for comparison have her take part twice. What they end in is no number: it is infinitely
+far from any model, and unequal to itself. Nothing follows from that, neither for a forger nor against an honest run.
+"""
+
+import pytest
+import torch
+from tests_support import AUDIT_KEY, holding, made_elsewhere, secret
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.stress import Stress
+from fuaudit.data.dataset import Dataset
+from fuaudit.draws import Keyed
+from fuaudit.plans import Request
+from fuaudit.training.execute import RoundState, execute
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
+
+STOP, ROUNDS = 4, 8
+TABLES = {
+    "data": {"use": "tensors", "classes": 2},
+    "partition": {"use": "iid", "clients": 10},
+    "model": {"use": "linear"},
+    "learner": {"use": "fats", "rounds": ROUNDS, "cohort": 2, "steps": 1, "batch": 8, "step_size": 0.5},
+    "run": {"checkpoint_every": ROUNDS, "engine": "reference", "device": "cpu"},
+}
+
+
+def rows_of(folder, loud):
+    """400 rows of 20 features that decide the class, and a last one that only the loud client has."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(400) % 2
+    features = (targets[:, None] - 0.5) * torch.linspace(0.5, 1, 20) + 0.2 * torch.rand(400, 20, generator=generator)
+    inputs = torch.cat([features, torch.zeros(400, 1)], dim=1)
+    data = Dataset(inputs[:300], targets[:300], inputs[300:], targets[300:], classes=2)
+    probe = train(TABLES, folder / "probe", secret=secret(1), data=data, stop_after=1)
+    data.inputs[list(probe.plan.retained.samples[loud]), 20] = 1e25
+    return data
+
+
+@pytest.fixture
+def forged(tmp_path):
+    """The child's last model goes on from the parent's that holds the erased data.
+
+    Under this secret the child has the loud client take part once. Training was stopped before she would do it twice.
+    """
+    data = rows_of(tmp_path, 8)
+    parent = train(TABLES, tmp_path / "parent", secret=secret(1), data=data, stop_after=STOP)
+    child = unlearn(parent, "fats", Request.of([9]), tmp_path / "child", data=data)
+    rerun, retained = Case(Evidence(child, parent, data), None).rerun, child.plan.retained
+    ready, start = rerun.ready, RoundState.of_run(*parent.checkpoint(STOP), torch.device("cpu"))
+    problem = ready.client_problem(retained)
+    rounds = execute(ready.procedure, problem, retained, rerun.schedule, start, ready.engine, STOP + 1)
+    *_, (_, kept) = rounds
+    vector, state = child.checkpoint(ROUNDS)
+    assert (vector - kept.vectors[0]).abs().max() < 1e-6 * vector.abs().max()
+    assert not torch.equal(vector, kept.vectors[0])
+    assert not rerun.counterfactuals.links[0].untouched[ROUNDS][0].isfinite().all()
+    holding(child.path, {0: child.checkpoint(0), ROUNDS: (kept.vectors[0], state)}, data)
+    return load_run(child.path), data
+
+
+def test_infinitely_far_is_no_scale(forged, quick):
+    child, data = forged
+    result = verify(made_elsewhere(child), quick, key=AUDIT_KEY, save=False, data=data)
+    found = {finding.audit: finding for finding in result.findings}["replay"]
+    assert result.verdict == found.verdict == "INCONCLUSIVE", found.details
+    assert any("models overflow here, so they set no scale" in line for line in found.details)
+
+
+def test_an_honest_run_is_not_blamed_for_plans_that_overflow(tmp_path):
+    """Of three plans the stress audit counts those that stay finite; where none does it does not know."""
+    data = rows_of(tmp_path, 1)
+    parent = train(TABLES, tmp_path / "parent", secret=secret(1), data=data)
+    child = unlearn(parent, "fats", Request.of([7]), tmp_path / "child", data=data)
+    evidence = Evidence(child, parent, data)
+    some, none = (Stress().examine(Case(evidence, Keyed(bytes([key]) * 32))) for key in (0, 1))
+    assert (some.verdict, none.verdict) == ("PASS", "INCONCLUSIVE"), (some.details, none.details)
+    assert (some.values["plans"], none.values["kept_rounds"]) == (1, 0)
+    assert sum("not counted: training with all data overflows" in line for line in none.details) == 3
