@@ -12,11 +12,10 @@ every kappa below.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import inf
 from typing import TYPE_CHECKING
 
-from fuaudit_plugins.robust import lengths, of_rows, require_rows
+from fuaudit_plugins.robust import lengths, of_rows, require_rows, require_trim, trimmed
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
 
@@ -82,15 +81,11 @@ class TrimmedMean(Stateless):
     trim: int | float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.trim < (inf if isinstance(self.trim, int) else 0.5):
-            raise UsageError(
-                f"trim must be a whole number, or a fraction from 0 to below 0.5, not {self.trim}",
-                "Write 7 for seven rows a side, 0.25 for a quarter of the rows a side.",
-            )
+        require_trim(self.trim)
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""
-        trim = self.trim if isinstance(self.trim, int) else int(Fraction(str(self.trim)) * len(rows))
+        trim = trimmed(self.trim, len(rows))
         require_rows("trimmed-mean", len(rows), 2 * trim + 1, f"Trim fewer than {trim} a side, or let more take part.")
         return middle(rows, trim)
 

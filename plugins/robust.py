@@ -6,6 +6,8 @@ docs/robust.md has the rules, their guarantees with proofs, and who is right whe
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING
 
 from fuaudit.plugins import RoundContext, UsageError
@@ -63,6 +65,20 @@ def require_rows(rule: str, rows: int, least: int, remedy: str) -> None:
     """
     if rows < least:
         raise UsageError(f"{rule} needs at least {least} rows, and the round has {rows}", remedy)
+
+
+def require_trim(trim: int | float) -> None:
+    """Raises UsageError unless it is a number of rows from 0, or a fraction of them below 0.5."""
+    if not 0 <= trim < (inf if isinstance(trim, int) else 0.5):
+        raise UsageError(
+            f"trim must be a whole number, or a fraction from 0 to below 0.5, not {trim}",
+            "Write 7 for seven rows, 0.25 for a quarter of the rows; trimmed-mean takes them on each side.",
+        )
+
+
+def trimmed(trim: int | float, rows: int) -> int:
+    """How many of so many rows are left out; a fraction is the decimal it is written as, and rounded down."""
+    return trim if isinstance(trim, int) else int(Fraction(str(trim)) * rows)
 
 
 def observed_constant(row: Tensor, honest: Tensor, rows: int) -> float:

@@ -14,8 +14,9 @@ import torch
 from fuaudit_plugins.conspar import Consensus, proposed, top
 from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.fedrep import LocalMomentum
-from fuaudit_plugins.medians import CoordinateMedian
+from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
 from fuaudit_plugins.quantise import Quantise
+from fuaudit_plugins.rcgd import TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from tests_support import AUDIT_KEY, audits, config, secret
 from torch.nn.functional import cross_entropy
@@ -257,12 +258,29 @@ def test_at_alpha_one_coordinates_do_not_depend_on_data():
     assert agreed[2] != agreed[3]
 
 
-def test_all_coordinates_are_no_sparsification():
-    for alpha in (0.0, 0.3, 1):
-        sparse = chain(ErrorFeedback(), Consensus(5, alpha))
-        for one, other in zip(rounds(sparse, 4), rounds(chain(), 4), strict=True):
+def test_with_all_coordinates_it_is_share():
+    """A robust rule over secure sums, of the same lots: bit for bit. In the clear it is the rule alone."""
+    for alpha, transport in product((0.0, 0.3, 1), (Clear(), SecureSum(2))):
+        dense, sparse = (
+            Exchange(Chain((GeometricMedian(), Momentum())), Chain(stages), transport=transport)
+            for stages in ((), (ErrorFeedback(), Consensus(5, alpha)))
+        )
+        for one, other in zip(rounds(sparse, 4), rounds(dense, 4), strict=True):
             assert torch.equal(one[4].row, other[4].row)
             assert not bool(one[5]["0.memory"].any())
+
+
+def test_top_k_sends_the_largest_of_each_row_and_the_memory_keeps_the_rest():
+    sparse = chain(ErrorFeedback(), TopK(2))
+    for updates, before, _sending, delivery, _, after in rounds(sparse, 3):
+        whole = updates + before["0.memory"]
+        for row, sent in zip(whole.tolist(), delivery.sent.tolist(), strict=True):
+            kept = sorted(range(5), key=lambda place, row=row: (-abs(row[place]), place))[:2]
+            assert sent == [value if place in kept else 0.0 for place, value in enumerate(row)]
+        assert torch.equal(after["0.memory"] + delivery.sent, whole)
+    told = []
+    TopK(9).apply(updates, replace(context_of(CLIENTS, torch.float64).bare(), tell=told.append), {})
+    assert told[:2] == [Sent(0, "coordinates", 20), Sent(0, "values", 40)]
 
 
 def test_who_has_no_samples_proposes_nothing():
@@ -273,7 +291,8 @@ def test_who_has_no_samples_proposes_nothing():
 
 
 def test_contracts():
-    check_client_stage(ErrorFeedback())
+    for stage in (ErrorFeedback(), TopK(2)):
+        check_client_stage(stage)
     for transport in (SecureSum(2), SecureSum(3, smallest=2)):
         check_transport(transport)
     for momentum in (0.0, 0.9):
@@ -405,7 +424,7 @@ def test_momentum_is_carried_from_round_to_round(tmp_path):
 
 
 def test_limits_are_runs_without_the_parts(tmp_path):
-    """k = d is SHARE, and no momentum is plain SGD: bit for bit."""
+    """k = d is as without the stages, and no momentum is plain SGD: bit for bit."""
     dense = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 650, "alpha": 0.25}]
     pairs = (
         ({"client": dense}, {}),

@@ -10,6 +10,7 @@ from fuaudit_plugins.bucketing import Bucketing
 from fuaudit_plugins.clipping import CenteredClipping, NormClipping
 from fuaudit_plugins.krum import Krum, MultiKrum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
+from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.robust import observed_constant, squares
 from tests_support import AUDIT_KEY
 
@@ -31,6 +32,8 @@ SYMMETRIC = (
     MultiKrum(2, keep=5),
     CenteredClipping(1.0, steps=3),
 )
+ANY = (*SYMMETRIC, NormThresholding(3))
+"""Norm thresholding depends on where 0 is."""
 
 
 def drawn(count, columns=3, key=0, dtype=torch.float64):
@@ -112,6 +115,7 @@ def test_rules_are_what_plain_arithmetic_says(count, attack):
         Krum(4): points[best[0]],
         MultiKrum(4): mean([points[place] for place in best[: count - 2]]),
         MultiKrum(4, keep=count): mean([points[place] for place in best[:count]]),
+        NormThresholding(4): mean(sorted(points, key=lambda point: hypot(*point))[:count]),
         CenteredClipping(0.7, steps=3): clipped(points, [0.0] * 3, 0.7, 3),
     }
     for rule, row in expected.items():
@@ -159,6 +163,18 @@ def test_order_and_origin_do_not_matter(rule):
         assert torch.equal(after, before)
 
 
+def test_kept_rows_are_no_longer_than_an_honest_one_and_the_error_does_not_shrink_with_their_distance():
+    honest = drawn(9)
+    longest = float(honest.norm(dim=1).max())
+    for bad in (-honest[:3], 5 * honest[:3], honest.mean(0).expand(3, -1)):
+        rows = torch.cat([bad, honest])
+        assert float(row_of(NormThresholding(3), rows).norm()) <= longest
+        order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
+        assert torch.allclose(row_of(NormThresholding(3), rows[order]), row_of(NormThresholding(3), rows))
+    equal = torch.cat([-torch.ones(3, 2), torch.ones(9, 2)])  # of equal norms the lower places stay
+    assert torch.allclose(row_of(NormThresholding(3), equal), torch.full((1, 2), (6 - 3) / 9))
+
+
 def test_ties_of_krum_go_to_the_lowest_place():
     rows = torch.tensor([[2.0, 1.0], [1.0, 2.0], [0.0, 1.0], [1.0, 0.0]])  # corners of a square: equal scores
     assert torch.equal(row_of(Krum(1), rows), rows[:1])
@@ -171,6 +187,7 @@ def test_ties_of_krum_go_to_the_lowest_place():
         TrimmedMean(0),
         TrimmedMean(0.05),
         MultiKrum(0, keep=9),
+        NormThresholding(0.1),
         CenteredClipping(inf),
         Chain((NormClipping(inf), Mean())),
     ],
@@ -292,7 +309,7 @@ def test_nothing_is_observed_without_bad_rows():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), inf, -inf])
-@pytest.mark.parametrize("rule", SYMMETRIC, ids=str)
+@pytest.mark.parametrize("rule", ANY, ids=str)
 def test_no_rule_hides_what_is_no_number(rule, bad):
     rows = drawn(9)
     rows[4, 1] = bad
@@ -315,14 +332,14 @@ def test_distances_have_bits_that_depend_on_two_rows_alone():
     assert squares(rows[:, :0], centre[:, :0]).tolist() == [0.0] * 5
 
 
-@pytest.mark.parametrize("rule", SYMMETRIC, ids=str)
+@pytest.mark.parametrize("rule", ANY, ids=str)
 def test_a_round_that_agreed_on_nothing_leaves_nothing(rule):
     assert row_of(rule, drawn(9)[:, :0]).shape == (1, 0)
 
 
 def test_far_rows_of_a_byzantine_minority_leave_finite_rows():
     rows = torch.cat([drawn(9, dtype=torch.float32), torch.full((3, 3), 3e38)])
-    for rule in SYMMETRIC:
+    for rule in ANY:
         if rule != TrimmedMean(1):
             assert float(row_of(rule, rows).abs().max()) < 10, rule
 
@@ -412,6 +429,9 @@ def test_too_few_rows_stop_a_run_with_a_sentence(tmp_path):
         (lambda: TrimmedMean(float("nan")), "not nan"),
         (lambda: GeometricMedian(steps=0), "at least 1 step"),
         (lambda: GeometricMedian(smoothing=0), "smoothing above 0"),
+        (lambda: NormThresholding(0.5), "from 0 to below 0.5, not 0.5"),
+        (lambda: TopK(0), "top-k needs a per_client of at least 1, not 0"),
+        (lambda: row_of(NormThresholding(4), drawn(4)), "norm-thresholding needs at least 5 rows"),
         (lambda: Krum(-1), "krum needs a number of Byzantine rows"),
         (lambda: MultiKrum(-1), "multi-krum needs a number"),
         (lambda: MultiKrum(1, keep=0), "keeps at least 1 row, not 0"),

@@ -40,6 +40,7 @@ NEEDED = {
     "krum": {"byzantine": 1},
     "multi-krum": {"byzantine": 0},
     "norm-clipping": {"norm": 0.5},
+    "norm-thresholding": {"trim": 0.3},
     "trimmed-mean": {"trim": 0.3},
 }
 """Options of aggregators and stages that have no default."""
