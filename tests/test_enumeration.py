@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -199,6 +199,27 @@ def test_a_method_that_says_it_equals_another_is_enumerated_by_itself():
     tasks = [task for task in tasks_of(RUN, made) if task.steps == (1,)]
     assert {task.unlearner.__class__ for task in tasks} == {SaysItIsFats}
     assert any(task.alone for task in tasks)
+
+
+@dataclass(frozen=True)
+class InTwoWays(FatsUnlearning):
+    """As printed or as meant, by an option that comparisons leave out."""
+
+    printed: bool = field(default=False, compare=False)
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return (FatsAsPrinted() if self.printed else FatsUnlearning()).rewrite(plan, request, fresh, not_before)
+
+
+def test_an_option_that_is_not_compared_makes_another_method():
+    """The one that is asked first answers for itself alone."""
+    verdicts = [
+        Enumeration(leaves=12_000).judged(RUN, MEMBERS, [(InTwoWays(way), SAMPLE)], ["two ways"]).verdict
+        for way in (False, True)
+    ]
+    assert verdicts == ["PASS", "FAIL"]
+    tasks = tasks_of(RUN, [(InTwoWays(False), SAMPLE), (InTwoWays(True), SAMPLE)])
+    assert {task.unlearner.printed for task in tasks if task.alone} == {False, True}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -134,13 +134,25 @@ def _kept(work: Callable[..., Any], _: object, unlearner: object, *given: Any) -
 
 
 def _identity(unlearner: object) -> tuple[Any, ...]:
-    """The classes and code of an unlearner, beside its value: what is equal to another one need not be it."""
+    """The classes, code and options of an unlearner, beside its value: what says it is equal to another need not be.
+
+    Options that are left out of comparisons count. Of those without a hash only the same object is the same.
+    """
     if isinstance(unlearner, Succession):
         return tuple(map(_identity, unlearner.steps))
     if isinstance(unlearner, BehindEdit):
         return BehindEdit, *_identity(unlearner.method)
     kind: Any = type(unlearner)
-    return id(kind), kind.rewrite if offers(kind, "rewrite") else None
+    options = [getattr(unlearner, field.name) for field in fields(kind)] if is_dataclass(kind) else [id(unlearner)]
+    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, *map(_option, options)
+
+
+def _option(value: Any) -> tuple[type, Any]:
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), id(value)
+    return type(value), value
 
 
 @dataclass(frozen=True)
