@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fuaudit_plugins.robust import of_rows, require_rows, squares
+from fuaudit_plugins.robust import of_rows, require_rows, table_of_squares
 
 from fuaudit.plugins import RoundContext, State, Stateless, UsageError, weighted_sum
 
@@ -29,12 +29,8 @@ def scores(rows: Tensor, byzantine: int) -> Tensor:
     """The score of each of the rows ``(n, d)``: ``(n,)`` in float64."""
     import torch
 
-    count = len(rows)
-    table = torch.full((count, count), torch.inf, dtype=torch.float64, device=rows.device)
-    for place in range(count - 1):
-        apart = squares(rows[place + 1 :], rows[place : place + 1])
-        table[place, place + 1 :] = table[place + 1 :, place] = apart
-    return table.sort(dim=1).values[:, : count - byzantine - 2].cumsum(dim=1)[:, -1]
+    table = table_of_squares(rows).fill_diagonal_(torch.inf)
+    return table.sort(dim=1).values[:, : len(rows) - byzantine - 2].cumsum(dim=1)[:, -1]
 
 
 def best(rule: str, rows: Tensor, byzantine: int) -> Tensor:

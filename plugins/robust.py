@@ -42,6 +42,18 @@ def squares(rows: Tensor, centre: Tensor) -> Tensor:
     return torch.stack([_added(one.to(torch.float64).square_()) for one in apart], dim=-1)
 
 
+def table_of_squares(rows: Tensor) -> Tensor:
+    """Squared distances ``(n, n)`` of rows ``(n, d)`` from each other, as :func:`squares`; symmetric bit for bit."""
+    import torch
+
+    count = len(rows)
+    table = torch.zeros((count, count), dtype=torch.float64, device=rows.device)
+    for place in range(count - 1):
+        apart = squares(rows[place + 1 :], rows[place : place + 1])
+        table[place, place + 1 :] = table[place + 1 :, place] = apart
+    return table
+
+
 def lengths(rows: Tensor, centre: Tensor) -> Tensor:
     """Distances, as :func:`squares`."""
     return squares(rows, centre).sqrt()

@@ -12,6 +12,7 @@ from fuaudit_plugins.krum import Krum, MultiKrum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian, TrimmedMean
 from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.robust import observed_constant, squares
+from fuaudit_plugins.spectral import SpectralFilter
 from tests_support import AUDIT_KEY
 
 from fuaudit import train, verify
@@ -31,6 +32,7 @@ SYMMETRIC = (
     MultiKrum(2),
     MultiKrum(2, keep=5),
     CenteredClipping(1.0, steps=3),
+    SpectralFilter(0.5),
 )
 ANY = (*SYMMETRIC, NormThresholding(3))
 """Norm thresholding depends on where 0 is."""
@@ -159,7 +161,7 @@ def test_order_and_origin_do_not_matter(rule):
     state = {"centre": shift} if isinstance(rule, CenteredClipping) else {}
     assert torch.allclose(row_of(rule, rows + shift, state), before + shift, rtol=0, atol=1e-12)
     assert torch.allclose(after, before, rtol=0, atol=1e-12)
-    if not isinstance(rule, GeometricMedian | CenteredClipping):
+    if not isinstance(rule, GeometricMedian | CenteredClipping | SpectralFilter):
         assert torch.equal(after, before)
 
 
@@ -173,6 +175,34 @@ def test_kept_rows_are_no_longer_than_an_honest_one_and_the_error_does_not_shrin
         assert torch.allclose(row_of(NormThresholding(3), rows[order]), row_of(NormThresholding(3), rows))
     equal = torch.cat([-torch.ones(3, 2), torch.ones(9, 2)])  # of equal norms the lower places stay
     assert torch.allclose(row_of(NormThresholding(3), equal), torch.full((1, 2), (6 - 3) / 9))
+
+
+def filtered(rows, sigma):
+    """The filter on the covariance matrix itself."""
+    weights = torch.ones(len(rows), dtype=torch.float64)
+    while True:
+        centre = (weights[:, None] * rows).sum(0) / weights.sum()
+        apart = rows - centre
+        values, vectors = torch.linalg.eigh((weights[:, None] * apart).T @ apart / weights.sum())
+        if values[-1] <= 9 * sigma**2:
+            return centre
+        along = (apart @ vectors[:, -1]) ** 2 * (weights > 0)
+        weights = (1 - along / along.max()) * weights
+
+
+@pytest.mark.parametrize(("n", "f"), [(8, 1), (16, 2)])
+def test_the_spectral_filter_is_that_of_the_covariance_and_within_its_bound(n, f):
+    for key in range(4):
+        honest, way = drawn(n - f, key=key), drawn(1, key=9 + key)
+        centre = honest.mean(dim=0, keepdim=True)
+        sigma = float(torch.linalg.eigvalsh((honest - centre).T @ (honest - centre) / (n - f))[-1]) ** 0.5
+        for away in (1, 5, 20, 1e4, 1e160):
+            rows = torch.cat([(centre + way / way.norm() * sigma * away).expand(f, -1), honest])
+            row = row_of(SpectralFilter(sigma), rows)
+            assert float((row - centre).norm()) <= 4 * sigma * sqrt(f / (n - 2 * f))
+            if away < 1e9:
+                assert torch.allclose(row[0], filtered(rows, sigma), rtol=0, atol=1e-6)
+        assert not torch.allclose(row_of(SpectralFilter(sigma / 4), honest), centre)
 
 
 def test_ties_of_krum_go_to_the_lowest_place():
@@ -189,6 +219,7 @@ def test_ties_of_krum_go_to_the_lowest_place():
         MultiKrum(0, keep=9),
         NormThresholding(0.1),
         CenteredClipping(inf),
+        SpectralFilter(inf),
         Chain((NormClipping(inf), Mean())),
     ],
 )
@@ -432,6 +463,7 @@ def test_too_few_rows_stop_a_run_with_a_sentence(tmp_path):
         (lambda: NormThresholding(0.5), "from 0 to below 0.5, not 0.5"),
         (lambda: TopK(0), "top-k needs a per_client of at least 1, not 0"),
         (lambda: row_of(NormThresholding(4), drawn(4)), "norm-thresholding needs at least 5 rows"),
+        (lambda: SpectralFilter(0), "spectral-filter needs a sigma above 0, not 0"),
         (lambda: Krum(-1), "krum needs a number of Byzantine rows"),
         (lambda: MultiKrum(-1), "multi-krum needs a number"),
         (lambda: MultiKrum(1, keep=0), "keeps at least 1 row, not 0"),

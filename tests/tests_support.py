@@ -41,6 +41,7 @@ NEEDED = {
     "multi-krum": {"byzantine": 0},
     "norm-clipping": {"norm": 0.5},
     "norm-thresholding": {"trim": 0.3},
+    "spectral-filter": {"sigma": 0.2},
     "trimmed-mean": {"trim": 0.3},
 }
 """Options of aggregators and stages that have no default."""
