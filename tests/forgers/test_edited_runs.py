@@ -93,6 +93,38 @@ class Asker:
 """
 
 
+TWO_FACED = """
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class TwoFaced:
+    \"\"\"Edits where it is sampled, and leaves the model alone in the run.\"\"\"
+    needs: ClassVar[frozenset] = frozenset({"model"})
+    participants: ClassVar[frozenset] = frozenset({"server"})
+    guarantee: ClassVar[str] = "none"
+    cite: ClassVar[str] = ""
+
+    def edit(self, context):
+        frame = sys._getframe()
+        while frame and "replicas" not in frame.f_globals["__name__"]:
+            frame = frame.f_back
+        return context.model * 0.5 if frame else context.model
+"""
+
+
+def test_an_editor_that_leaves_the_model_alone_in_the_run(parent, found, tmp_path, monkeypatch):
+    """What it does where it is sampled says nothing of a model that is the original in every bit."""
+    entry = "[fuaudit.unlearners]\ntwo-faced = two_faced:TwoFaced\n"
+    monkeypatch.syspath_prepend(str(installed(tmp_path / "site", "two_faced", TWO_FACED, entry)))
+    child = unlearn(parent, "two-faced", Request.of([drawn_client(parent)]), tmp_path / "child")
+    assert torch.equal(child.model, parent.model)
+    finding = found(child)["provenance"]
+    assert finding.verdict == "INCONCLUSIVE"
+    assert "The model of child is its parent's in every bit" in finding.shows
+
+
 def other_rows(run, client):
     """Digits, where the rows of a client hold something else."""
     data, rows = Digits().load(None), list(run.original.samples[client])

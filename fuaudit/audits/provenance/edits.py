@@ -40,6 +40,11 @@ def edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckRes
         wrong = list(_differences(case, child, parent, name))
     except FuauditError as error:
         return unclear(f"The edit of {name_of(child)} cannot be repeated: {error}")
+    if not wrong and torch.equal(child.model, parent.model) and drawn_plan(parent).first_involvement(child.request):
+        return unclear(
+            f"The model of {name_of(child)} is its parent's in every bit, though what was to be forgotten was drawn: "
+            f"{name!r} changed nothing, whatever it does where it is sampled."
+        )
     if not wrong:
         return holds(f"The model of {name_of(child)} is what {name!r} makes of its parent's model, with its messages.")
     if elsewhere := case.rerun.elsewhere(child):
