@@ -278,7 +278,7 @@ def _named(device):
 def test_rows_that_a_script_computed_elsewhere_refute_nothing(given, images, quick, tmp_path, monkeypatch):
     """Rows given as tensors may have been computed, with other bits on another processor; a file's cannot."""
     monkeypatch.setattr("fuaudit.runs.platforms.versions", _named)
-    monkeypatch.setattr("fuaudit.runs.writer.versions", _named)
+    monkeypatch.setattr("fuaudit.workflow.writer.versions", _named)
     flat = build("datasets", {"use": "digits"}).load(None)
     model = {"use": "linear"}
     read = tables(data={"use": "digits"}, model=model)
