@@ -200,8 +200,8 @@ class Stress:
     def _tried(self, case: Case, step: Step, plan: Plan, kept: int) -> _Tried:
         """The kept rounds of a plan, up to the first after which full and retained data give other models or states.
 
-        Both sides are executed round by round, so that a faulty method is not followed further. Where training with
-        all data overflows, what comes after is not looked at: NaN differs from NaN, and an honest method made it.
+        Both sides are executed round by round, so that a faulty method is not followed further. Where training
+        overflows on both sides, what comes after is not looked at: NaN differs from NaN, and an honest method made it.
         """
         ready = case.rerun.ready
         cohorts = map(plan.cohort, range(1, kept + 1))
@@ -222,7 +222,7 @@ class Stress:
         for (round_number, everything), (_, retained) in zip(*sides, strict=True):
             full = everything.without(ready.procedure, step.before, step.after)
             pairs = [(full.vectors, retained.vectors), *((full.state[k], retained.state[k]) for k in full.state)]
-            if not all(bool(a.isfinite().all()) for a, _ in pairs):
+            if not any(all(bool(t.isfinite().all()) for t in side) for side in zip(*pairs, strict=True)):
                 return replace(found, overflows=round_number)
             if not all(torch.equal(a, b) for a, b in pairs):
                 gaps = [float((a - b).abs().max()) for a, b in pairs if a.numel()]
@@ -240,7 +240,7 @@ class _Tried:
         kept: how many of the ``rounds`` of the plan are kept.
         participations: of the target, in the kept rounds.
         differs: the first round after which the two sides differ, by ``gap``; 0 for none.
-        overflows: the first round after which training with all data is not finite; 0 for none.
+        overflows: the first round after which neither side is finite; 0 for none.
     """
 
     request: int
@@ -265,7 +265,8 @@ class _Tried:
 
 def _apart(gap: float) -> str:
     """In words: by how much models differ."""
-    return f"models differ by {gap:.3g}" if isfinite(gap) else "a model is NaN: the mark that it reads erased rows"
+    one = "a model is NaN on one side alone: it reads erased rows, which are marked by NaN, or they make it overflow"
+    return f"models differ by {gap:.3g}" if isfinite(gap) else one
 
 
 def _rate(candidates: int) -> float:
