@@ -29,8 +29,9 @@ def scores(rows: Tensor, byzantine: int) -> Tensor:
     """The score of each of the rows ``(n, d)``: ``(n,)`` in float64."""
     import torch
 
-    table = table_of_squares(rows).fill_diagonal_(torch.inf)
-    return table.sort(dim=1).values[:, : len(rows) - byzantine - 2].cumsum(dim=1)[:, -1]
+    nearest = table_of_squares(rows).fill_diagonal_(torch.inf).sort(dim=1).values[:, : len(rows) - byzantine - 2]
+    summed: Tensor = nearest.cumsum(dim=1)[:, -1]
+    return summed
 
 
 def best(rule: str, rows: Tensor, byzantine: int) -> Tensor:
