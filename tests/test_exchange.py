@@ -32,6 +32,7 @@ from fuaudit.commitments.secrets import ClientSecrets, Renewal, first_secrets, s
 from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
+from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
@@ -345,6 +346,23 @@ def test_of_kept_rounds_the_ancestors_must_tell_what_is_true(whole, tmp_path, qu
     assert "round 1" in looked_at(child, quick)["replay"].shows
 
 
+def test_the_manifest_confirms_no_guess_of_an_accuracy(whole, tmp_path, quick, fuaudit):
+    """Its digest of participation.json is everybody's, and a server knows all but the accuracies."""
+    table = whole.participation
+    assert table["salt"] == whole.participation_salt
+    without = {name: value for name, value in table.items() if name != "salt"}
+    assert sha256(pretty_json(without)) != whole.files["participation.json"]["sha256"]
+    assert "salt" not in fuaudit("show", whole.path, "--json")[1]
+    for number, change in enumerate(({"salt": "0" * 64}, {"salt": None}, {"salt": 3})):
+        run = shutil.copytree(whole.path, tmp_path / str(number))
+        changed = {name: value for name, value in (table | change).items() if value is not None}
+        (run / "participation.json").write_bytes(pretty_json(changed))
+        with pytest.raises(EvidenceError, match=r"participation\.json"):
+            reseal(run)
+    plain = train(tables(learner={"rounds": 1}), tmp_path / "plain", secret=secret(2))
+    assert "salt" not in plain.participation
+
+
 def test_how_secrets_were_made_is_committed_to(whole, tmp_path):
     path = tmp_path / "run"
     shutil.copytree(whole.path, path)
@@ -390,8 +408,9 @@ def test_secrets_that_were_not_committed_to_or_do_not_follow(tmp_path, quick):
 
     def exchanged_for(name, **changes):
         shutil.copytree(child.path, tmp_path / name)
-        table = replace(child.secrets, **changes).table(child.opening)
-        RunWriter(tmp_path / name).write(SECRETS, table)
+        secrets = replace(child.secrets, **changes)
+        RunWriter(tmp_path / name).write(SECRETS, secrets.table(child.opening))
+        edit(tmp_path / name, "participation.json", salt=secrets.participation_salt)
         return reseal(tmp_path / name)
 
     with pytest.raises(EvidenceError, match="is not the one that was committed to"):

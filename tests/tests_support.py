@@ -198,7 +198,9 @@ def holding(path: Path, models, data=None):
     for round_number, (vector, state) in models.items():
         RunWriter(path).checkpoint(round_number, vector, state)
     schedule, ready = LazySchedule([run.plan], run.rounds_executed), setup(run.config, data)
-    for name, content in derived(ready, run.plan.retained, schedule, run.checkpoints, lambda r: models[r][0]).items():
+    salt = run.participation_salt
+    files = derived(ready, run.plan.retained, schedule, run.checkpoints, lambda r: models[r][0], salt=salt)
+    for name, content in files.items():
         write_bytes(path / name, content)
 
     def logged(event):

@@ -330,6 +330,7 @@ def describe(
         constant: the most common class of the test rows and its share, where they are known.
         following: commands that come next.
     """
+    from fuaudit.formats.schema import SALT
     from fuaudit.runs.names import in_words, to_forget
 
     last = run.metrics[-1]
@@ -348,7 +349,7 @@ def describe(
         "law": law.name,
         "beacon": run.beacon,
         "stability": _stability(run),
-        "participation": run.participation,
+        "participation": {name: value for name, value in run.participation.items() if name != SALT},
         "exchange": _exchange(run),
     }
     lines = [
@@ -410,7 +411,7 @@ def _kept(run: Any) -> str:
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
     """Who took part, how the final model serves the clients, and what the learner concludes."""
-    from fuaudit.formats.schema import PARTICIPATION
+    from fuaudit.formats.schema import PARTICIPATION, SALT
 
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
@@ -425,7 +426,7 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
         lines.append(
             f"own accuracy  {min(shares):.4f} to {max(shares):.4f} on the rows of {counted(len(shares), 'client')}"
         )
-    own = sorted(told.keys() - PARTICIPATION.keys())
+    own = sorted(told.keys() - PARTICIPATION.keys() - {SALT})
     return lines + [f"concluded     {_in_words(name)}: {_in_words(told[name])}" for name in own]
 
 

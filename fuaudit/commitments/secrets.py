@@ -84,6 +84,11 @@ class ClientSecrets:
             hasher.update(client.to_bytes(8, "little") + secret)
         return hasher.digest()
 
+    @property
+    def participation_salt(self) -> str:
+        """The salt of ``participation.json``, 64 digits; it does not tell that of files of memories."""
+        return derive(self.salt, "participation").hex()
+
 
 def secret_digest(secret: bytes, made: str) -> bytes:
     """All that is committed to of a secret, and of how it was made: 32 bytes."""

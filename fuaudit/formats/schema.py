@@ -192,3 +192,6 @@ PARTICIPATION: dict[str, Shape] = {
     "own_accuracy": by_id(either(is_nothing, is_share)),  # null where there was nothing to measure
 }
 """What every run tells of who took part; its learner may add what it concludes."""
+
+SALT = "salt"
+"""What it holds besides where clients have secrets: its digest, which everybody may read, confirms no guess then."""

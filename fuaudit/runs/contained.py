@@ -118,6 +118,11 @@ class WithContents(WithPlan):
         """That of the files of what clients keep; None where they keep nothing."""
         return self.secrets.salt if self.secrets and self.exchange.remembers else None
 
+    @property
+    def participation_salt(self) -> str | None:
+        """What ``participation.json`` holds as its salt; None where clients have no secrets."""
+        return self.secrets.participation_salt if self.secrets else None
+
     def stage_draws(self, plan: Plan) -> tuple[PlannedDraws, ...]:
         """What stages draw under a plan of this lineage, whose sources are generations of this run."""
         if not self.secrets or not self.exchange.draws:

@@ -38,9 +38,14 @@ Checkpoints: TypeAlias = Mapping[int, tuple["Tensor", State]]
 
 
 def derived_files(
-    ready: Setup, population: Population, schedule: Rounds, stored: Checkpoints, salt: bytes | None = None
+    ready: Setup,
+    population: Population,
+    schedule: Rounds,
+    stored: Checkpoints,
+    salt: bytes | None = None,
+    participation_salt: str | None = None,
 ) -> dict[str, bytes]:
-    """Path -> content of every file that follows from the plan and the stored models.
+    """Path -> content of every file that follows from the plan and the stored models, with the salts of the run.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
@@ -48,9 +53,8 @@ def derived_files(
     checkpoints = dict[str, bytes]()
     for round_number, round_state in stored.items():
         checkpoints |= files_of_round(round_number, *round_state, salt)
-    return checkpoints | derived(
-        ready, population, schedule, sorted(stored), lambda round_number: stored[round_number][0]
-    )
+    rounds, model = sorted(stored), lambda round_number: stored[round_number][0]
+    return checkpoints | derived(ready, population, schedule, rounds, model, salt=participation_salt)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Stored:
         rounds: after which a model is stored, ascending.
         model: reads the model ``(d,)`` after one of them.
         measured: tells of one more model that was measured.
+        salt: of ``participation.json``; None where clients have no secrets.
     """
 
     ready: Setup
@@ -69,6 +74,7 @@ class Stored:
     rounds: Sequence[int]
     model: Callable[[int], Tensor]
     measured: Callable[[], None]
+    salt: str | None
 
     @cached_property
     def final(self) -> Tensor:
@@ -90,18 +96,20 @@ def derived(
     rounds: Sequence[int],
     model: Callable[[int], Tensor],
     progress: Progress = silent,
+    salt: str | None = None,
 ) -> dict[str, bytes]:
     """Path -> content of every such file but those of rounds. Models are read one at a time; the last one is kept.
 
     Args:
         rounds: after which a model is stored, ascending.
         model: reads the model ``(d,)`` after one of them.
+        salt: of ``participation.json``.
 
     Raises:
         PluginError: what the learner concludes cannot be recorded.
     """
     numbers, work = count(1), len(rounds) + len(population.clients)
-    stored = Stored(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work))
+    stored = Stored(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work), salt)
     return {name: form_of(name).write(value(stored)) for name, value in WRITTEN.items()}
 
 
@@ -129,7 +137,7 @@ def _participation(stored: Stored) -> dict[str, Any]:
         own[str(client)] = stored.measure(stored.final, *taken)[1] if rows else None
     solver, exchange = ready.procedure.solver, ready.procedure.exchange
     followed = participation(ready.learner, solver, exchange, stored.population, stored.schedule)
-    return followed | {"own_accuracy": own}
+    return followed | {"own_accuracy": own} | ({} if stored.salt is None else {schema.SALT: stored.salt})
 
 
 def _model(stored: Stored) -> dict[str, Tensor]:
@@ -183,6 +191,7 @@ def _concluded(
     except Exception as error:
         hint = "The run can be finished with `fuaudit resume` when the plugin is mended."
         raise PluginError(f"the conclusions of {name} cannot be recorded: {error!r}", hint) from error
-    if not isinstance(found, dict) or schema.PARTICIPATION.keys() & found.keys():
-        raise PluginError(f"the conclusions of {name} must be a table without {', '.join(schema.PARTICIPATION)}")
+    taken = (*schema.PARTICIPATION, schema.SALT)
+    if not isinstance(found, dict) or found.keys() & {*taken}:
+        raise PluginError(f"the conclusions of {name} must be a table without {', '.join(taken)}")
     return found

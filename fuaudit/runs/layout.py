@@ -18,6 +18,7 @@ from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import (
+    SALT,
     Fields,
     Shape,
     among,
@@ -170,7 +171,7 @@ _FIGURES = listed(Fields({"round": is_count, "test_loss": is_loss, "test_accurac
 def _wrong_participation(value: object) -> list[str]:
     """What a learner concludes besides is its own; whether there may be such is asked where the learner is known."""
     others = dict.fromkeys(value, lambda inner: True) if isinstance(value, dict) else {}
-    return Fields(TAKING_PART, others).wrong(value)
+    return Fields(TAKING_PART, others | {SALT: is_digest}).wrong(value)
 
 
 _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {

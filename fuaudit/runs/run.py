@@ -22,6 +22,7 @@ from fuaudit.errors import EvidenceError, UsageError, nearest_beside
 from fuaudit.formats.files import TEMPORARY, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
+from fuaudit.formats.schema import SALT
 from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
@@ -181,7 +182,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     tables = run.participation
     if len(tables["cohorts"]) != run.rounds_executed or len(tables["uploads"]) != run.rounds_executed:
         yield f"tells in {PARTICIPATION} of other rounds than the {run.rounds_executed} that were executed"
-    surplus = tables.keys() - TAKING_PART.keys()
+    surplus = tables.keys() - TAKING_PART.keys() - {SALT}
     if surplus and says(run.learner, "conclusions") is None:
         yield f"has conclusions in {PARTICIPATION} of a learner that makes none: {', '.join(sorted(surplus))}"
     if run.is_child != bool(run.requests):
@@ -207,6 +208,9 @@ def _contradictions(run: Run) -> Iterator[str]:
         yield f"has files in {CLIENTS_FOLDER} with another salt than its secrets make"
     if not run.redacted:
         _ = run.opening, run.secrets  # which names, salts and secrets there must be follows from requests that fit
+    salt = tables.get(SALT)
+    if (salt is not None) != run.exchange.has_secrets or not (run.redacted or salt == run.participation_salt):
+        yield f"has another salt in {PARTICIPATION} than its secrets make"
 
 
 def _strange_tensors(run: Run, tensors: dict[str, dict[str, Kind]]) -> Iterator[str]:

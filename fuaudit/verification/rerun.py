@@ -82,7 +82,8 @@ class Rerun:
     @cached_property
     def regenerated(self) -> dict[str, bytes]:
         """Every file that follows from the retained data and the plan, computed from scratch."""
-        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, self._run.salt)
+        salts = self._run.salt, self._run.participation_salt
+        return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, *salts)
 
     def models(
         self, plan: Plan, population: Population, schedule: Rounds, events: EventsByRound | None = None

@@ -172,7 +172,8 @@ def complete(
     def model(round_number: int) -> Tensor:
         return read_checkpoint(writer.path, round_number)[0]
 
-    for name, content in derived(ready, population, schedule, writer.stored, model, progress).items():
+    salt = writer.run.participation_salt
+    for name, content in derived(ready, population, schedule, writer.stored, model, progress, salt).items():
         write_bytes(writer.path / name, content, mode=mode_of(name))
     writer.close("sealed")
     return load_run(writer.path)

@@ -7,6 +7,7 @@ import json
 from fuaudit import registry
 from fuaudit.audits.lineage.unused_draws import unread, unused_draws
 from fuaudit.formats.files import sha256
+from fuaudit.formats.schema import SALT
 from fuaudit.runs.derived_files import derived, of_plan
 from fuaudit.runs.forms import Json
 from fuaudit.runs.layout import file_of, files_of_such, form_of, round_of
@@ -21,8 +22,10 @@ def data_at_hand(case: Case) -> bool:
 def follow_from_models(case: Case) -> dict[str, bytes]:
     """Every file but those of rounds, as it follows from the stored models and the plan."""
     run, population = case.run, case.run.plan.retained
-    rerun = case.rerun
-    return derived(rerun.ready, population, rerun.schedule, run.checkpoints, lambda at: run.checkpoint(at)[0])
+    rerun, salt = case.rerun, run.participation_salt
+    return derived(
+        rerun.ready, population, rerun.schedule, run.checkpoints, lambda at: run.checkpoint(at)[0], salt=salt
+    )
 
 
 def _digests(case: Case) -> dict[str, str]:
@@ -74,7 +77,8 @@ def unlike_the_plan(case: Case) -> list[str]:
     return [
         name
         for name, value in followed.items()
-        if form_of(name).exact(run.document(name)) != form_of(name).exact(value)
+        # a salt follows from secrets, and is compared where the run is opened
+        if form_of(name).exact({**run.document(name)} | {SALT: ""}) != form_of(name).exact({**value} | {SALT: ""})
     ]
 
 
