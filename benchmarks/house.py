@@ -251,13 +251,39 @@ def words(house: House) -> set[str]:
     Python's own words and those of its modules do not count.
     """
     places = defaultdict(list)
-    for module, node in every(house, ast.Call):
-        if ast.unparse(node.func) not in ("getattr", "hasattr") or not isinstance(node.args[1], ast.Constant):
-            continue
-        word = node.args[1].value
-        if not word.startswith("__") and ast.unparse(node.args[0]) not in imports_whole(house.trees[module]):
-            places[word].append(place(house, module, node))
+    table = {node.args[0].value for _, node in every(house, ast.Call) if ast.unparse(node.func) == "Word"}
+    for module, tree in house.trees.items():
+        for word, call in asked_for(tree, table):
+            if not word.startswith("__") and ast.unparse(call.args[0]) not in imports_whole(tree):
+                places[word].append(place(house, module, call))
     return {f"{word}: {', '.join(found)}" for word, found in places.items()}
+
+
+def asked_for(tree: ast.Module, table: set[str]) -> Iterator[tuple[str, ast.Call]]:
+    """Each literal name that a getattr or hasattr asks for; in a loop over literals, each that is in the table."""
+    for node in ast.walk(tree):
+        if asks(node) and isinstance(node.args[1], ast.Constant):
+            yield node.args[1].value, node
+        for loop in [node] if isinstance(node, ast.For) else getattr(node, "generators", []):
+            found = [each for each in ast.walk(node) if asks(each)]
+            for name, word in literals(loop):
+                yield from ((word, call) for call in found if word in table and ast.unparse(call.args[1]) == name)
+
+
+def parts(node: ast.expr) -> list[ast.expr]:
+    return getattr(node, "elts", [node])
+
+
+def asks(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr")
+
+
+def literals(loop: ast.For | ast.comprehension) -> Iterator[tuple[str, str]]:
+    """Name -> text, of all that a loop over a row of literals gives its names."""
+    for row in getattr(loop.iter, "elts", []):
+        for name, value in zip(parts(loop.target), parts(row), strict=False):
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield ast.unparse(name), value.value
 
 
 def imports_whole(tree: ast.Module) -> set[str]:
@@ -574,8 +600,9 @@ RULES = f"""
 - A circle is a group of modules that reach each other by imports, those inside functions included. Imports for type
   checking alone do not count.
 - A function's lines are those of its body, with the docstring.
-- A plugin word is an attribute that is asked for by `getattr` or `hasattr` with a literal name. Python's own words and
-  those of its modules do not count. A test that an object has a method counts.
+- A plugin word is an attribute that is asked for by `getattr` or `hasattr` with a literal name, or in a loop over
+  literal names that are in the table of words (b4ca81b has no table). Python's own words and those of its modules do
+  not count. A test that an object has a method counts.
 - A duplicate is a row of statements of at least {NODES_IN_COMMON} nodes that has the same shape in two functions.
   Names, constants and annotations may differ. Inner functions belong to the outer one.
 """

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from house import circles, duplicates, measures, opened, picture, upwards  # noqa: E402
+from house import circles, duplicates, measures, opened, picture, upwards, words  # noqa: E402
 from test_layers import LEVELS  # noqa: E402
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -76,6 +76,17 @@ def test_words_parameters_and_any_are_counted(built):
     assert values["lines of the longest function"] == "6"
 
 
+def test_words_in_loops_over_literals_are_counted(built):
+    text = (
+        "TABLE = Word('needs', frozenset), Word('cite', str), Word('uses', frozenset)\n"
+        "def f(x, some):\n"
+        "    for word, why in (('needs', 'a'), ('cite', 'b'), ('other', 'uses')):\n        getattr(x, word, why)\n"
+        "    for option in some:\n        getattr(x, option)\n"
+        "    return [getattr(x, each) for each in ('uses', 'needs')]\n"
+    )
+    assert {each.partition(":")[0] for each in words(built(low=text, high=""))} == {"needs", "cite", "uses"}
+
+
 def test_this_house_has_no_circle_and_no_import_upwards():
     house = opened(ROOT)
     assert not circles(house.arrows())
@@ -100,7 +111,7 @@ def test_every_room_lies_on_the_paper_of_the_picture():
 
 
 def test_the_page_names_files_that_are_there():
-    walks = ARCHITECTURE.partition("## Four walks")[2].partition("## Six questions")[0]
+    walks = ARCHITECTURE.partition("## Four walks")[2].partition("## Seven questions")[0]
     named = re.findall(r"`((?:fuaudit|plugins)/[\w/]+\.py)`", walks)
     assert len(named) > 30
     assert not [name for name in named if not (ROOT / name).is_file()]
@@ -108,7 +119,7 @@ def test_the_page_names_files_that_are_there():
 
 def test_the_answers_lead_to_files_and_folders_that_are_there():
     rows = re.findall(r"^\| [^|]+\? \| ([^|]+) \|$", ARCHITECTURE, re.MULTILINE)
-    assert len(rows) == 6
+    assert len(rows) == 7
     for row in rows:
         assert ROOT.joinpath(*re.findall(r"`([\w/.]+)`", row)).exists(), row
 

@@ -12,14 +12,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fuaudit.errors import EvidenceError, StorageError, UsageError
 from fuaudit.formats.forms import MAX_JSON_BYTES, MAX_TENSOR_BYTES, parse_json
 from fuaudit.reading import MOST
-
-if TYPE_CHECKING:
-    pass
 
 if sys.platform != "win32":
     import fcntl

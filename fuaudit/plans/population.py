@@ -32,7 +32,7 @@ class Request:
     @property
     def kinds(self) -> frozenset[str]:
         """What it names any of: "clients", "samples" or both."""
-        return frozenset(kind for kind in ("clients", "samples") if getattr(self, kind))
+        return frozenset(kind for kind, named in (("clients", self.clients), ("samples", self.samples)) if named)
 
     def __str__(self) -> str:
         parts = [f"client {', '.join(map(str, self.clients))}"] if self.clients else []

@@ -73,11 +73,12 @@ def require_event(event: object) -> None:
     values = _values(event)
     if any(type(value) is int and abs(value) >= LIMIT for value in values):
         raise PluginError("a stage told a whole number of more than 64 bits")
-    counts = [getattr(event, name, 0) for name in ("client", "size", "discarded")]
+    told = vars(event)
+    counts = [told.get(name, 0) for name in ("client", "size", "discarded")]
     counts += event.rows if isinstance(event, Summed) else ()
     if any(type(count) is not int or count < 0 for count in counts):
         raise PluginError(f"a stage told {event}: clients, sizes and numbers of rows are whole numbers from 0")
-    named = [getattr(event, name, "none") for name in ("what", "why", "mechanism")]
+    named = [told.get(name, "none") for name in ("what", "why", "mechanism")]
     if not all(isinstance(word, str) and _WORDS.fullmatch(word) for word in named):
         raise PluginError(f"a stage told {event}: what, why and mechanism are a few words, of letters and hyphens")
     for value in values:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.declared import offers, says
+from fuaudit.declared import must_say, offers, says
 from fuaudit.draws import START, Draws, Position
 from fuaudit.errors import PluginError, nearest
 from fuaudit.plans import Law, Plan, Population, Request
@@ -96,13 +96,13 @@ def is_editor(unlearner: object) -> bool:
     if sum(kinds) != 1:
         raise PluginError(f"{name} must have exactly one of rewrite(...) and edit(...)")
     for words, known in (("needs", NEEDS), ("participants", PARTICIPANTS)):
-        declared = getattr(unlearner, words, None)
+        declared = must_say(unlearner, words)
         if not isinstance(declared, frozenset):
             raise PluginError(f"{name} must declare {words} as a frozenset", f"Choose from: {', '.join(known)}.")
         for word in sorted(declared - set(known), key=str):
             raise PluginError(f"{name} declares unknown {words}: {word!r}", nearest(str(word), known))
     for text in ("guarantee", "cite"):
-        if not isinstance(getattr(unlearner, text, None), str):
+        if not isinstance(must_say(unlearner, text), str):
             raise PluginError(f"{name} must declare {text} as text")
     claims: object = says(unlearner, "exact_for")
     if kinds[0] and not _are_claims(claims):

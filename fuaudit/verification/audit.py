@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.declared import says
+from fuaudit.declared import must_say, says
 from fuaudit.errors import PluginError, nearest
 from fuaudit.verification.claims import known_evidence
 from fuaudit.verification.figure import Figure
@@ -68,7 +68,7 @@ class Audit(Protocol):
 
 
 @dataclass(frozen=True)
-class Declared:
+class AuditWords:
     """What an audit declares; see :class:`Audit`."""
 
     evidence: frozenset[str]
@@ -81,7 +81,7 @@ class Declared:
         return float(getattr(audit, self.alpha_option)) if self.alpha_option else 0.0
 
 
-def declared(audit: object, who: str) -> Declared:
+def declared(audit: object, who: str) -> AuditWords:
     """What an audit declares; ``who`` it is, for messages.
 
     Raises:
@@ -95,13 +95,13 @@ def declared(audit: object, who: str) -> Declared:
         raise PluginError(f"{who} raised where it declares: {error!r}") from error
 
 
-def _declared(audit: object, who: str) -> Declared:
+def _declared(audit: object, who: str) -> AuditWords:
     problems = [
         f"{word} must be a frozenset of words, {what}"
         for word, what in (("evidence", "empty for none"), ("uses", "the arguments it looks at"))
-        if not isinstance(getattr(audit, word, None), frozenset)
+        if not isinstance(must_say(audit, word), frozenset)
     ]
-    evidence, uses = (getattr(audit, word) if not problems else frozenset() for word in ("evidence", "uses"))
+    evidence, uses = (must_say(audit, word) if not problems else frozenset() for word in ("evidence", "uses"))
     known = known_evidence()
     problems += [f"{word!r} is no kind of evidence. {nearest(str(word), known)}" for word in _others(evidence, known)]
     problems += [f"{word!r} is no argument. {nearest(str(word), ARGUMENTS)}" for word in _others(uses, ARGUMENTS)]
@@ -115,7 +115,7 @@ def _declared(audit: object, who: str) -> Declared:
             f"{who} declares wrongly:\n  " + "\n  ".join(problems),
             "docs/plugin-guide.md tells what an audit declares.",
         )
-    return Declared(evidence, uses, option, recomputes)
+    return AuditWords(evidence, uses, option, recomputes)
 
 
 def _others(words: frozenset[Any], known: Container[str]) -> list[Any]:
@@ -139,8 +139,8 @@ def _wrong(finding: Finding, name: str, alpha: float) -> Iterator[str]:
         yield f"the finding is in the name of {finding.audit!r}"
     if type(finding.verdict) is not Verdict or type(finding.subject) is not Subject:
         yield "verdict must be a Verdict, and subject a Subject"
-    for word in ("shows", "shows_not"):
-        if not _is_text(getattr(finding, word)) or not getattr(finding, word).strip():
+    for word, said in (("shows", finding.shows), ("shows_not", finding.shows_not)):
+        if not _is_text(said) or not said.strip():
             yield f"{word} must be a sentence"
     for word in ("detectable", "qualification", "plainly"):
         if not _is_text(getattr(finding, word)):

@@ -19,7 +19,7 @@ from fuaudit.config import read_toml
 from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
-from fuaudit.verification.audit import Declared, declared
+from fuaudit.verification.audit import AuditWords, declared
 from fuaudit.verification.claims import CLAIMS, Claim, claim_of, known_claims, lacking, shown_by
 
 BUILT_IN = "built-in"
@@ -56,7 +56,7 @@ class Check:
         return registry.build("audits", self.audit)
 
     @cached_property
-    def declared(self) -> Declared:
+    def declared(self) -> AuditWords:
         """What its audit declares, with these options."""
         return declared(self.built, str(registry.find("audits", self.audit["use"])))
 
