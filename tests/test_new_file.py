@@ -16,6 +16,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.derived_files import WRITTEN
 from fuaudit.runs.forms import Elsewhere, Json, Tensors
 from fuaudit.runs.layout import FILES, File, Held, Reader
+from fuaudit.runs.names import in_words, to_forget
 from fuaudit.runs.tombstone import read_tombstone
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -106,6 +107,8 @@ def test_it_is_redacted_where_it_is_the_clients_own(lineage, tmp_path):
         assert kept.redacted
         assert kept.digest == child.digest
         assert not (kept.path / file.name).exists()
+        assert "(name " not in in_words(*to_forget(child))
+        assert in_words(*to_forget(kept)).startswith("client 1 (name not in a redacted run), ")
 
 
 def test_fractions_of_which_nothing_is_said_are_refused():

@@ -55,13 +55,15 @@ def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:
 def to_forget(run: Run) -> list[dict[str, Any]]:
     """What the last request of a run names: a row a client and a row a sample, for findings.
 
-    ``name`` is null where a prune dropped it, ``index`` where nobody had the sample.
+    ``name`` is null where a prune dropped it or the run is redacted, ``index`` where nobody had the sample.
     """
     if not run.is_child:
         return []
     request, sizes = run.request, dict(zip(run.contents.clients, run.contents.sizes, strict=True))
+    lacking = {"redacted": True} if run.redacted else {}
     rows: list[dict[str, Any]] = [
-        {"client": client, "name": run.name(client), "rows": sizes.get(client, 0)} for client in request.clients
+        {"client": client, "name": run.name(client), "rows": sizes.get(client, 0)} | lacking
+        for client in request.clients
     ]
     for sample in request.samples:
         client, index = place_of(run, sample)
@@ -94,8 +96,9 @@ def in_words(row: dict[str, Any]) -> str:
     """One row of :func:`to_forget`: "client 4 (alice), 120 rows", "sample 17 (alice:3)"."""
     if "sample" in row:
         return whom(row)
-    dropped = "" if row["name"] else " (name dropped)"
-    return f"{whom(row)}{dropped}, {counted(row['rows'], 'row')}"
+    why = "not in a redacted run" if row.get("redacted") else "dropped"
+    nameless = "" if row["name"] else f" (name {why})"
+    return f"{whom(row)}{nameless}, {counted(row['rows'], 'row')}"
 
 
 def called(run: Run, request: Request) -> str:
