@@ -30,9 +30,7 @@ from fuaudit.runs.layout import (
     Reader,
     When,
     file_of,
-    files_for,
     names_in,
-    own_parts,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -165,7 +163,6 @@ def test_files_are_named_once():
     for name, file in FILES.items():
         assert name == file.name
         assert file.role
-        assert file.readers
         assert isinstance(file.form, Json | Tensors | Toml | Lines)
     assert file_of("checkpoints/000007.safetensors").name == CHECKPOINT
     for strange in ("checkpoints/7.safetensors", CHECKPOINT, "checkpoints/0000007.safetensors", "model.pkl", ""):
@@ -198,17 +195,18 @@ def test_the_page_has_the_table():
 
 def test_who_may_be_given_a_file():
     """Keys, names and ids of samples are the auditor's; a client's own part is of files that she may not have whole."""
-    given = {reader: {file.name for file in files_for(reader)} for reader in Reader}
+    given = {reader: {file.name for file in FILES.values() if file.is_for(reader)} for reader in Reader}
     assert given[Reader.OPERATOR] == FILES.keys()
     assert given[Reader.EVERYBODY] < given[Reader.CLIENT] < given[Reader.SERVER] < given[Reader.AUDITOR]
-    assert given[Reader.AUDITOR] == given[Reader.OPERATOR]
+    assert given[Reader.AUDITOR] == {name for name, file in FILES.items() if file.readers} <= given[Reader.OPERATOR]
     assert given[Reader.ARCHIVE] == given[Reader.OPERATOR] - {MEMORIES, SECRETS}
     secret = {"keys.json", "clients.json", "partition.safetensors", "recorded.safetensors", "participation.json"}
     assert not secret & given[Reader.SERVER]
     assert not {"ledger.jsonl", "run.json", "plan.json", CHECKPOINT} & given[Reader.CLIENT]
-    assert own_parts().keys() <= given[Reader.OPERATOR] - given[Reader.CLIENT]
+    own = {file.name for file in FILES.values() if file.own}
+    assert own <= given[Reader.OPERATOR] - given[Reader.CLIENT]
     # what a receipt is made of
-    assert {"clients.json", "contents.safetensors", "partition.safetensors"} <= own_parts().keys()
+    assert {"clients.json", "contents.safetensors", "partition.safetensors"} <= own
 
 
 # --- a run, changed anywhere and sealed again

@@ -41,6 +41,7 @@ from fuaudit.reporting import write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
+from fuaudit.runs.derived_files import WRITTEN
 from fuaudit.runs.encoding import files_of_round, model_and_state
 from fuaudit.runs.layout import AUDIT, BEFORE_PRUNE, BESIDE, PRUNING
 from fuaudit.runs.names import request_of
@@ -1213,7 +1214,7 @@ def test_stored_models_are_read_one_at_a_time(small_config, tmp_path, monkeypatc
     assert {name: sha256(content) for name, content in files.items()} == {
         name: run.files[name]["sha256"] for name in files
     }
-    assert len(files) == 4
+    assert files.keys() >= WRITTEN.keys()
     assert len(most) > 6
     assert max(most) <= 1
     assert not encoded

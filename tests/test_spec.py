@@ -1,10 +1,12 @@
 """Specs: one alpha for all audits, shared; what was spent is summed and stated."""
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from math import inf, nan
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -196,3 +198,9 @@ def test_findings_and_reports_state_what_was_spent(child):
     )
     without = verify(child, spec, budget=0, key=bytes(32), save=False).context["error_rates"]
     assert without["tests"] == pytest.approx(0.0002)
+
+
+def test_the_page_has_every_kind_of_evidence():
+    page = (Path(__file__).parents[1] / "docs" / "specs.md").read_text()
+    table = page.partition("| kind | shows that |")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)) == EVIDENCE

@@ -58,8 +58,8 @@ def derived_files(
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a run stores, for whoever writes a file that follows from it.
+class Course:
+    """What was made and is stored, for whoever writes a file that follows from it.
 
     Attributes:
         rounds: after which a model is stored, ascending.
@@ -109,43 +109,43 @@ def derived(
         PluginError: what the learner concludes cannot be recorded.
     """
     numbers, work = count(1), len(rounds) + len(population.clients)
-    stored = Stored(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work), salt)
-    return {name: form_of(name).write(value(stored)) for name, value in WRITTEN.items()}
+    course = Course(ready, population, schedule, rounds, model, lambda: progress("measured", next(numbers), work), salt)
+    return {name: form_of(name).write(value(course)) for name, value in WRITTEN.items()}
 
 
-def _involvement(stored: Stored) -> dict[str, Array]:
-    return involvement_tensors(Involvement.of(stored.schedule))
+def _involvement(course: Course) -> dict[str, Array]:
+    return involvement_tensors(Involvement.of(course.schedule))
 
 
-def _metrics(stored: Stored) -> list[dict[str, Any]]:
+def _metrics(course: Course) -> list[dict[str, Any]]:
     """Loss and accuracy on the test rows, of every stored round."""
-    dataset, rows = stored.ready.dataset, []
-    for number in stored.rounds:
-        stored.measured()
-        loss, accuracy = stored.measure(stored.model(number), dataset.test_inputs, dataset.test_targets)
+    dataset, rows = course.ready.dataset, []
+    for number in course.rounds:
+        course.measured()
+        loss, accuracy = course.measure(course.model(number), dataset.test_inputs, dataset.test_targets)
         # a plan that reads erased rows makes NaN; JSON has no such number
         rows.append({"round": number, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
     return rows
 
 
-def _participation(stored: Stored) -> dict[str, Any]:
+def _participation(course: Course) -> dict[str, Any]:
     """Who took part, and the accuracy of the last model on every client's rows."""
-    ready, own = stored.ready, dict[str, float | None]()
-    for client, rows in stored.population.samples.items():
-        stored.measured()
+    ready, own = course.ready, dict[str, float | None]()
+    for client, rows in course.population.samples.items():
+        course.measured()
         taken = ready.dataset.inputs[list(rows)], ready.dataset.targets[list(rows)]
-        own[str(client)] = stored.measure(stored.final, *taken)[1] if rows else None
+        own[str(client)] = course.measure(course.final, *taken)[1] if rows else None
     solver, exchange = ready.procedure.solver, ready.procedure.exchange
-    followed = participation(ready.learner, solver, exchange, stored.population, stored.schedule)
-    return followed | {"own_accuracy": own} | ({} if stored.salt is None else {schema.SALT: stored.salt})
+    followed = participation(ready.learner, solver, exchange, course.population, course.schedule)
+    return followed | {"own_accuracy": own} | ({} if course.salt is None else {schema.SALT: course.salt})
 
 
-def _model(stored: Stored) -> dict[str, Tensor]:
-    layout = stored.ready.procedure.layout
-    return dict(zip(layout.names, layout.split(stored.final.cpu()), strict=True))
+def _model(course: Course) -> dict[str, Tensor]:
+    layout = course.ready.procedure.layout
+    return dict(zip(layout.names, layout.split(course.final.cpu()), strict=True))
 
 
-WRITTEN: dict[str, Callable[[Stored], Any]] = {
+WRITTEN: dict[str, Callable[[Course], Any]] = {
     INVOLVEMENT: _involvement,
     METRICS: _metrics,
     PARTICIPATION: _participation,

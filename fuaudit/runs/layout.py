@@ -266,7 +266,8 @@ class File:
         name: its path in the folder, with ``/``; ``NNNNNN`` stands for the number of a stored round.
         role: what it is for.
         form: how it is written, and how its numbers are compared on another platform.
-        readers: who may be given the whole, besides the operator.
+        readers: who may be given the whole, besides the operator. `redact` asks of archives; the rest is for whoever
+            hands files on, and is told by docs/run-format.md.
         own: what of it a client may be given who may not have the whole: her own part, in words; empty for nothing.
         when: which runs have it.
         exempt: why nothing regenerates it; empty where the retained data and the plan do.
@@ -602,16 +603,6 @@ def file_of(name: str) -> File | None:
 def _of_any(name: str) -> str:
     """The path with ``NNNNNN`` in the place of its round."""
     return _ROUND.sub(_NUMBER, name)
-
-
-def files_for(reader: Reader) -> tuple[File, ...]:
-    """The files of which somebody may be given the whole, in the order of the table."""
-    return tuple(file for file in FILES.values() if file.is_for(reader))
-
-
-def own_parts() -> dict[str, str]:
-    """File -> what of it a client may be given who may not have the whole."""
-    return {file.name: file.own for file in FILES.values() if file.own}
 
 
 def form_of(name: str) -> Any:
