@@ -217,7 +217,7 @@ def test_salts_that_are_lost(forger, parent):
         places = contents.salts_of(client)[1:]
         gone |= {place for place, row in zip(places, child.numbered(client), strict=True) if row in rows}
     kept = [range(place, place + 1) for place in range(salts.size) if place not in gone]
-    table = Opening(child.opening.names, salts.keeping(kept)).table()
+    table = Opening(child.opening.names, salts.keeping(kept).bare).table()
     (child.path / "clients.json").write_bytes(pretty_json(table))
     with pytest.raises(EvidenceError, match="lacks names or salts of what is retained"):
         sealed(child.path)
