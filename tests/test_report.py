@@ -491,7 +491,9 @@ def test_an_unknown_format_is_a_usage_error():
 def kept(folder, found):
     """Findings as a verification stores them."""
     spec = {name: found["spec"][name] for name in ("id", "origin", "digest")}
-    return finish(folder, begin(folder, found["run"], spec, True, found["context"]["arguments"]), found["verdict"], found)
+    return finish(
+        folder, begin(folder, found["run"], spec, True, found["context"]["arguments"]), found["verdict"], found
+    )
 
 
 def test_reports_are_written_beside_the_findings(tmp_path, child):
