@@ -58,10 +58,11 @@ def read_tombstone(path: Path, config: Config | None = None) -> Tombstone:
 
 
 def _tales_of_none(stone: Tombstone, exchange: Exchange) -> Iterator[str]:
-    """Which parts its ledger makes tell of rounds, in words, that tell nothing."""
+    """Which parts its ledger makes tell of rounds, in words, that tell nothing; in what order would be told, too."""
     for event in stone.ledger.of_kind("round"):
+        rejected = [told.get("client", 0) for told in event.get("told", ()) if told["part"] == "exchange"]
         for told in event.get("told", ()):
-            if not exchange.may_tell(told):
+            if not exchange.may_tell(told) or rejected != sorted(rejected):
                 yield f"its ledger holds what {told['part']} told of round {event['round']}, and that tells nothing"
 
 

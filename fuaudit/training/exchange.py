@@ -190,7 +190,13 @@ class Exchange:
     def may_tell(self, event: Mapping[str, Any]) -> bool:
         """Whether an event, as a table, may be one of its rounds; rows of Byzantine clients are rejected by itself."""
         rejected = (event["kind"], event["part"], event.get("why")) == ("rejected", "exchange", NOT_FINITE)
-        return event["part"] in self.telling or (rejected and bool(self.byzantine))
+        return event["part"] in self.telling or (rejected and event["client"] in self._deviating)
+
+    @property
+    def _deviating(self) -> frozenset[int]:
+        """The clients of its Byzantine stages."""
+        stages: list[Any] = [self.client_stages.stages[number] for number in self.byzantine]
+        return frozenset(client for stage in stages for client in stage.clients)
 
     def in_the_clear(self) -> Exchange:
         """The same without cryptography."""
@@ -450,7 +456,7 @@ def delivered(exchange: Exchange, sending: Sending) -> Delivery:
     here = here if exchange.plain else here.apart()
     finite = rows.isfinite().all(dim=-1) if exchange.byzantine else None
     if finite is not None:
-        for client in context.cohort.clients[~finite].tolist():
+        for client in sorted(context.cohort.clients[~finite].tolist()):
             context.bare("exchange").tell(Rejected(client, NOT_FINITE))
         rows, here = rows[finite], replace(here, cohort=here.cohort.among(finite), accepted=finite.clone())
     delivery: Delivery = asked(transport, "deliver", _delivery_of(rows), rows, here)

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import shutil
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import entry_points
 
@@ -368,6 +369,15 @@ def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
         former_of(run)
 
 
+def retold(stone, course):
+    """The ledger of a tombstone, with other events."""
+    ledger, events = Ledger(), read_ledger(stone).events
+    (stone / "ledger.jsonl").unlink()
+    for event in course(events):
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        ledger = append(stone, ledger, event["event"], **facts)
+
+
 @pytest.fixture
 def buried(family, tmp_path):
     """A pruned run, and how the ledger of its parent, of which a tombstone is left, is written anew."""
@@ -376,14 +386,7 @@ def buried(family, tmp_path):
     root = shutil.copytree(family, tmp_path / "family")
     pruned, (stone,) = prune(root / "child")
 
-    def retold(course):
-        ledger, events = Ledger(), read_ledger(stone).events
-        (stone / "ledger.jsonl").unlink()
-        for event in course(events):
-            facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
-            ledger = append(stone, ledger, event["event"], **facts)
-
-    return pruned, retold
+    return pruned, partial(retold, stone)
 
 
 @pytest.mark.parametrize("part", ["server.0", "transport", "client.0", "exchange"])
@@ -398,6 +401,27 @@ def test_what_a_tombstone_lets_silent_parts_tell(buried, old, part):
     retold(lambda events: [event | ({"told": [tale]} if event["event"] == "round" else {}) for event in events])
     with pytest.raises(EvidenceError, match=f"what {part} told of round 1, and that tells nothing"):
         parent_of(pruned)
+
+
+def test_what_clients_that_deviate_are_said_to_have_sent(tiny, tmp_path):
+    """Rows of clients 1 and 2 may be rejected. Other clients, or an order, would be room for numbers."""
+    from fuaudit.runs.ancestors import parent_of
+    from fuaudit.workflow.prune import prune
+
+    tables = tiny.tables | {"client": [{"use": "bit-flip", "clients": [1, 2]}]}
+    run = train(tables, tmp_path / "run", data=tiny.dataset, secret=bytes(32))
+    child = unlearn(run, "retrain", Request.of([0]), tmp_path / "child", data=tiny.dataset)
+    pruned, (stone,) = prune(child)
+
+    def tell(*clients):
+        tales = [{"kind": "rejected", "part": "exchange", "client": one, "why": "not finite"} for one in clients]
+        retold(stone, lambda events: [e | ({"told": tales} if e["event"] == "round" else {}) for e in events])
+        return parent_of(pruned)
+
+    assert tell(1, 1, 2).path == stone
+    for clients in ([7], [2, 1], [1, 5, 2]):
+        with pytest.raises(EvidenceError, match="what exchange told of round 1, and that tells nothing"):
+            tell(*clients)
 
 
 @pytest.mark.parametrize("group", ["aggregators", "stages", "client_stages", "transports"])
