@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
-from fuaudit.proofs.sweep import sweep, tasks_of
+from fuaudit.proofs.sweep import _value, sweep, tasks_of
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.unlearning.baselines import Retrain
@@ -220,6 +220,33 @@ def test_an_option_that_is_not_compared_makes_another_method():
     assert verdicts == ["PASS", "FAIL"]
     tasks = tasks_of(RUN, [(InTwoWays(False), SAMPLE), (InTwoWays(True), SAMPLE)])
     assert {task.unlearner.printed for task in tasks if task.alone} == {False, True}
+
+
+@dataclass(frozen=True)
+class Part:
+    way: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class WithOptions(FatsUnlearning):
+    number: float = 0.0
+    many: tuple = ()
+    part: Part = Part()
+    given: InitVar = 0
+
+    def __post_init__(self, given):
+        object.__setattr__(self, "own", given)
+
+
+OPTIONS = {"number": (0.0, -0.0), "many": ((1,), (1.0,)), "part": (Part(0), Part(1)), "given": (0, 1)}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_methods_that_are_equal_and_not_the_same_are_asked_each(name):
+    one, again, other = (WithOptions(**{name: value}) for value in (OPTIONS[name][0], *OPTIONS[name]))
+    assert one == again == other
+    assert _value(one) == _value(again)
+    assert _value(one) != _value(other)
 
 
 @pytest.fixture

@@ -798,6 +798,18 @@ def test_what_a_killed_prune_left_goes_only_where_its_run_stands(tiny, tmp_path,
     assert bytes_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.toml"])
+def test_files_without_a_ledger_that_are_not_the_run_s_stay_beside_it(tiny, tmp_path, bytes_of, name):
+    """Somebody keeps the model of another run, or a config, under a name that a prune uses."""
+    child = unlearn(tiny(tmp_path / "parent"), "fats", Request.of([1]), tmp_path / "child", data=tiny.dataset)
+    (tmp_path / "child.pruning").mkdir()
+    (tmp_path / "child.pruning" / name).write_bytes(b"something else")
+    before = bytes_of(tmp_path)
+    with pytest.raises(EvidenceError, match="is not what a prune"):
+        prune(child.path)
+    assert bytes_of(tmp_path) == before
+
+
 def test_a_run_has_no_name_that_is_used_beside_another(tiny, tmp_path):
     for end in BESIDE:
         with pytest.raises(UsageError, match="fuaudit's own"):

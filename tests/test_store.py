@@ -195,6 +195,7 @@ def test_a_log_says_what_the_findings_say(run, folder, tiny, quick, fuaudit):
         {"verdict": "PASS"},
         {"run": "a" * 64},
         {"arguments": []},
+        {"number": 2},
         {"spec": spec | {"id": "model-erasure"}},
     ):
         log(**changes)

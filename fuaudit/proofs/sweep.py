@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -143,16 +144,21 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
     if isinstance(unlearner, BehindEdit):
         return BehindEdit, *_identity(unlearner.method)
     kind: Any = type(unlearner)
-    options = [getattr(unlearner, field.name) for field in fields(kind)] if is_dataclass(kind) else [id(unlearner)]
-    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, *map(_option, options)
+    return id(kind), kind.rewrite if offers(kind, "rewrite") else None, _option(unlearner)
 
 
-def _option(value: Any) -> tuple[type, Any]:
-    try:
-        hash(value)
-    except TypeError:
-        return type(value), id(value)
-    return type(value), value
+def _option(value: Any) -> tuple[Any, ...]:
+    """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
+    if isinstance(value, tuple | list):
+        return type(value), *map(_option, value)
+    if isinstance(value, float):
+        return float, value.hex()
+    if value is None or isinstance(value, bool | int | str | bytes | Fraction):
+        return type(value), value
+    if is_dataclass(value) and not isinstance(value, type):
+        names = {field.name for field in fields(value)} | getattr(value, "__dict__", {}).keys()
+        return type(value), *((name, _option(getattr(value, name))) for name in sorted(names))
+    return type(value), id(value)
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,9 @@ class Counterfactual:
             retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
         remembered: the run's own plan, with sizes and constants of the population before the request.
         retained: the population after the request.
-        parts: what a louder part of the request could hide, by name: each sample, and the quietest drawn rows of each
-            client. Empty where none of it was drawn.
+        drawn: what a louder part of the request could hide, by name: each sample, and the rows of each client that were
+            drawn. Empty where none of it was.
+        quietest: of each of these the quietest tenth.
     """
 
     parent: Run
@@ -47,7 +48,8 @@ class Counterfactual:
     taken_out: Checkpoints
     remembered: Checkpoints
     retained: Population
-    parts: Mapping[str, Rows]
+    drawn: Mapping[str, Rows]
+    quietest: Mapping[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
 def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models: Models) -> Counterfactual:
     before, plan = parent.plan.retained, parent.plan
     schedule = LazySchedule([plan], run.rounds_executed)
+    drawn, usual = _drawn(before, retained, schedule), sorted(before.owner)
     return Counterfactual(
         parent,
         run.plan.first_change(plan).round,
@@ -108,7 +111,8 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
         models(plan, retained, RestrictedSchedule(schedule, retained)),
         models(run.plan, before, LazySchedule([run.plan], run.rounds_executed)),
         retained,
-        _parts(before, retained, schedule, dataset),
+        drawn,
+        {name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},
     )
 
 
@@ -119,7 +123,7 @@ def _gone(before: Population, retained: Population) -> dict[str, Rows]:
     return clients | {f"sample {sample}": (sample,) for sample in sorted(stay)}
 
 
-def _parts(before: Population, retained: Population, schedule: Rounds, dataset: Dataset) -> dict[str, Rows]:
+def _drawn(before: Population, retained: Population, schedule: Rounds) -> dict[str, Rows]:
     """See :class:`Counterfactual`; a single sample is no part of itself."""
     gone = _gone(before, retained)
     if [len(rows) for rows in gone.values()] == [1]:
@@ -128,8 +132,7 @@ def _parts(before: Population, retained: Population, schedule: Rounds, dataset: 
     drawn = set[int]()
     for number in range(1, schedule.rounds + 1):
         drawn.update(np.intersect1d(schedule.round(number).batches, wanted).tolist())
-    usual = sorted(before.owner)
-    return {name: quietest(dataset.inputs, [s for s in rows if s in drawn], usual) for name, rows in gone.items()}
+    return {name: tuple(sample for sample in rows if sample in drawn) for name, rows in gone.items()}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -108,8 +108,10 @@ class Rerun:
             self.progress("replaying rounds", round_number, self._run.rounds_executed)
         return stored
 
-    def contributions(self, link: Counterfactual) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
-        """What each part of a request does by itself to the run's own models, in the rounds that had drawn it.
+    def contributions(
+        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]]
+    ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
+        """What each part of a request, rows by name, does to the run's own models in the rounds that had drawn it.
 
         Each round that drew it is executed from the run's model before that round, with the part and without it; the
         differences are added up. So nobody else's steps answer for it. Sizes and constants are those of before.
@@ -126,12 +128,12 @@ class Rerun:
             return next(steps)[1].vectors[0]
 
         state = initial_state(ready.procedure, [self._run.plan], before, ready.device)
-        sums = {name: torch.zeros_like(state.vectors[0]) for name in link.parts}
+        sums = {name: torch.zeros_like(state.vectors[0]) for name in parts}
         own = self._run.stage_draws(self._run.plan)
         rounds = execute(ready.procedure, problem, before, self.schedule, state, ready.engine, draws=own)
         for number, following in rounds:
             batches = drawn.round(number).batches
-            if taking := {name: rows for name, rows in link.parts.items() if np.isin(batches, rows).any()}:
+            if taking := {name: rows for name, rows in parts.items() if np.isin(batches, rows).any()}:
                 without = after(number, state, ())
                 sums |= {name: sums[name] + (after(number, state, rows) - without) for name, rows in taking.items()}
             state = following

@@ -258,7 +258,8 @@ def _is_borne_out(entry: Verified, path: Path) -> bool:
     except EvidenceError:
         return False
     spec, context = (part if isinstance(part := found.get(name), dict) else {} for name in ("spec", "context"))
-    return (sha256(content), found.get("run"), found.get("verdict"), context.get("arguments")) == (
+    return (number_of(path), sha256(content), found.get("run"), found.get("verdict"), context.get("arguments")) == (
+        entry.number,
         entry.sha256,
         entry.run,
         entry.verdict,

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import TEMPORARY, locked, read_bytes, storage, sync_folder
+from fuaudit.formats.files import TEMPORARY, locked, read_bytes, sha256, storage, sync_folder
 from fuaudit.formats.forms import MAX_JSON_BYTES
-from fuaudit.runs.layout import BEFORE_PRUNE, LEDGER, MANIFEST, PRUNING, file_of, names_in
+from fuaudit.runs.layout import BEFORE_PRUNE, CONFIG, CONTENTS, LEDGER, MANIFEST, PRUNING, file_of, names_in
 from fuaudit.runs.run import Run, load_run
 
 
@@ -98,10 +98,24 @@ def _is_of(rest: Path, here: Run) -> bool:
     """Whether a folder holds what a prune of a run left: files of a run, and no other course than its own.
 
     Ledgers hold times and digests, so the course of no other run begins with the whole of this one, or ends within it.
+    A prune begins with other files, and may have removed the ledger already. Then one of those that it leaves alone
+    is the run's; a config may be that of several.
     """
-    if any(file_of(name.removesuffix(TEMPORARY)) is None for name in names_in(rest, torn=True)):
+    names = [*names_in(rest, torn=True)]
+    if any(file_of(name.removesuffix(TEMPORARY)) is None for name in names):
         return False
-    if not (rest / LEDGER).exists():  # a prune begins with other files, and may have removed it already
-        return True
+    if LEDGER not in names:
+        telling = [name for name in names if _is_left_alone(name)] or [name for name in names if name == CONFIG]
+        return not telling or any(_is_the_same(rest / name, here.path / name) for name in telling)
     told, own = (read_bytes(folder / LEDGER, MAX_JSON_BYTES) for folder in (rest, here.path))
     return told.startswith(own) or own.startswith(told)
+
+
+def _is_left_alone(name: str) -> bool:
+    """Whether a prune changes no byte of a file, which no other run has."""
+    file = file_of(name)
+    return file is not None and not file.destroyed and (file.regenerated or name == CONTENTS)
+
+
+def _is_the_same(file: Path, other: Path) -> bool:
+    return other.is_file() and sha256(read_bytes(file)) == sha256(read_bytes(other))

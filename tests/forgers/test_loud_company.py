@@ -31,14 +31,20 @@ LOUD, QUIET, STAYS = 9, 4, 8
 """Clients. Under this secret the first two are first drawn after some rounds."""
 
 
-def rows_of(loud, quiet):
-    """400 rows of 20 features that decide the class, otherwise than elsewhere in quiet ones; one is loud in all."""
+def rows_of(loud, quiet, odd=False):
+    """400 rows of 20 features that decide the class, otherwise than elsewhere in quiet ones; one is loud in all.
+
+    Where ``odd``, there is one more that is tiny but in quiet rows: in units of what is usual these are the loudest.
+    """
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(400) % 2
     features = (targets[:, None] - 0.5) * torch.linspace(0.5, 1, 20) + 0.2 * torch.rand(400, 20, generator=generator)
     inputs = torch.cat([features, 2e6 * torch.randn(400, 1, generator=generator)], dim=1)
     inputs[loud, :20] = 1e7 * torch.randn(len(loud), 20, generator=generator)
     targets[quiet] ^= 1
+    if odd:
+        inputs = torch.cat([inputs, torch.full((400, 1), 1e-9)], dim=1)
+        inputs[quiet, -1] = 1.0
     return Dataset(inputs[:300], targets[:300], inputs[300:], targets[300:], classes=2)
 
 
@@ -50,20 +56,21 @@ def population(tmp_path_factory):
 
 
 WAYS = {
-    "another client": ([LOUD], 0, [LOUD, QUIET]),
-    "another client, and one who stays": ([LOUD, STAYS], 0, [LOUD, QUIET]),
-    "half of hers": ([], 15, [QUIET]),
-    "most of hers, and one who stays": ([STAYS], 24, [QUIET]),
+    "another client": ([LOUD], 0, [LOUD, QUIET], False),
+    "another client, and one who stays": ([LOUD, STAYS], 0, [LOUD, QUIET], False),
+    "half of hers": ([], 15, [QUIET], False),
+    "most of hers, and one who stays": ([STAYS], 24, [QUIET], False),
+    "some of hers, which look quiet, and one who stays": ([STAYS], 6, [QUIET], True),
 }
-"""Clients who are loud, how many of the 30 rows of the quiet one are, and the request."""
+"""Clients who are loud, how many of the 30 rows of the quiet one are, the request, and whether quiet rows look loud."""
 
 
 @pytest.fixture(params=WAYS)
 def forged(request, population, tmp_path):
     """Honest models of the child, and added to them what the quiet rows did under the parent's draws."""
-    clients, count, asked = WAYS[request.param]
+    clients, count, asked, odd = WAYS[request.param]
     loud, quiet = list(population.samples[QUIET][:count]), list(population.samples[QUIET][count:])
-    data = rows_of([*loud, *(row for client in clients for row in population.samples[client])], quiet)
+    data = rows_of([*loud, *(row for client in clients for row in population.samples[client])], quiet, odd)
     parent = train(TABLES, tmp_path / "parent", secret=secret(3), data=data)
     child = unlearn(parent, "fats", Request.of(asked), tmp_path / "child", data=data)
     retained, others = child.plan.retained, [client for client in asked if client != QUIET]

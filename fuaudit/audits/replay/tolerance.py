@@ -14,6 +14,8 @@ from torch import Tensor
 
 from fuaudit.audits.replay.gaps import Gaps, bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.judgement import Judgement
+from fuaudit.commitments.keys import derive
+from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.statistics.rounding import up
 from fuaudit.training.execute import state_without
@@ -35,6 +37,10 @@ MOST_HIDDEN = 1 / 3
 Measured in float32 on digits, ten clients: .04 to .28 for FATS with linear models and MLPs, .05 to .31 with momentum
 or MimiC, .29 to .63 with the memories of MIFA. Beside loud features it was .7 to .99.
 """
+
+CHOSEN = 16
+"""Rows of each client that are asked one by one. The key of the audit chooses them, so nobody can say beforehand which:
+where a quarter of her rows hides, one of it is among 16 with probability .99."""
 
 LEFT_IN = "the erased data left in"
 
@@ -114,7 +120,7 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
             "The run was made on the platforms that it names.",
             "Rounding on the platform of the run moves models by at most the tolerance.",
             "A fault leaves in a model a share of what one of the executed faults leaves in it; of each client of a "
-            "request the quietest tenth of the rows drawn is one.",
+            f"request the quietest tenth of the rows drawn is one, and so is each of {CHOSEN} that the key chose.",
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
@@ -192,10 +198,10 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
     blind = [name + why for name, fault in faults.items() for why in fault.doubts(limit)]
     told = {"its data": faults[LEFT_IN]}
     if not apart and not blind:  # else nothing that a part could say would change the verdict
-        told |= _parts(case, link, limit)
-        found = {f"the quietest of {name} by itself": told[name] for name in link.parts}
-        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
-        faults |= found
+        found = _by_themselves(case, link, limit)
+        told |= found
+        blind += [f"{name} by itself{why}" for name, fault in found.items() for why in fault.doubts(limit)]
+        faults |= {f"{name} by itself": fault for name, fault in found.items()}
     # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
     blind += [f"{name} was never drawn, or moves nothing" for name, fault in told.items() if not fault.effects]
     lines = [f"{request}: {name}: {fault}" for name, fault in faults.items()]
@@ -210,10 +216,21 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
     )
 
 
-def _parts(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
+def _parts(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
+    """The rows that are asked by themselves: of each client the quietest, and some that the audit's key chooses."""
+    result = {f"the quietest of {name}": rows for name, rows in link.quietest.items()}
+    for name, rows in link.drawn.items():
+        own = Keyed(derive(case.key.secret, "rows asked by themselves", link.parent.digest, name))
+        chosen = own.subset(Address(Purpose.AUDIT), rows, min(CHOSEN, len(rows))) if len(rows) > 1 else ()
+        result |= {f"sample {row} of {name}": (row,) for row in chosen}
+    return result
+
+
+def _by_themselves(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
     """What each part of a request does by itself, in all stored models together."""
-    result = {name: _Fault({}, 0.0, True) for name in link.parts}
-    for number, vector, sums in case.rerun.contributions(link):
+    parts = _parts(case, link)
+    result = {name: _Fault({}, 0.0, True) for name in parts}
+    for number, vector, sums in case.rerun.contributions(link, parts):
         for name, moved in sums.items():
             fault = _fault(case, {number: (vector + moved, {})}, {number: (vector, {})}, limit)
             old = result[name]
