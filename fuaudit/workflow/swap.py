@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.files import TEMPORARY, locked, read_bytes, sha256, storage, sync_folder
+from fuaudit.formats.files import TEMPORARY, locked, read_bytes, storage, sync_folder
 from fuaudit.formats.forms import MAX_JSON_BYTES
 from fuaudit.runs.layout import BEFORE_PRUNE, CONFIG, CONTENTS, LEDGER, MANIFEST, PRUNING, file_of, names_in
 from fuaudit.runs.run import Run, load_run
@@ -118,4 +118,4 @@ def _is_left_alone(name: str) -> bool:
 
 
 def _is_the_same(file: Path, other: Path) -> bool:
-    return other.is_file() and sha256(read_bytes(file)) == sha256(read_bytes(other))
+    return other.is_file() and read_bytes(file) == read_bytes(other)

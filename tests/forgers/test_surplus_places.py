@@ -349,8 +349,14 @@ def test_files_of_a_tombstone_that_never_were(way, family, old, tmp_path):
         parent_of(pruned)
 
 
-@pytest.mark.parametrize("name", ["recorded.safetensors", "ledger.jsonl"])
-def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("recorded.safetensors", "of which a prune leaves the file"),
+        ("ledger.jsonl", "names other files than are here"),
+    ],
+)
+def test_files_of_before_a_prune_that_never_were(name, told, family, old, tmp_path):
     """The forger lists a file in the manifest of before the prune, whose digest is a part of the old model."""
     from fuaudit.runs.manifest import digest_of_files
     from fuaudit.runs.pruned_contents import former_of
@@ -362,10 +368,7 @@ def test_files_of_before_a_prune_that_never_were(name, family, old, tmp_path):
     table = run.document("former-manifest.json")
     table["files"][name] = {"sha256": word(old)[:64].ljust(64, "0"), "size": 1}
     table["digest"] = run.ledger.events[-1]["before"] = digest_of_files(table["files"])
-    with pytest.raises(
-        EvidenceError,
-        match=r"of which a prune leaves the file|such a run does not have|names other files than are here",
-    ):
+    with pytest.raises(EvidenceError, match=told):
         former_of(run)
 
 

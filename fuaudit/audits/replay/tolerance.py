@@ -52,8 +52,9 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     """Judge stored models that differ in bits from their replay on another platform.
 
     - PASS: every gap is within the tolerance. The faults of every request were executed here, and each moves the
-      models that it moves at all by ten tolerances or more; so do its samples, and the quietest rows of
-      each of its clients, by themselves. The parents' stored models are those executed here, within the tolerance.
+      models that it moves at all by ten tolerances or more; so do its samples by themselves, and of each of its clients
+      the quietest rows and some that the audit's key chooses. The parents' stored models are those executed here,
+      within the tolerance.
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
       for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
       away from the replay.
