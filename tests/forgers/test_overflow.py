@@ -4,6 +4,8 @@ Plans that an audit executes for comparison have her take part twice. What they 
 far from any model, and unequal to itself. Nothing follows from that, neither for a forger nor against an honest run.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 from tests_support import AUDIT_KEY, holding, made_elsewhere, secret
@@ -79,3 +81,27 @@ def test_an_honest_run_is_not_blamed_for_plans_that_overflow(tmp_path):
     assert (some.verdict, none.verdict) == ("PASS", "INCONCLUSIVE"), (some.details, none.details)
     assert (some.values["plans"], none.values["kept_rounds"]) == (1, 0)
     assert sum("not counted: training with all data overflows" in line for line in none.details) == 3
+
+
+def test_training_that_overflows_with_the_erased_data_alone(tmp_path, monkeypatch):
+    """The fault is infinitely large: with the erased row every round of its owner overflows, without it none does.
+
+    The owner takes no part in this run, so training saw nothing of it. In plans of the audit she does.
+    """
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "stages"))
+    tables = TABLES | {
+        "partition": {"use": "iid", "clients": 13},
+        "learner": TABLES["learner"] | {"steps": 2},
+        "solver": {"use": "test-bursts", "most": 23},
+    }
+    data = rows_of(tmp_path, 0)
+    data.inputs[:, 20] = 0.0
+    parent = train(tables, tmp_path / "parent", secret=secret(1), data=data, stop_after=2)
+    assert len(parent.original.samples[0]) == 24
+    assert 0 not in parent.plan.index.clients
+    asked = Request.of(samples=[min(parent.original.samples[0])])
+    child = unlearn(parent, "fats", asked, tmp_path / "child", data=data, allow_inexact=True)
+    found = Stress().examine(Case(Evidence(child, parent, data), Keyed(AUDIT_KEY)))
+    assert found.verdict == "FAIL", found.details
+    assert found.values["faults"] == found.values["plans"] == 3
+    assert all("NaN on one side alone" in line for line in found.details), found.details

@@ -347,3 +347,22 @@ class Counts(Stateless):
 
     def apply(self, updates, context, state):
         return updates + (next(self._calls) if self._calls else 0), state
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Wrong: its steps overflow where a client of the cohort has more than so many rows, erased ones among them."""
+
+    most: int = 1
+    per_client_state: ClassVar[frozenset] = frozenset()
+    depends_on: ClassVar[frozenset] = frozenset({"samples"})
+
+    def init(self, shape):
+        return {}
+
+    def before(self, context, state):
+        bursts = bool((context.cohort.sizes > self.most).any())
+        return Steps(1e20, proximal=1e20) if bursts else Steps(context.step_size)
+
+    def after(self, outcome, context, state):
+        return outcome.updates, state
