@@ -24,6 +24,7 @@ from typing import Any
 
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
+from fuaudit.from_source import compile_sources
 
 KINDS = (
     "aggregators",
@@ -150,6 +151,8 @@ class Entry:
                 f"{self} is not trusted, so nothing of it was imported",
                 f"The spec trusts {', '.join(sorted(trusted)) or 'fuaudit alone'} (its key trusts).",
             )
+        if not self.own:
+            compile_sources([self.package])
         try:
             return self.point.load()
         except Exception as error:

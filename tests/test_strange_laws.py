@@ -2,15 +2,17 @@
 
 import importlib
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from test_guide import listings
 
+from fuaudit.audits.plan_law.simulate import Trial
 from fuaudit.draws import Address, Keyed, Purpose
-from fuaudit.errors import PluginError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan, UniformLaw, WeightedLaw
+from fuaudit.plans.stacked import expand_many
 from fuaudit.plans.tried_laws import require_law
 from fuaudit.proofs.toys import federation
 from fuaudit.testing import check_law
@@ -122,3 +124,22 @@ def test_a_fault_of_fuaudits_own_law_is_not_called_a_plugins():
     law = WeightedLaw(1, 1, 1, 1, weights=())
     with pytest.raises(KeyError):
         Plan.fresh(law, federation((1, 1)), Keyed(bytes(32))).cohort(1)
+
+
+@dataclass(frozen=True)
+class Lowest(UniformLaw):
+    """Takes the rest of its members from a law of fuaudit, and the clients with the lowest ids."""
+
+    name = "the lowest clients"
+
+    def cohort(self, draws, round_number):
+        return draws.population(Address(Purpose.COHORT, round_number)).clients[: self.cohort_size]
+
+
+def test_what_inherits_from_a_known_law_is_none():
+    """It was trained with, and known by statistics, as the law that it inherits from."""
+    plan = Plan.fresh(Lowest(3, 2, 2, 2, replacement=False), federation((3, 3, 3, 3, 3)), Keyed(bytes(32)))
+    assert [plan.cohort(number) for number in (1, 2, 3)] == [(0, 1)] * 3
+    assert expand_many([plan]).cohorts[0].tolist() == [[0, 1]] * 3
+    with pytest.raises(UsageError, match="the law of no statistic is known for plans drawn by 'the lowest clients'"):
+        _ = Trial(plan.law, plan.retained, ()).uniform

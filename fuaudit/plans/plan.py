@@ -215,8 +215,8 @@ class Plan:
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
         """The batches at some addresses, read together where law and source allow it."""
-        law = self.law
-        if not isinstance(law, UniformLaw | WeightedLaw):
+        law: Any = self.law
+        if type(law) not in (UniformLaw, WeightedLaw):
             return [self.batch(at.round, at.step, at.client, at.occurrence) for at in places]
         drawn: list[tuple[int, ...]] = [()] * len(places)
         origins = {at: self.segment(Stream.BATCHES, at).origin for at in {place.position for place in places}}

@@ -118,7 +118,7 @@ class Stack:
     @classmethod
     def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be stacked."""
-        return isinstance(plans[0].law, UniformLaw) and alike(plans, (Keyed, Seeded, Recorded))
+        return type(plans[0].law) is UniformLaw and alike(plans, (Keyed, Seeded, Recorded))
 
     @property
     def batch_size(self) -> int:

@@ -79,7 +79,7 @@ def missing(found: Coverage, law: Law, population: Population) -> list[str]:
         "batch": law.slots,
         "clients": len(population.clients),
     }
-    floor = FLOOR_OF_UNIFORM if isinstance(law, UniformLaw) else FLOOR
+    floor = FLOOR_OF_UNIFORM if type(law) is UniformLaw else FLOOR
     asked = {name: min(least, own[name]) for name, least in floor.items()}
     reached = {name: getattr(found, name) for name in asked}
     short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]

@@ -50,7 +50,7 @@ class Toy(NamedTuple):
         drawn = (
             f"{counted(law.rounds, 'round')}, cohort {law.cohort_size}, "
             f"{counted(law.steps, 'step')}, batch {law.batch_size}"
-            if isinstance(law, UniformLaw)
+            if type(law) is UniformLaw
             else f"{law}"
         )
         return f"{len(self.population.clients)} clients with {sizes} samples, {drawn}; forget {asked}"

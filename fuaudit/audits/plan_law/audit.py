@@ -141,9 +141,7 @@ class PlanLaw:
         """How many plans the methods will rewrite, at most; each takes what their own code takes."""
         if case.request is None or case.evidence.is_editor:
             return ""
-        more = (
-            f", up to {self.most:,} more where it draws otherwise" if isinstance(case.run.plan.law, UniformLaw) else ""
-        )
+        more = f", up to {self.most:,} more where it draws otherwise" if type(case.run.plan.law) is UniformLaw else ""
         return f"plan law: each method rewrites at most {self.plans:,} plans{more}"
 
     def examine(self, case: Case) -> Finding:
@@ -179,7 +177,7 @@ class PlanLaw:
 
     def planned(self, trial: Trial) -> int:
         """How many plans are compared: decided by the law and the population, before anything is drawn."""
-        if isinstance(trial.law, UniformLaw):
+        if type(trial.law) is UniformLaw:
             return self.plans
         arrays = Attendance.fits(trained(trial, bytes(32), range(1)))
         a_plan = trial.law.rounds * len(trial.population.clients) * (1 if arrays else ONE_BY_ONE)
@@ -230,7 +228,7 @@ class PlanLaw:
             error_rate=self.alpha,
         )
         figures = [plans_drawn(plans), *seen.figures, bound]
-        if isinstance(seen.trial.law, UniformLaw):
+        if type(seen.trial.law) is UniformLaw:
             shown = chance(seen.trial)
             rate = undetected_rate_limit(plans, shown, self.alpha) if shown > 0 else None
             figures.append(untouched_below(rate, self.alpha))
@@ -250,7 +248,7 @@ class PlanLaw:
         """What the tests say where a plan differs."""
         number, first = seen.compared.equal, seen.compared.first
         void = f"plan {number + 1} differs from that of a proved method ({first})"
-        if not isinstance(seen.trial.law, UniformLaw):
+        if type(seen.trial.law) is not UniformLaw:
             verdict, law = Verdict.INCONCLUSIVE, seen.trial.law.name
             shows = f"No bound holds for {seen.names}: {void}. Plans of the law {law!r} have no test."
             if held := first_holding(seen.trial, key, range(number, number + LOOKED_THROUGH)):

@@ -72,7 +72,7 @@ class Trial:
         Raises:
             UsageError: it is another one.
         """
-        if not isinstance(self.law, UniformLaw):
+        if type(self.law) is not UniformLaw:
             raise UsageError(f"the law of no statistic is known for plans drawn by {self.law.name!r}")
         return self.law
 
