@@ -29,6 +29,11 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def said_by(who: object, text: str) -> str:
+    """A text of somebody else, in quotes, so that it ends where it ends; "" for none."""
+    return f"{who} says: {text!r}" if text else ""
+
+
 def one_name(name: object) -> str:
     """A name as one word of a sentence: in quotes where it holds what parts names, so that none looks like two."""
     text = str(name)

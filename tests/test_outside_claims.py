@@ -87,7 +87,7 @@ def test_the_report_of_a_claim_needs_no_package(child, package, monkeypatch):
         document = verify(child, SPEC, key=AUDIT_KEY, save=False).as_json()
     sys.modules.pop(MODULE, None)
     page = render(document, "md").decode()
-    assert "fuaudit-rationed 0.1.0 says: No client took part in more rounds than its ration." in page
+    assert "fuaudit-rationed 0.1.0 says: 'No client took part in more rounds than its ration. What a client" in page
     assert "The most rounds that one client takes part in" in page
     assert MODULE not in sys.modules
 

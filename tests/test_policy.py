@@ -473,7 +473,7 @@ def test_no_name_of_a_figure_changes_what_others_say(beside):
     assert "tolerance" not in figures.reason
     assert figures.context["error_rates"] == sound.context["error_rates"]
     told = beside("qualifies", "fats", save=False).reason
-    assert "The audit 'free' of strangers-package 1.5 says: It looked at one round only." in told
+    assert "The audit 'free' of strangers-package 1.5 says: 'It looked at one round only.'" in told
 
 
 def test_an_option_called_alpha_is_an_option(stranger):

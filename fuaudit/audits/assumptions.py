@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fuaudit import registry
 from fuaudit.declared import says
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
@@ -49,11 +50,12 @@ class Assumptions:
         names = assumed(unlearner)
         used = case.run.info["unlearner"]["use"]
         if not names:
-            reason = f"{used!r} claims exactness for nothing and declares no assumptions ({unlearner.guarantee})."
+            claims = f"its guarantee: {unlearner.guarantee!r}"
+            reason = f"{used!r} claims exactness for nothing and declares no assumptions ({claims})."
             return _finding(Verdict.NOT_APPLICABLE, reason)
         states = {name: CHECKS[name](case) if name in CHECKS else UNCHECKED for name in names}
         broken = [name for name, state in states.items() if state.word == NOT_MET]
-        trusted = tuple(SAID.get(name, name) for name, state in states.items() if state.word == ON_TRUST)
+        trusted = tuple(_on_trust(name, used) for name, state in states.items() if state.word == ON_TRUST)
         counts = {word: sum(state.word == word for state in states.values()) for word in (MET, NOT_MET, ON_TRUST)}
         figures = _figures(counts)
         details = tuple(f"{name}: {state.word}; {state.evidence}" for name, state in states.items())
@@ -62,6 +64,12 @@ class Assumptions:
             return _finding(Verdict.INCONCLUSIVE, reason, figures, trusted, details)
         reason = f"{counts[MET]} of {len(names)} assumptions of {used!r} are met, {counts[ON_TRUST]} taken on trust."
         return _finding(Verdict.PASS, reason, figures, trusted, details)
+
+
+def _on_trust(name: str, used: str) -> str:
+    """An assumption in words; in whose name, where fuaudit does not know it and the method is not its own."""
+    entry = registry.find("unlearners", used)
+    return SAID.get(name, name if entry.own or name in CHECKS else f"The {entry} assumes: {name!r}")
 
 
 def _figures(counts: dict[str, int]) -> tuple[Figure, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fuaudit import registry
 from fuaudit.errors import PluginError
 from fuaudit.registry import Entry
+from fuaudit.text import said_by
 
 EVIDENCE = {
     "files": "the files of the run are complete and unaltered, and belong together",
@@ -67,7 +68,7 @@ class Claim:
     def said(self, text: str, request: str = "") -> str:
         """One of its texts, in whose name it is said."""
         whole = text.replace("{request}", request)
-        return f"{self.of} says: {whole}" if self.of else whole
+        return said_by(self.of, whole) if self.of else whole
 
 
 EXACT = Claim(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fuaudit import registry
 from fuaudit.runs.names import to_forget, whom
+from fuaudit.text import said_by
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Finding, Verdict
@@ -50,7 +51,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
     required = [(check, finding) for check, finding in pairs if check.role == "required"]
     verdict = combine([f.verdict for _, f in required], [f.verdict for c, f in pairs if c.role == "supporting"])
     if verdict in (Verdict.FAIL, Verdict.ERROR):
-        return Conclusion(verdict, min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)[1].shows)
+        return Conclusion(verdict, _said(*min((pair for pair in pairs if pair[1].verdict is verdict), key=_follows)))
     if claim.of_request and not evidence.run.is_child:
         return Conclusion(Verdict.INCONCLUSIVE, TRAINING)
     if not claim.editors and evidence.is_editor:
@@ -61,7 +62,7 @@ def conclude(spec: Spec, findings: tuple[Finding, ...], evidence: Evidence, outs
             f"shown of an editor, the built-in spec {BOUNDED_SPEC!r} asks for (--spec {BOUNDED_SPEC}).",
         )
     if verdict is not Verdict.PASS:
-        undecided = (f.shows for _, f in required if f.verdict is not Verdict.PASS)
+        undecided = (_said(c, f) for c, f in required if f.verdict is not Verdict.PASS)
         reason = next(undecided, "The spec has no required check that applies to this run.")
         return Conclusion(verdict, f"{reason} {NO_ROWS}" if evidence.dataset is None else reason)
     given = {word for check, _ in required for word in check.declared.evidence}
@@ -116,7 +117,7 @@ def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outsi
     asked = f" for the request to forget {forgotten}" if spec.claim.of_request else ""
     sentences = [
         f"Every required check passed{asked}: evidence for {spec.claim.title} within the stated scope.",
-        *dict.fromkeys(_said(c, f) for c, f in pairs if f.verdict is Verdict.PASS and f.qualification),
+        *dict.fromkeys(f.qualification for _, f in pairs if f.verdict is Verdict.PASS and f.qualification),
         f"Asked by the spec {spec.id} ({spec.source}, digest {spec.digest[:SHORT]}).",
     ]
     if outside:
@@ -125,9 +126,10 @@ def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outsi
 
 
 def _said(check: Check, finding: Finding) -> str:
-    """What a finding has to say to the whole; in whose name, where it is not fuaudit's."""
+    """What a finding shows; in whose name, where it is not fuaudit's. What broke is told by fuaudit."""
     entry = registry.find("audits", check.audit["use"])
-    return finding.qualification if entry.own else f"The {entry} says: {finding.qualification}"
+    fuaudits = entry.own or finding.verdict is Verdict.ERROR
+    return finding.shows if fuaudits else said_by(f"The {entry}", finding.shows)
 
 
 def _rests_on(spec: Spec, pairs: Pairs, outside: tuple[Outside, ...]) -> tuple[str, ...]:

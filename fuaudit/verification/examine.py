@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fuaudit import registry
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError, line_of
+from fuaudit.text import said_by
 from fuaudit.verification.audit import wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -44,9 +46,19 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     if wrong := wrong_in(finding, name, check.declared.alpha(audit)):
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code
-    if finding.plainly and not entry.own:
-        finding = replace(finding, plainly=f"The {entry} says: {finding.plainly}")
-    return finding, 0
+    return finding if entry.own else _in_the_name_of(entry, finding), 0
+
+
+def _in_the_name_of(entry: registry.Entry, finding: Finding) -> Finding:
+    """A finding of an outside audit: what the whole repeats of it is said in its name."""
+    said = partial(said_by, f"The {entry}")
+    return replace(
+        finding,
+        qualification=said(finding.qualification),
+        plainly=said(finding.plainly),
+        assumptions=tuple(map(said, finding.assumptions)),
+        copies=tuple(replace(copy, place=repr(copy.place), why=said(copy.why)) for copy in finding.copies),
+    )
 
 
 def _sentences(error: FuauditError) -> str:

@@ -15,6 +15,7 @@ from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.names import called
 from fuaudit.runs.run import Run, load_run
+from fuaudit.text import said_by
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification import store
 from fuaudit.verification.case import Case
@@ -26,7 +27,7 @@ from fuaudit.verification.finding import Verdict
 from fuaudit.verification.gather import as_path, gather
 from fuaudit.verification.given import Given, require_fitting, require_used
 from fuaudit.verification.outside import Outside, outside_code, require_trusted
-from fuaudit.verification.spec import Spec, read_spec
+from fuaudit.verification.spec import Check, Spec, read_spec
 from fuaudit.verification.store import audit_folder
 from fuaudit.verification.verification import Verification
 from fuaudit.workers import executor
@@ -145,5 +146,12 @@ def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
 
 def cost(case: Case, spec: Spec) -> str:
     """What the audits say of the work to come, such as runs and client steps of repeated sampling."""
-    told = [tell(case) for tell in (says(check.built, "cost") for check in spec.checks) if tell]
+    told = [_cost(check, case) for check in spec.checks]
     return "; ".join(filter(None, told)) or "no repeated sampling"
+
+
+def _cost(check: Check, case: Case) -> str:
+    """What one audit says of the work to come; in whose name, where it is not fuaudit's."""
+    entry, tell = registry.find("audits", check.audit["use"]), says(check.built, "cost")
+    text = str(tell(case)) if tell else ""
+    return text if entry.own else said_by(f"The {entry}", text)
