@@ -32,6 +32,8 @@ class Counterfactual:
     Attributes:
         parent: the run that the request was made to.
         changed: the first round in which the run draws anew, compared with that parent.
+        executed: how many rounds of its plan the parent executed. After them the run's own plan over the retained
+            population stands in all that follows: rounds that never were show nothing of what the erased data did.
         untouched: the parent's plan over the population before the request: nothing was forgotten.
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
             retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
@@ -44,6 +46,7 @@ class Counterfactual:
 
     parent: Run
     changed: int
+    executed: int
     untouched: Checkpoints
     taken_out: Checkpoints
     remembered: Checkpoints
@@ -60,8 +63,17 @@ class Counterfactuals:
     missing: tuple[str, ...]
 
 
-Models = Callable[[Plan, Population, Rounds], Checkpoints]
-"""Executes a schedule over a population, from a plan's initial model: models and states at the stored rounds."""
+@dataclass(frozen=True)
+class Leg:
+    """A plan over a population, from the end of the leg before to the last round of a schedule."""
+
+    plan: Plan
+    population: Population
+    schedule: Rounds
+
+
+Models = Callable[[Sequence[Leg]], Checkpoints]
+"""Executes legs, from the initial model of the first plan: models and states at the stored rounds."""
 
 
 def counterfactuals(
@@ -101,15 +113,18 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
 
 
 def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models: Models) -> Counterfactual:
-    before, plan = parent.plan.retained, parent.plan
-    schedule = LazySchedule([plan], run.rounds_executed)
-    drawn, usual = _drawn(before, retained, schedule), sorted(before.owner)
+    before, plan, rounds = parent.plan.retained, parent.plan, run.rounds_executed
+    executed, own = min(parent.rounds_executed, rounds), run.plan
+    schedule, usual = LazySchedule([plan], executed), sorted(before.owner)
+    drawn = _drawn(before, retained, schedule)
+    then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
     return Counterfactual(
         parent,
-        run.plan.first_change(plan).round,
-        models(plan, before, schedule),
-        models(plan, retained, RestrictedSchedule(schedule, retained)),
-        models(run.plan, before, LazySchedule([run.plan], run.rounds_executed)),
+        own.first_change(plan).round,
+        executed,
+        models([Leg(plan, before, schedule), *then]),
+        models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then]),
+        models([Leg(own, before, LazySchedule([own], executed)), *then]),
         retained,
         drawn,
         {name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import Rounds
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
@@ -21,7 +20,13 @@ from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import Setup, setup
-from fuaudit.verification.counterfactual import Counterfactual, Counterfactuals, RestrictedSchedule, counterfactuals
+from fuaudit.verification.counterfactual import (
+    Counterfactual,
+    Counterfactuals,
+    Leg,
+    RestrictedSchedule,
+    counterfactuals,
+)
 from fuaudit.verification.evidence import Evidence
 
 EQUAL_BITS = (
@@ -71,7 +76,7 @@ class Rerun:
     @cached_property
     def _replayed(self) -> tuple[Checkpoints, EventsByRound]:
         events: EventsByRound = {}
-        return self.models(self._run.plan, self._run.plan.retained, self.schedule, events), events
+        return self.models([Leg(self._run.plan, self._run.plan.retained, self.schedule)], events), events
 
     @cached_property
     def counterfactuals(self) -> Counterfactuals:
@@ -85,27 +90,27 @@ class Rerun:
         salts = self._run.salt, self._run.participation_salt
         return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, *salts)
 
-    def models(
-        self, plan: Plan, population: Population, schedule: Rounds, events: EventsByRound | None = None
-    ) -> Checkpoints:
-        """Models and states at the stored rounds: a schedule executed over a population from a plan's initial model.
+    def models(self, legs: Sequence[Leg], events: EventsByRound | None = None) -> Checkpoints:
+        """Models and states at the stored rounds: legs executed one after the other, from the first plan's start.
 
         What stages tell of rounds is put into ``events``, where it is given.
 
         The initial model comes from the key of the initial draw, never from a model that a run holds.
         """
-        ready = self.ready
-        start = initial_state(ready.procedure, [plan], population, ready.device)
-        retained = self._run.plan.retained
-        stored = {0: start.without(ready.procedure, population, retained).of(0)}
-        problem, draws = ready.client_problem(population), self._run.stage_draws(plan)
-        rounds = execute(ready.procedure, problem, population, schedule, start, ready.engine, draws=draws)
-        for round_number, round_state in rounds:
-            if events is not None and round_state.events:
-                events[round_number] = round_state.events
-            if round_number in self.stored_rounds:
-                stored[round_number] = round_state.without(ready.procedure, population, retained).of(0)
-            self.progress("replaying rounds", round_number, self._run.rounds_executed)
+        ready, retained, before, first = self.ready, self._run.plan.retained, legs[0].population, 1
+        state = initial_state(ready.procedure, [legs[0].plan], before, ready.device)
+        stored = {0: state.without(ready.procedure, before, retained).of(0)}
+        for leg in legs:
+            population, problem = leg.population, ready.client_problem(leg.population)
+            start, draws = state.without(ready.procedure, before, population), self._run.stage_draws(leg.plan)
+            rounds = execute(ready.procedure, problem, population, leg.schedule, start, ready.engine, first, draws)
+            for round_number, state in rounds:
+                if events is not None and state.events:
+                    events[round_number] = state.events
+                if round_number in self.stored_rounds:
+                    stored[round_number] = state.without(ready.procedure, population, retained).of(0)
+                self.progress("replaying rounds", round_number, self._run.rounds_executed)
+            before, first = population, leg.schedule.rounds + 1
         return stored
 
     def contributions(
@@ -120,7 +125,7 @@ class Rerun:
             The stored round, the run's model ``(d,)``, and by part the sum so far ``(d,)``.
         """
         before, plan, ready = link.parent.plan.retained, link.parent.plan, self.ready
-        problem, drawn = ready.client_problem(before), LazySchedule([plan], self._run.rounds_executed)
+        problem, drawn = ready.client_problem(before), LazySchedule([plan], link.executed)
 
         def after(number: int, start: RoundState, rows: tuple[int, ...]) -> Tensor:
             schedule, draws = RestrictedSchedule(drawn, link.retained, rows), self._run.stage_draws(plan)
@@ -132,10 +137,11 @@ class Rerun:
         own = self._run.stage_draws(self._run.plan)
         rounds = execute(ready.procedure, problem, before, self.schedule, state, ready.engine, draws=own)
         for number, following in rounds:
-            batches = drawn.round(number).batches
-            if taking := {name: rows for name, rows in parts.items() if np.isin(batches, rows).any()}:
+            batches = drawn.round(min(number, link.executed)).batches
+            takes = {name: rows for name, rows in parts.items() if np.isin(batches, rows).any()}
+            if takes and number <= link.executed:
                 without = after(number, state, ())
-                sums |= {name: sums[name] + (after(number, state, rows) - without) for name, rows in taking.items()}
+                sums |= {name: sums[name] + (after(number, state, rows) - without) for name, rows in takes.items()}
             state = following
             if number in self.stored_rounds:
                 yield number, state.vectors[0].cpu(), {name: total.cpu() for name, total in sums.items()}

@@ -15,7 +15,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.verification.case import Case
-from fuaudit.verification.counterfactual import RestrictedSchedule
+from fuaudit.verification.counterfactual import Leg, RestrictedSchedule
 from fuaudit.verification.evidence import Evidence
 
 EPS = 256 * torch.finfo(torch.float32).eps
@@ -76,7 +76,7 @@ def forged(request, population, tmp_path):
     retained, others = child.plan.retained, [client for client in asked if client != QUIET]
     kept = population.without(Request.of(others, loud))
     rerun, schedule = Case(Evidence(child, parent, data), None).rerun, LazySchedule([parent.plan], ROUNDS)
-    with_her, without = (rerun.models(parent.plan, p, RestrictedSchedule(schedule, p)) for p in (kept, retained))
+    with_her, without = (rerun.models([Leg(parent.plan, p, RestrictedSchedule(schedule, p))]) for p in (kept, retained))
     models, did = {number: child.checkpoint(number) for number in child.checkpoints}, torch.zeros(())
     for number in (number for number in models if number >= child.info["first_change"][0]):
         (vector, state), did = models[number], with_her[number][0] - without[number][0]

@@ -6,7 +6,6 @@ far from any model, and unequal to itself. Nothing follows from that, neither fo
 
 from pathlib import Path
 
-import pytest
 import torch
 from tests_support import AUDIT_KEY, holding, made_elsewhere, secret
 
@@ -15,7 +14,6 @@ from fuaudit.audits.stress import Stress
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
 from fuaudit.plans import Request
-from fuaudit.training.execute import RoundState, execute
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 
@@ -41,31 +39,16 @@ def rows_of(folder, loud):
     return data
 
 
-@pytest.fixture
-def forged(tmp_path):
-    """The child's last model goes on from the parent's that holds the erased data.
-
-    Under this secret the child has the loud client take part once. Training was stopped before she would do it twice.
-    """
-    data = rows_of(tmp_path, 8)
+def test_infinitely_far_is_no_scale(tmp_path, quick):
+    """The parent's rounds with the erased data, and then the child's: under this secret the loud client is in both."""
+    data = rows_of(tmp_path, 7)
     parent = train(TABLES, tmp_path / "parent", secret=secret(1), data=data, stop_after=STOP)
-    child = unlearn(parent, "fats", Request.of([9]), tmp_path / "child", data=data)
-    rerun, retained = Case(Evidence(child, parent, data), None).rerun, child.plan.retained
-    ready, start = rerun.ready, RoundState.of_run(*parent.checkpoint(STOP), torch.device("cpu"))
-    problem = ready.client_problem(retained)
-    rounds = execute(ready.procedure, problem, retained, rerun.schedule, start, ready.engine, STOP + 1)
-    *_, (_, kept) = rounds
+    child = unlearn(parent, "fats", Request.of([4]), tmp_path / "child", data=data)
+    link = Case(Evidence(child, parent, data), None).rerun.counterfactuals.links[0]
+    assert not link.untouched[ROUNDS][0].isfinite().all()
     vector, state = child.checkpoint(ROUNDS)
-    assert (vector - kept.vectors[0]).abs().max() < 1e-6 * vector.abs().max()
-    assert not torch.equal(vector, kept.vectors[0])
-    assert not rerun.counterfactuals.links[0].untouched[ROUNDS][0].isfinite().all()
-    holding(child.path, {0: child.checkpoint(0), ROUNDS: (kept.vectors[0], state)}, data)
-    return load_run(child.path), data
-
-
-def test_infinitely_far_is_no_scale(forged, quick):
-    child, data = forged
-    result = verify(made_elsewhere(child), quick, key=AUDIT_KEY, save=False, data=data)
+    holding(child.path, {0: child.checkpoint(0), ROUNDS: (torch.nextafter(vector, vector + 1), state)}, data)
+    result = verify(made_elsewhere(load_run(child.path)), quick, key=AUDIT_KEY, save=False, data=data)
     found = {finding.audit: finding for finding in result.findings}["replay"]
     assert result.verdict == found.verdict == "INCONCLUSIVE", found.details
     assert any("models overflow here, so they set no scale" in line for line in found.details)
