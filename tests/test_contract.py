@@ -341,6 +341,27 @@ def test_an_editor_cannot_change_what_it_was_given():
     check_unlearner(editor(shared_tensor))
 
 
+def test_a_gradient_is_asked_of_a_copy():
+    """A model that asks for its gradient keeps the graph of all that is trained from it, which threads share."""
+    ready, plan, models = _tiny()
+    new, marked = plan.erase(Request.of(clients=[0]), key_of(5), END), []
+
+    def climb(self, context):
+        model = context.model
+        context.target_gradient(model)
+        marked.append(model.requires_grad)
+        return context.train(model.requires_grad_(), 1)
+
+    def made(edit):
+        method = editor(edit)
+        type(method).participants = frozenset({"server", "target", "retained clients"})
+        return edited(ready, plan, new, method, "it", models[3], models)[0]
+
+    found = made(climb)
+    assert marked == [found.requires_grad] == [False]
+    assert torch.equal(found, made(lambda self, context: context.train(context.model, 1)))
+
+
 def test_messages_are_counted():
     ready, plan, models = _tiny()
     new = plan.erase(Request.of(clients=[0]), key_of(5), END)

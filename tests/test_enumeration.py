@@ -11,7 +11,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
-from fuaudit.draws import END, START, Keyed, Position
+from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
 from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
@@ -19,10 +19,10 @@ from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
-from fuaudit.proofs.sweep import _value, sweep, tasks_of
-from fuaudit.proofs.toys import PLACES, AllToys, Shape, federation, leaves_choice, toys_like
+from fuaudit.proofs.sweep import _identity, sweep, tasks_of
+from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, leaves_choice, toys_like
 from fuaudit.runs.ancestors import parent_of
-from fuaudit.unlearning.baselines import Retrain
+from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 
@@ -245,8 +245,8 @@ OPTIONS = {"number": (0.0, -0.0), "many": ((1,), (1.0,)), "part": (Part(0), Part
 def test_methods_that_are_equal_and_not_the_same_are_asked_each(name):
     one, again, other = (WithOptions(**{name: value}) for value in (OPTIONS[name][0], *OPTIONS[name]))
     assert one == again == other
-    assert _value(one) == _value(again)
-    assert _value(one) != _value(other)
+    assert _identity(one) == _identity(again)
+    assert _identity(one) != _identity(other)
 
 
 @pytest.fixture
@@ -330,3 +330,35 @@ def test_behind_an_editor_methods_are_enumerated_as_they_act_there(method, verdi
     found = Enumeration(leaves=12_000).judged(RUN, MEMBERS, made, ["the editor", "it", "it"])
     assert found.verdict == verdict, found.shows
     assert "the editor" not in found.shows
+
+
+@dataclass(frozen=True)
+class Noted(FatsUnlearning):
+    """FATS with a table among its options, which has no hash."""
+
+    notes: dict = field(default_factory=dict)
+
+
+def test_a_table_among_the_options_of_a_method():
+    found = judged(Noted(), CLIENT, law=UniformLaw(1, 1, 1, 1), members=federation((2, 2, 2)), leaves=3000)
+    assert found.verdict == "PASS"
+
+
+@dataclass(frozen=True)
+class EqualLaw(UniformLaw):
+    """Cohorts as they are, or always the lowest ids, by an option that comparisons leave out."""
+
+    lowest: bool = field(default=False, compare=False)
+
+    def cohort(self, draws, round_number):
+        clients = draws.population(Address(Purpose.COHORT, round_number)).clients
+        return clients[: self.cohort_size] if self.lowest else super().cohort(draws, round_number)
+
+
+def test_a_proof_for_one_law_is_none_for_another_that_says_it_is_equal():
+    toys = [
+        Toy(EqualLaw(1, 1, 1, 1, lowest=lowest), federation((1, 1)), (Request.of([0]),), (END,)) for lowest in (0, 1)
+    ]
+    assert toys[0] == toys[1]
+    drawn, lowest = (sweep(Noop(), [toy], 100).leaves for toy in toys)
+    assert drawn > lowest

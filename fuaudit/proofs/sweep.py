@@ -118,15 +118,15 @@ def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
     return exactness(unlearner, *toy, leaves=leaves)
 
 
-def _once(work: Callable[..., Any], unlearner: object, *given: Any) -> Any:
+def _once(work: Callable[..., Any], unlearner: object, toy: Toy, *given: Any) -> Any:
     """The result of one of these, computed once in a process for unlearners and laws that are values.
 
-    A proof speaks of a method, not of a run: whoever verifies many runs of one method waits for it once.
+    A proof speaks of a method and a law, not of a run: whoever verifies many runs of one method waits for it once.
     """
     try:
-        return _kept(work, _identity(unlearner), unlearner, *given)
+        return _kept(work, (_identity(unlearner), _option(toy.law)), unlearner, toy, *given)
     except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now
-        return work(unlearner, *given)
+        return work(unlearner, toy, *given)
 
 
 @lru_cache(maxsize=50_000)
@@ -186,15 +186,17 @@ def tasks_of(law: Law, made: Made) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
     tasks = []
     first: dict[Any, int] = {}
-    rewriters = [(place, _value(own), shape) for place, (own, shape) in enumerate(made) if not isinstance(own, Edited)]
-    for place, value, _ in rewriters:
-        first.setdefault(value, place)
-    for value, place in first.items():
-        kinds = {shape.kind for _, other, shape in rewriters if other == value}
+    rewriters = [
+        (first.setdefault(_identity(own), place), shape)
+        for place, (own, shape) in enumerate(made)
+        if not isinstance(own, Edited)
+    ]
+    for place in first.values():
+        kinds = {shape.kind for other, shape in rewriters if other == place}
         fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
         tasks.append(Task(made[place][0], "the fixed list", tuple(fixed), (place,)))
-    for value, shape in dict.fromkeys((value, shape) for _, value, shape in rewriters):
-        place, after = first[value], replace(shape, moment=None)
+    for place, shape in dict.fromkeys(rewriters):
+        after = replace(shape, moment=None)
         tasks.append(_task(made, law, [after], place, alone=True))
         if shape.moment is not None:
             tasks.append(_task(made, law, [shape], place))
@@ -203,11 +205,6 @@ def tasks_of(law: Law, made: Made) -> list[Task]:
         latest = range(max(0, len(made) - LONGEST), len(made))
         tasks.append(_task(made, law, [made[place][1] for place in latest], *latest))
     return tasks
-
-
-def _value(unlearner: object) -> tuple[Any, ...]:
-    """What tells unlearners apart: one that says it is equal to another may be of other code."""
-    return _identity(unlearner), unlearner
 
 
 def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, alone: bool = False) -> Task:

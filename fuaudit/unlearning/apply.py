@@ -79,7 +79,7 @@ def edited(
         plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
         schedule, problem = LazySchedule([plan]), ready.client_problem(retained)
         state = ready.procedure.initial_memory(len(retained.clients), ready.device)
-        start = round_state = RoundState.of_run(vector, state, ready.device)
+        start = round_state = RoundState.of_run(vector.detach(), state, ready.device)
         own = PlannedDraws(plan, draws[0].generations[-1:]) if draws else PlannedDraws.flat(plan, [fresh])
         for round_number, round_state in execute(
             ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (own,)
@@ -120,7 +120,7 @@ def edited(
         ) from error
     if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
         raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
-    return vector.to(model.dtype).cpu(), messages
+    return vector.detach().to(model.dtype).cpu(), messages
 
 
 def _last_request(old: Plan, new: Plan) -> Request:
@@ -136,7 +136,7 @@ def _target_gradient(ready: Setup, whole: Population, request: Request, vector: 
     if ready.dataset.absent.intersection(rows):
         raise UsageError("the erased data is not at hand, so the target cannot take part")
     problem = client_problem(ready.procedure, retained_rows(ready.dataset, whole), whole, ready.device)
-    leaf = vector.to(ready.device).requires_grad_()
+    leaf = vector.detach().to(ready.device, copy=True).requires_grad_()
     parameters = dict(zip(ready.procedure.layout.names, ready.procedure.layout.split(leaf), strict=True))
     loss = cross_entropy(
         torch.func.functional_call(problem.module, parameters, (problem.inputs[rows],)), problem.targets[rows]
