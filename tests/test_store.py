@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -267,10 +268,14 @@ def interrupts(*progress):
 
 def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, fuaudit):
     verify(run, quick, data=tiny.dataset)
+    shutil.copytree(run.path.with_name("parent"), run.path.with_name("other"))
     prune(run)
     listed = fuaudit("history", run.path)[1]
     assert listed.startswith("1 verification by ")
     assert "; of the run as it was before a prune" in listed
+    shutil.copytree(folder, folder.with_name("other.audit"))
+    listed = {row["name"]: row["verdict"] for row in json.loads(fuaudit("runs", folder.parent, "--json")[1])["runs"]}
+    assert listed == {"child": "PASS before a prune", "other": "another run was verified", "parent": ""}
     code, _, err = fuaudit("report", run.path)
     assert code == 4
     assert "before it was pruned" in err

@@ -307,6 +307,17 @@ def test_nothing_to_forget_is_said(tmp_path):
     assert result.verdict == "FAIL"  # the algorithm is still judged
 
 
+def test_what_a_stopped_training_had_not_drawn_yet_is_nothing_to_forget(tmp_path):
+    parent = train(config(), tmp_path / "parent", secret=secret(7), stop_after=2)
+    late = next(c for c in parent.plan.cohort(4) if c not in parent.plan.index.clients)
+    child = unlearn(parent, "fats", Request.of([late]), tmp_path / "fats")
+    result, found = audits(child, spec=of_the_run())
+    assert result.verdict == "PASS"
+    assert "The training never used what was to be forgotten" in result.reason
+    assert found["provenance"].values["nothing_to_forget"].startswith("yes")
+    assert not any("trained with the erased data" in copy.why for copy in found["lineage"].copies)
+
+
 def test_what_was_never_drawn_can_still_be_in_every_round(tmp_path):
     """Inputs standardised over all samples, clients 0 to 59 of which few are drawn: no draw holds it, all rounds do."""
     table = config(partition={"use": "iid", "clients": 60}, scaling="standardise")

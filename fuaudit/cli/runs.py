@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from fuaudit.cli.proposed import after_training, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.text import command, counted, printable
+
+if TYPE_CHECKING:
+    from fuaudit.runs.listing import Listed
 
 NOT_HERE = "Also where an unlearner that claims exactness for some runs and requests does not claim it for these."
 
@@ -222,23 +225,26 @@ def runs(folder: Path, output: Output) -> None:
 
     from fuaudit.runs.listing import runs_in
 
-    rows = [asdict(row) | {"verdict": _last_verdict(folder / row.name, row.digest)} for row in runs_in(folder)]
+    rows = [asdict(row) | {"verdict": _last_verdict(folder / row.name, row)} for row in runs_in(folder)]
     none = [f"no run in {folder}"]
     names = [row["name"] for row in rows]
     output.emit({"folder": str(folder), "runs": rows}, list(map(_listed, rows)) or none, names or none)
 
 
-def _last_verdict(run: Path, digest: str) -> str:
-    """The verdict of the last verification that ended, of the run as it is; empty for none."""
+def _last_verdict(run: Path, row: Listed) -> str:
+    """The verdict of the last verification that ended, where it was of this run; empty for none."""
     from fuaudit.verification.store import audit_folder, history
 
-    if not digest:
+    if not row.digest:
         return ""
     try:
         ended = [entry for entry in history(audit_folder(run)) if entry.verdict]
     except FuauditError:
         return "log unreadable"
-    return "" if not ended else f"{ended[-1].outcome}{' before a prune' * (ended[-1].run != digest)}"
+    if not ended:
+        return ""
+    last, when = ended[-1], {row.former: " before a prune", row.digest: ""}
+    return last.outcome + when.get(last.run, "") if last.run in when or not last.kept else "another run was verified"
 
 
 def _listed(row: dict[str, str]) -> str:

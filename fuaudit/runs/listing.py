@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Request
-from fuaudit.runs.layout import MANIFEST, PLAN, RUN, TOMBSTONE
+from fuaudit.runs.layout import FORMER, MANIFEST, PLAN, RUN, TOMBSTONE
 from fuaudit.runs.manifest import read_form
 
 
@@ -24,6 +24,7 @@ class Listed:
         parent, unlearner: of a child, by name.
         request: of a child, in ids.
         digest: by its manifest; empty without one.
+        former: the digest of before its prune, as it tells; empty where it was not pruned.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Listed:
     unlearner: str = ""
     request: str = ""
     digest: str = ""
+    former: str = ""
 
 
 def is_run(folder: Path) -> bool:
@@ -61,7 +63,8 @@ def _listed(folder: Path) -> Listed:
             info = read_form(folder, TOMBSTONE)["info"] if gone else read_form(folder, RUN)
             return _row(folder, info, "tombstone" if gone else "interrupted")
         digest = read_form(folder, MANIFEST)["digest"]
-        return _row(folder, read_form(folder, RUN), "complete", digest)
+        former = read_form(folder, FORMER)["digest"] if (folder / FORMER).exists() else ""
+        return replace(_row(folder, read_form(folder, RUN), "complete", digest), former=former)
     except EvidenceError as error:
         return Listed(folder.name, state=str(error).partition("\n")[0])
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
-from fuaudit.draws import Keyed
+from fuaudit.draws import Keyed, Position
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.run import Run
@@ -70,6 +70,12 @@ class Case:
 def drawn_plan(run: Run) -> Plan:
     """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
     return replace(run.plan, index=None)
+
+
+def first_drawn(run: Run, request: Request) -> Position | None:
+    """The first position that a run executed whose draw holds something requested, or None."""
+    found = drawn_plan(run).first_involvement(request)
+    return found if found and found.round <= run.rounds_executed else None
 
 
 def made_by_another(run: Run | Tombstone) -> str:

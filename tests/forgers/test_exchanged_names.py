@@ -12,12 +12,16 @@ import torch
 from tests_support import AUDIT_KEY, reseal
 
 from fuaudit import train, unlearn, verify
+from fuaudit.commitments.contents import Opening
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws.seeds import Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.forms import pretty_json
+from fuaudit.plans import Request
 from fuaudit.runs.names import request_of
 from fuaudit.runs.receipts import receipt_of
+from fuaudit.workflow import begin
+from fuaudit.workflow.prune import prune
 
 BEN, CAY = 1, 2
 TABLES = {
@@ -66,6 +70,24 @@ def test_salts_that_were_made_up(wrong, quick):
     (wrong.path / "clients.json").write_bytes(pretty_json(table))
     with pytest.raises(EvidenceError):
         verify(reseal(wrong.path), quick, data=data(), key=AUDIT_KEY, save=False)
+
+
+def test_two_clients_under_one_name(tmp_path, quick, monkeypatch):
+    """Ben's rows are divided among two clients of his name. One is forgotten; after a prune the other has it alone."""
+    names, salts = begin.names_of, Seeds.of_rows
+    with monkeypatch.context() as forger:
+        forger.setattr(begin, "names_of", lambda *given: names(*given) | {CAY: "ben"})
+        unread = classmethod(lambda cls, t, _: cls({int(c): n for c, n in t["names"].items()}, salts(t["salts"])))
+        forger.setattr(Opening, "of_table", unread)
+        run = train(TABLES, tmp_path / "run", data=data(), secret=bytes(range(32)))
+        (tmp_path / "ben.json").write_bytes(receipt_of(run, BEN).content())
+        child = unlearn(run, "retrain", Request.of([BEN]), tmp_path / "child", data=data())
+        prune(child)
+    known = {"receipts": [tmp_path / "ben.json"], "request": Request.of([BEN]), "commitment": run.commitment}
+    owned = data(("ann", "zoe", "ben", "dan", "eve"))
+    result = verify(child.path, quick, data=owned, key=AUDIT_KEY, save=False, **known)
+    assert result.verdict == "FAIL"
+    assert "clients 1 and 2 were committed to under one name, 'ben'" in result.reason.lower()
 
 
 def test_the_request_by_its_right_name(run, wrong, quick):

@@ -15,7 +15,7 @@ from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.case import Case, first_drawn
 from fuaudit.verification.finding import ResidualCopy
 
 
@@ -65,8 +65,8 @@ def _buried(stone: Tombstone) -> ResidualCopy:
 
 def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
     """Files of an ancestor that hold what later requests erased, and why."""
-    plan = drawn_plan(ancestor)
-    drawn = min((at for request in later if (at := plan.first_involvement(request))), default=END).round
+    rounds = ancestor.plan.law.rounds
+    drawn = min((at for request in later if (at := first_drawn(ancestor, request))), default=END).round
     known = depended_on(ancestor.config, reduce(or_, later, Request()))
 
     def holding(round_number: int) -> str:
@@ -81,8 +81,8 @@ def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]
     for name, held in _held(ancestor):
         number = round_of(name)
         if not held.by_model:
-            found.append((name, held.undrawn if held.undrawn and drawn > plan.law.rounds else held.what))
-        elif why := holding(plan.law.rounds if number is None else number):
+            found.append((name, held.undrawn if held.undrawn and drawn > rounds else held.what))
+        elif why := holding(rounds if number is None else number):
             after = "" if number is None else f" after round {number}"
             found.append((name, f"{held.what}{after}, {why}"))
     return found

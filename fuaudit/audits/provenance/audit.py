@@ -73,7 +73,7 @@ class Provenance:
                     "nothing_to_forget",
                     "Is there nothing to forget?",
                     nothing,
-                    "every draw of the parent's plan was looked at, and what its config says that rounds depend on",
+                    "every draw that the parent executed was looked at, and what its config says that rounds depend on",
                 ),
                 Figure(
                     "links",

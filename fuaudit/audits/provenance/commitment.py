@@ -71,7 +71,15 @@ def training(case: Case) -> CheckResult:
 
 
 def named(case: Case) -> CheckResult:
-    """Clients have the names of those who own their rows, as far as the data at hand says who does."""
+    """Clients have the names of those who own their rows, as far as the data at hand says who does.
+
+    And nobody has the name of another: a receipt shows the name that a prune dropped.
+    """
+    shown = [(receipt.client, receipt.name) for receipt in case.known.receipts if receipt.name is not None]
+    names = {*(case.run.opening.names or {}).items(), *shown}
+    for client, name in shown:
+        if other := [one for one, same in names if same == name and one != client]:
+            return fails(f"Clients {client} and {other[0]} were committed to under one name, {name!r}.")
     for run in (case.run, *case.evidence.ancestors):
         if case.dataset is None or not isinstance(run, Run):
             continue

@@ -10,7 +10,7 @@ from fuaudit.plans.plan import occurrences
 from fuaudit.runs.names import called, in_words, to_forget
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.case import Case, first_drawn
 
 NOTHING = "yes: it was never drawn, this run contains nothing to forget"
 
@@ -78,7 +78,7 @@ def never_drawn(case: Case) -> str:
         return "no request"
     if not isinstance(case.parent, Run):
         return "unknown: the parent is not at hand"
-    if drawn_plan(case.parent).first_involvement(case.request):
+    if first_drawn(case.parent, case.request):
         return "no: it was drawn"
     if case.parent.by_editor:
         return "unknown: the parent's model was edited, and what its editor read is in no plan"
