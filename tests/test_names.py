@@ -23,6 +23,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.names import in_words, request_of, to_forget
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence, Known
+from fuaudit.workflow import begin
 from fuaudit.workflow.prune import prune
 
 SECRET = bytes(range(32))
@@ -335,7 +336,7 @@ def test_owners_of_the_erased_rows_are_at_hand_too(tmp_path, quick):
     run = train(TABLES, tmp_path / "run", tmp_path / "all", secret=SECRET)
     child = unlearn(run, "fats", request_of(run, ["4"]), tmp_path / "child", data=tmp_path / "all")
     result = verify(child, quick, data=tmp_path / "kept", erased=tmp_path / "all", budget=0)
-    assert any("the partition from its key" in line for line in lines_of(result).details)
+    assert any("the partition follows from its key" in line for line in lines_of(result).details)
     assert result.verdict == "PASS", result.reason
 
 
@@ -374,9 +375,26 @@ def test_whoever_gives_erased_rows_cannot_say_whose_they_were(tmp_path, quick, k
         assert result.verdict == "PASS", (name, result.reason)
         taken = "1 client, client 4 (eve) among them, are taken" in " ".join(result.conclusion.rests_on)
         assert taken
-        dealt = any("the partition from its key" in line for line in lines_of(result).details)
+        dealt = any("the partition follows from its key" in line for line in lines_of(result).details)
         assert dealt == (name != "junk")
     assert any("4 rows at hand under erased ids are not known" in line for line in result.conclusion.rests_on)
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_a_child_that_holds_the_key_deals_the_partition_again(forged, tmp_path, quick, monkeypatch):
+    """A sibling was pruned, so the parent is a tombstone. The key that the child keeps is asked all the same."""
+    with monkeypatch.context() as forger:
+        if forged:
+            forger.setattr(begin, "partition", lambda dealer, rows, _: deal(dealer, rows, Keyed(bytes(32))))
+        run = trained(tmp_path / "run", partition={"use": "iid", "clients": 3})
+    child, sibling = (
+        unlearn(run, "fats", request_of(run, ["0"]), tmp_path / name, data=data()) for name in ("child", "sibling")
+    )
+    prune(sibling)
+    result = verify(child, quick, data=data(), key=SECRET, save=False)
+    assert result.verdict == ("FAIL" if forged else "PASS"), result.reason
+    assert forged == ("not the one that its key deals" in result.reason)
+    assert not any("a prune destroyed its key" in line for line in result.conclusion.rests_on)
 
 
 def test_rows_that_open_no_leaf_do_not_deal_a_partition(tmp_path, quick):

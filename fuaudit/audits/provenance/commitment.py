@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
-from fuaudit.audits.provenance.dealing import dealt_again
+from fuaudit.audits.provenance.dealing import dealt_again, with_key
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Plan
 from fuaudit.runs.run import Run
@@ -59,15 +59,17 @@ def training(case: Case) -> CheckResult:
     if root.is_child:
         way = "give its folder with --parent" if root is case.run else f"put it beside {name_of(root)}"
         return unclear(f"The parent of {name_of(root)} is not at hand: {way}.")
-    if isinstance(root, Tombstone):
+    keyed = with_key(case)
+    if isinstance(root, Tombstone) and keyed is None:
         return holds(f"{name_of(root)} was pruned; its partition is the one that was committed to.")
-    if drawn_plan(root) != Plan.fresh(root.plan.law, root.original, root.sources[0]):
+    if isinstance(root, Run) and drawn_plan(root) != Plan.fresh(root.plan.law, root.original, root.sources[0]):
         return fails(f"The plan of {name_of(root)} was not drawn as a whole.")
-    if root.keys.partition is None:
+    if isinstance(root, Run) and root.keys.partition is None:
         return fails(f"{name_of(root)} lacks the key of its partition, and was not pruned.")
     if case.dataset is None:
         return unclear("The data is not at hand: the partition cannot be dealt again.")
-    return dealt_again(case, root, root.keys.partition)
+    assert keyed is not None
+    return dealt_again(case, keyed, keyed.keys.partition or b"")
 
 
 def named(case: Case) -> CheckResult:

@@ -27,10 +27,20 @@ from fuaudit.verification.case import Case
 TAKEN = "The partition was not dealt again, but taken from the commitment"
 
 
+def with_key(case: Case) -> Run | None:
+    """The oldest run of the lineage that holds the key of the partition; None where prunes destroyed all copies."""
+    runs = (run for run in reversed((case.run, *case.evidence.ancestors)) if isinstance(run, Run))
+    return next((run for run in runs if run.keys.partition is not None), None)
+
+
 def dealt_again(case: Case, root: Run, key: bytes) -> CheckResult:
-    """Whether a training run has the partition that its key deals; the data is at hand."""
+    """Whether a lineage has the partition that its key deals; the data is at hand.
+
+    Args:
+        root: the oldest run that holds the key: the training run, or, where that was pruned, a child.
+    """
     data, dealer = case.evidence.rows, registry.build("partitions", root.config.partition)
-    whole = f"{name_of(root)} was drawn as a whole from its seeds"
+    whole = f"The parent of {name_of(root)} was pruned" if root.is_child else f"{name_of(root)} was drawn as a whole"
     if data.absent:
         return holds(f"{whole}.", f"{TAKEN}: {counted(len(data.absent), 'row is', 'rows are')} not at hand.")
     if by_owners(dealer) and data.owners is None:
@@ -45,7 +55,7 @@ def dealt_again(case: Case, root: Run, key: bytes) -> CheckResult:
     if any(found.samples == root.original.samples for found in dealt):
         if root.opening.names is None and names_of(dealer, data, root.original) is not None:
             return fails(f"Clients of {name_of(root)} have other names than the owners of their rows.")
-        return holds(f"{whole}, the partition from its key.")
+        return holds(f"{whole}; the partition follows from its key.")
     told = any(_opens(root, found, data) for found in dealt)
     if doubtful and not told:
         rows = counted(doubtful, "row at hand under an erased id is", "rows at hand under erased ids are")

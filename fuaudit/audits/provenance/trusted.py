@@ -7,7 +7,7 @@ from typing import Any
 
 from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
 from fuaudit.audits.provenance.commitment import owners_at_hand
-from fuaudit.audits.provenance.dealing import TAKEN
+from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
 from fuaudit.draws import Stream
 from fuaudit.runs.tombstone import Tombstone
@@ -69,9 +69,7 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
 
 def _on_the_partition(case: Case) -> list[str]:
     """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
-    root = (case.run, *case.evidence.ancestors)[-1]
-    gone = isinstance(root, Tombstone) or root.keys.partition is None
-    return [f"{TAKEN}: a prune destroyed its key."] if gone else []
+    return [f"{TAKEN}: a prune destroyed its key."] if with_key(case) is None else []
 
 
 def _on_names(case: Case) -> list[str]:
