@@ -186,7 +186,7 @@ def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained,
     assert made["requests"] == [f"client {target}"]
     found = documents("verify", child, "--spec", spec_file, "--commitment", run["commitment"])
     assert found["verdict"] == "PASS"
-    assert found.pop("standing") == "This is verification 1 of 1 by the log beside the run."
+    assert found.pop("standing") == "This is verification 1 of 1 by the log beside the findings."
     assert json.loads(Path(found.pop("stored")).read_text()) == found
     for form in ("html", "json", "md", "junit"):
         assert Path(documents("report", child, "--format", form)["report"]).stat().st_size > 0

@@ -334,6 +334,7 @@ def test_no_kept_round_is_no_proof_that_none_is_kept(tmp_path, family):
         assert finding.verdict == verdict
         assert f"None of {candidates} candidate plans keeps a round, so nothing was compared." in finding.shows
         assert "no proof" in finding.shows
+        assert finding.bounds_rate == 0.05  # the limit is stated at confidence .95
 
 
 def test_what_some_plans_keep_was_compared(tmp_path, family):

@@ -503,7 +503,7 @@ def test_reports_are_written_beside_the_findings(tmp_path, child):
         write_report(run)
     found = document() | {"run": child.digest}
     findings = kept(folder, found)
-    standing = "This is verification 1 of 1 by the log beside the run."
+    standing = "This is verification 1 of 1 by the log beside the findings."
     for form, extension in EXTENSIONS.items():
         path = write_report(run, form)
         assert path == folder / findings.name.replace("findings", "report").replace("json", extension)
@@ -539,9 +539,9 @@ def test_a_report_is_of_its_findings_alone(tmp_path, child):
     )
     assert first.exists()
     assert "FAIL" in failed.read_text().splitlines()[0]
-    assert "verification 2 of 2 by the log beside the run; the others: by this spec 1 PASS" in failed.read_text()
+    assert "verification 2 of 2 by the log beside the findings; the others: by this spec 1 PASS" in failed.read_text()
     assert write_report(run, "md", findings=first) == passed
-    assert "verification 1 of 2 by the log beside the run; the others: by this spec 1 FAIL" in passed.read_text()
+    assert "verification 1 of 2 by the log beside the findings; the others: by this spec 1 FAIL" in passed.read_text()
 
 
 def test_matplotlib_is_imported_for_html_only():

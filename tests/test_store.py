@@ -67,8 +67,11 @@ def test_no_verification_overwrites_another(run, folder, tiny, quick):
 def test_findings_hold_no_times(run, tiny, quick):
     first, second = (verify(run, quick, data=tiny.dataset, key=AUDIT_KEY) for _ in range(2))
     assert first.path.read_bytes() == second.path.read_bytes()
-    assert first.standing == "This is verification 1 of 1 by the log beside the run."
-    assert second.standing == "This is verification 2 of 2 by the log beside the run; the others: by this spec 1 PASS."
+    assert first.standing == "This is verification 1 of 1 by the log beside the findings."
+    assert (
+        second.standing
+        == "This is verification 2 of 2 by the log beside the findings; the others: by this spec 1 PASS."
+    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, EvidenceError("altered meanwhile")])
@@ -258,7 +261,8 @@ def test_history_lists_them_all(run, folder, tiny, quick, fuaudit, tmp_path, lea
     path = write_report(run.path, "md", folder / history(folder)[0].findings)
     told = path.read_text()
     assert (
-        "verification 1 of 3 by the log beside the run; the others: by this spec 1 not finished; by 'lean' 1 " in told
+        "verification 1 of 3 by the log beside the findings; the others: by this spec 1 not finished; by 'lean' 1 "
+        in told
     )
 
 
@@ -281,7 +285,7 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     assert "before it was pruned" in err
     result = verify(load_run(run.path), quick, data=tiny.dataset)
     others = "the others: by this spec of the run as it was 1 PASS."
-    assert result.standing == f"This is verification 2 of 2 by the log beside the run; {others}"
+    assert result.standing == f"This is verification 2 of 2 by the log beside the findings; {others}"
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
 
 

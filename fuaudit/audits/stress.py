@@ -38,7 +38,8 @@ SHOWS_NOT = "It shows nothing about plans that were not tried, nor about the law
 
 RARE = 0.05
 """Where no candidate keeps a round, a PASS needs that fewer than this share of plans can (59 candidates, by a
-Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing."""
+Clopper-Pearson limit at confidence .95): fewer candidates have looked at nothing. And the chance that the limit is
+wrong."""
 
 FEW = 64
 """The candidates of an earlier request, where one plan is tried: as many as let a PASS be given where none keeps."""
@@ -175,6 +176,7 @@ class Stress:
             shows,
             SHOWS_NOT,
             _figures(plans, kept),
+            bounds_rate=RARE,
             details=details,
         )
 
@@ -271,7 +273,7 @@ def _apart(gap: float) -> str:
 
 def _rate(candidates: int) -> float:
     """The largest share of plans that can keep a round where no candidate does."""
-    return 1.0 - float(0.05 ** (1 / candidates))
+    return 1.0 - float(RARE ** (1 / candidates))
 
 
 def _figures(plans: int, kept: int) -> tuple[Figure, ...]:

@@ -45,7 +45,7 @@ def conspar(
     picture: Path | None,
     output: Output,
 ) -> None:
-    """ConSparAccount for ConSpar: exactly for one round, and for all rounds of a client.
+    """Account for ConSpar: exactly for one round, and for all rounds of a client.
 
     Adjacency is on sets of top coordinates, not on data. The statement that is printed says what an epsilon covers.
     """

@@ -179,10 +179,10 @@ def standing(entries: tuple[Verified, ...], number: int) -> str:
     They are counted by spec, for a FAIL of one and a PASS of another are no contradiction.
     """
     if not entries:
-        return "No log lies beside the run: how often it was audited is not known."
+        return "No log lies beside the findings: how often the run was audited is not known."
     here = next((entry for entry in entries if entry.number == number), None)
     if here is None:
-        return f"{counted(len(entries), 'verification')} by the log beside the run."
+        return f"{counted(len(entries), 'verification')} by the log beside the findings."
     ended: dict[str, Counter[str]] = {}
     for entry in entries:
         if entry is not here:
@@ -192,7 +192,7 @@ def standing(entries: tuple[Verified, ...], number: int) -> str:
         for by, counts in sorted(ended.items(), key=lambda item: (not item[0].startswith(THIS), item[0]))
     ]
     others = f"; the others: {'; '.join(told)}" if told else ""
-    return f"This is verification {number} of {len(entries)} by the log beside the run{others}."
+    return f"This is verification {number} of {len(entries)} by the log beside the findings{others}."
 
 
 def _beside(entry: Verified, here: Verified) -> str:

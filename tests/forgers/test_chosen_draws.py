@@ -84,9 +84,11 @@ def test_audits_are_counted_as_far_as_the_log_was_left(tmp_path, quick):
     wrong = verify(child, quick, request=Request.of([DISLIKED]))
     right = verify(child, quick, request=Request.of([TARGET]))
     assert [wrong.verdict, right.verdict] == ["FAIL", "PASS"]
-    assert right.standing == "This is verification 2 of 2 by the log beside the run; the others: by this spec 1 FAIL."
+    assert (
+        right.standing == "This is verification 2 of 2 by the log beside the findings; the others: by this spec 1 FAIL."
+    )
     shutil.rmtree(audit_folder(child.path))
     again = verify(child, quick, request=Request.of([TARGET]))
-    assert again.standing == "This is verification 1 of 1 by the log beside the run."
+    assert again.standing == "This is verification 1 of 1 by the log beside the findings."
     page = write_report(child.path, "md").read_text(encoding="utf-8")
-    assert "by the log beside the run" in page
+    assert "by the log beside the findings" in page

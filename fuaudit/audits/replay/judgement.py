@@ -10,6 +10,9 @@ from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject
 OTHER_MODEL = "The model is not the one that the recorded training gives from the remaining data."
 """What a replay that fails means for the person concerned."""
 
+UNKNOWN_KEY = "The key of the audit was not known to anybody before the run was sealed, and nobody chose it."
+"""What an audit assumes that looks at what its key chooses."""
+
 
 @dataclass(frozen=True)
 class Judgement:

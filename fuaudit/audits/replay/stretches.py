@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from math import comb
 
 from fuaudit.audits.replay.events import OTHER_TALE, as_told, wrong_events
-from fuaudit.audits.replay.judgement import OTHER_MODEL
+from fuaudit.audits.replay.judgement import OTHER_MODEL, UNKNOWN_KEY
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.plans.stacked import LazySchedule
@@ -101,7 +101,7 @@ def spot_check(case: Case, count: int, asked: float) -> Finding:
         plainly=OTHER_MODEL if models else "",
         detectable="" if wrong else f"one forged stretch of {len(whole)}, with probability {down(float(chance), 4)}",
         assumptions=(
-            "The key of the audit was not known to anybody before the run was sealed.",
+            UNKNOWN_KEY,
             *([EQUAL_BITS] if models else []),
         ),
         details=(

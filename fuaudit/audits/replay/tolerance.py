@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fuaudit.audits.replay.gaps import Gaps, bit_equal, finite, gaps, hidden, largest
-from fuaudit.audits.replay.judgement import Judgement
+from fuaudit.audits.replay.judgement import UNKNOWN_KEY, Judgement
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.runs.derived_files import Checkpoints
@@ -119,6 +119,7 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
         "largest numbers",
         assumptions=(
             "The run was made on the platforms that it names.",
+            UNKNOWN_KEY,
             "Rounding on the platform of the run moves models by at most the tolerance.",
             "A fault leaves in a model a share of what one of the executed faults leaves in it; of each client of a "
             f"request the quietest tenth of the rows drawn is one, and so is each of {CHOSEN} that the key chose.",
@@ -204,8 +205,14 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         blind += [f"{name} by itself{why}" for name, fault in found.items() for why in fault.doubts(limit)]
         faults |= {f"{name} by itself": fault for name, fault in found.items()}
     # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
-    blind += [f"{name} was never drawn, or moves nothing" for name, fault in told.items() if not fault.effects]
+    blind += [
+        f"{name} {'moves nothing' if name in _chosen(case, link) else 'was never drawn, or moves nothing'}"
+        for name, fault in told.items()
+        if not fault.effects
+    ]
     lines = [f"{request}: {name}: {fault}" for name, fault in faults.items()]
+    if blind and all(any(line.startswith(name) for name in _chosen(case, link)) for line in blind):
+        lines.append(f"{request}: only rows that the key chose could not be told; another key chooses others")
     if apart and max(_apart(case, stored, link.untouched).values(), default=0.0) <= limit:
         lines.append(f"{request}: the stored models are within the tolerance of the untouched ones")
     return _Faults(
@@ -219,7 +226,12 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
 
 def _parts(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
     """The rows that are asked by themselves: of each client the quietest, and some that the audit's key chooses."""
-    result = {f"the quietest of {name}": rows for name, rows in link.quietest.items()}
+    return {f"the quietest of {name}": rows for name, rows in link.quietest.items()} | _chosen(case, link)
+
+
+def _chosen(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
+    """Rows that were drawn, of each client those that the audit's key chooses."""
+    result = dict[str, tuple[int, ...]]()
     for name, rows in link.drawn.items():
         own = Keyed(derive(case.key.secret, "rows asked by themselves", link.parent.digest, name))
         chosen = own.subset(Address(Purpose.AUDIT), rows, min(CHOSEN, len(rows))) if len(rows) > 1 else ()
