@@ -39,12 +39,27 @@ class Succession:
 
 
 @dataclass(frozen=True)
+class LooksAtAll:
+    """Looks at every draw, and keeps none: who draws each number once needs no more leaves, up to a few coins."""
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """See :class:`fuaudit.proofs.exactness.Rewrites`."""
+        plan.history()
+        return plan.restart(request, fresh)
+
+
+@dataclass(frozen=True)
 class Sweep:
-    """What a sweep over small federations gave."""
+    """What a sweep over small federations gave.
+
+    ``too_large`` of them were not walked to the end. ``costly`` of these are small by themselves: to look at every draw
+    and to draw all anew takes a sixteenth of the leaves that there were, so the method draws what it does not need.
+    """
 
     proved: tuple[Toy, ...]
     refuted: tuple[tuple[Toy, Exactness], ...]
     too_large: int
+    costly: int
     leaves: int
 
     def __add__(self, other: Sweep) -> Sweep:
@@ -52,6 +67,7 @@ class Sweep:
             self.proved + other.proved,
             self.refuted + other.refuted,
             self.too_large + other.too_large,
+            self.costly + other.costly,
             self.leaves + other.leaves,
         )
 
@@ -78,16 +94,17 @@ def sweep(
     Raises:
         PluginError, KeyReuseError: the unlearner failed on one of them.
     """
-    proved, refuted, too_large, left = [], [], 0, leaves
+    proved, refuted, too_large, costly, left = [], [], 0, 0, leaves
     for number, toy in enumerate(toys, 1):
         most = left // share
         try:
-            if most < 1 or not _fits(unlearner, toy, most):
+            if not _fits(unlearner, toy, most):
                 raise BudgetError("too large for what is left")
             result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
             too_large += 1
+            costly += _fits(LooksAtAll(), toy, most // ROUGHLY)
             continue
         finally:
             if progress:
@@ -98,12 +115,14 @@ def sweep(
             refuted.append((toy, result))
             if until_refuted:
                 break
-    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
+    return Sweep(tuple(proved), tuple(refuted), too_large, costly, leaves - left)
 
 
 def _fits(unlearner: object, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
+    if most < 1 or _once(_one_path, None, toy) > ROUGHLY * most:
+        return False
+    return bool(_once(_estimate, unlearner, toy, most) <= most)
 
 
 def _one_path(_: None, toy: Toy) -> float:
@@ -241,7 +260,7 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         before: the population before the last request, which says how far the federations must go.
         made: the requests of the lineage, with their unlearners.
     """
-    found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
+    found, short, details = Sweep((), (), 0, 0, 0), list[str](), list[str]()
     tasks = tasks_of(law, made)
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:]]
@@ -253,6 +272,9 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         reached = Coverage.of(part.proved)
         if part.proved:
             details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")
+        if part.costly:
+            small = counted(part.costly, "federation")
+            short.append(f"{small} on which it draws far more than there is to draw, for {task.words}")
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
     return found, Reached(tuple(short), tuple(details))
