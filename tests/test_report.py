@@ -98,6 +98,7 @@ def document(verdict="PASS", *checks, child=True, asks="exact"):
     return {
         "format": "fuaudit findings 2",
         "run": "a" * 64,
+        "ledger": "b" * 64,
         "spec": {
             "id": "client-erasure/1",
             "title": "The claim of the spec",
@@ -488,12 +489,16 @@ def test_an_unknown_format_is_a_usage_error():
         render(document(), "markdwn")
 
 
+def sealed_as(run):
+    """What findings name that judged a run."""
+    return {"run": run.digest, "ledger": run.ledger.head}
+
+
 def kept(folder, found):
     """Findings as a verification stores them."""
     spec = {name: found["spec"][name] for name in ("id", "origin", "digest")}
-    return finish(
-        folder, begin(folder, found["run"], spec, True, found["context"]["arguments"]), found["verdict"], found
-    )
+    number = begin(folder, found["run"], found["ledger"], spec, True, found["context"]["arguments"])
+    return finish(folder, number, found["verdict"], found)
 
 
 def test_reports_are_written_beside_the_findings(tmp_path, child):
@@ -501,7 +506,7 @@ def test_reports_are_written_beside_the_findings(tmp_path, child):
     folder = tmp_path / "run.audit"
     with pytest.raises(EvidenceError):
         write_report(run)
-    found = document() | {"run": child.digest}
+    found = document() | sealed_as(child)
     findings = kept(folder, found)
     standing = "This is verification 1 of 1 by the log beside the findings."
     for form, extension in EXTENSIONS.items():
@@ -520,7 +525,7 @@ def test_a_report_is_not_written_to_a_folder_that_is_not_there(tmp_path, child):
 def test_findings_in_another_form_than_stored_are_refused(tmp_path, child):
     """The digest in a report must be that of the file."""
     shutil.copytree(child.path, tmp_path / "run")
-    content = pretty_json(document() | {"run": child.digest}) + b"\n"
+    content = pretty_json(document() | sealed_as(child)) + b"\n"
     write_bytes(tmp_path / "run.audit" / findings_name(1, content), content)
     with pytest.raises(EvidenceError, match="not in the form"):
         write_report(tmp_path / "run")
@@ -530,9 +535,9 @@ def test_a_report_is_of_its_findings_alone(tmp_path, child):
     """After a FAIL nothing says PASS of the run without saying which verification of how many it was."""
     run = shutil.copytree(child.path, tmp_path / "run")
     folder = tmp_path / "run.audit"
-    first = kept(folder, document("PASS") | {"run": child.digest})
+    first = kept(folder, document("PASS") | sealed_as(child))
     passed = write_report(run, "md")
-    second = kept(folder, document("FAIL", check("replay", "FAIL")) | {"run": child.digest})
+    second = kept(folder, document("FAIL", check("replay", "FAIL")) | sealed_as(child))
     failed = write_report(run, "md")
     assert (passed.name, failed.name) == tuple(
         p.name.replace("findings", "report")[:-4] + "md" for p in (first, second)

@@ -12,10 +12,13 @@ from tests_support import AUDIT_KEY
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.errors import EvidenceError, StorageError
+from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
 from fuaudit.runs.ancestors import parent_of
+from fuaudit.runs.layout import LEDGER, MANIFEST
+from fuaudit.runs.manifest import manifest_bytes
 from fuaudit.verification.finding import FORMAT
 from fuaudit.verification.store import LOG, begin, finish, history, latest
 from fuaudit.workflow.prune import prune
@@ -137,7 +140,7 @@ def test_what_cannot_be_written_is_found_out_before_the_audits(run, folder, tiny
         b"no json\n",
         b"{}\n",
         b'{"event":"done","number":1,"time":"","verdict":"PASS","findings":"../../x","sha256":""}\n',
-        b'{"event":"begun","number":true,"time":"","run":"","spec":{},"key_given":true,"arguments":[]}\n',
+        b'{"event":"begun","number":true,"time":"","run":"","ledger":"","spec":{},"key_given":true,"arguments":[]}\n',
         b"[" * 5000,
     ],
 )
@@ -150,7 +153,7 @@ def test_what_is_no_log_is_left_alone(run, folder, tiny, quick, content):
 
 
 def test_lines_out_of_order_are_no_log(tmp_path):
-    begin(tmp_path, "a" * 64, SPEC, True, [])
+    begin(tmp_path, "a" * 64, "b" * 64, SPEC, True, [])
     finish(tmp_path, 1, "PASS", {})
     first, second = (tmp_path / LOG).read_bytes().splitlines(keepends=True)
     for wrong in (second, second + first, first + first, first + second + second):
@@ -161,18 +164,18 @@ def test_lines_out_of_order_are_no_log(tmp_path):
 
 def test_numbers_go_on_without_the_log(tmp_path):
     """Who deletes the log deletes what it tells; the findings that are left are still not overwritten."""
-    begin(tmp_path, "a" * 64, SPEC, True, [])
+    begin(tmp_path, "a" * 64, "b" * 64, SPEC, True, [])
     first = finish(tmp_path, 1, "FAIL", {"verdict": "FAIL"})
     (tmp_path / LOG).unlink()
-    assert begin(tmp_path, "a" * 64, SPEC, True, []) == 2
+    assert begin(tmp_path, "a" * 64, "b" * 64, SPEC, True, []) == 2
     finish(tmp_path, 2, "PASS", {"verdict": "PASS"})
     assert json.loads(first.read_text()) == {"verdict": "FAIL"}
 
 
 def test_verifications_at_once_have_numbers_of_their_own(tmp_path):
     def one():
-        number = begin(tmp_path, "a" * 64, SPEC, True, [])
-        told = {"format": FORMAT, "run": "a" * 64, "spec": SPEC, "context": {"arguments": []}}
+        number = begin(tmp_path, "a" * 64, "b" * 64, SPEC, True, [])
+        told = {"format": FORMAT, "run": "a" * 64, "ledger": "b" * 64, "spec": SPEC, "context": {"arguments": []}}
         finish(tmp_path, number, "PASS", told | {"verdict": "PASS", "key": f"{number}"})
 
     threads = [threading.Thread(target=one) for _ in range(8)]
@@ -198,6 +201,7 @@ def test_a_log_says_what_the_findings_say(run, folder, tiny, quick, fuaudit):
     for changes in (
         {"verdict": "PASS"},
         {"run": "a" * 64},
+        {"ledger": "a" * 64},
         {"arguments": []},
         {"number": 2},
         {"spec": spec | {"id": "model-erasure"}},
@@ -279,7 +283,7 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     assert "; of the run as it was before a prune" in listed
     shutil.copytree(folder, folder.with_name("other.audit"))
     listed = {row["name"]: row["verdict"] for row in json.loads(fuaudit("runs", folder.parent, "--json")[1])["runs"]}
-    assert listed == {"child": "PASS before a prune", "other": "another run was verified", "parent": ""}
+    assert listed == {"child": "PASS before a prune", "other": "not verified as it is now", "parent": ""}
     code, _, err = fuaudit("report", run.path)
     assert code == 4
     assert "before it was pruned" in err
@@ -287,6 +291,23 @@ def test_findings_from_before_a_prune_are_told_apart(run, folder, tiny, quick, f
     others = "the others: by this spec of the run as it was 1 PASS."
     assert result.standing == f"This is verification 2 of 2 by the log beside the findings; {others}"
     assert Path(fuaudit("report", run.path, "--format", "md")[1].strip()).name.startswith("report-0002-")
+
+
+def test_findings_are_of_the_ledger_that_was_judged(run, tiny, quick, fuaudit):
+    """The digest of a run does not cover its ledger: one that was written anew since was judged by nobody."""
+    verify(run, quick, data=tiny.dataset)
+    head, written = "0" * 64, b""
+    for event in run.ledger.events:
+        line = canonical_json(event | {"previous": head, "time": "2026-01-01T00:00:00Z"})
+        head, written = sha256(line), written + line + b"\n"
+    (run.path / LEDGER).write_bytes(written)
+    (run.path / MANIFEST).write_bytes(manifest_bytes(run.digest, run.files, head))
+    assert load_run(run.path).digest == run.digest
+    assert "; of this run with another ledger" in fuaudit("history", run.path)[1]
+    assert "PASS" not in fuaudit("runs", run.path.parent)[1]
+    code, _, err = fuaudit("report", run.path)
+    assert code == 4
+    assert "another ledger" in err
 
 
 def test_without_data_it_is_said_how_to_give_it(run, lean_file, fuaudit):
@@ -297,8 +318,8 @@ def test_without_data_it_is_said_how_to_give_it(run, lean_file, fuaudit):
 
 @pytest.mark.parametrize("number", [0, -1, 10**9, 10**300])
 def test_a_log_with_numbers_that_no_verification_has_is_none(tmp_path, number):
-    begin(tmp_path / "run.audit", "d" * 64, SPEC, True, [])
+    begin(tmp_path / "run.audit", "d" * 64, "e" * 64, SPEC, True, [])
     line = lines(tmp_path / "run.audit")[0] | {"number": number}
     (tmp_path / "run.audit" / LOG).write_bytes(canonical_json(line) + b"\n")
     with pytest.raises(EvidenceError, match="is no log of verifications"):
-        begin(tmp_path / "run.audit", "d" * 64, SPEC, True, [])
+        begin(tmp_path / "run.audit", "d" * 64, "e" * 64, SPEC, True, [])

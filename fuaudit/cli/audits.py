@@ -148,7 +148,8 @@ def history(run: Path, output: Output) -> None:
     from fuaudit.runs.run import load_run
     from fuaudit.verification import store
 
-    digest = load_run(run).digest
+    found = load_run(run)
+    here = found.digest, found.ledger.head
     folder = store.audit_folder(run)
     entries = store.history(folder)
     told = (
@@ -156,7 +157,8 @@ def history(run: Path, output: Output) -> None:
     )
     lines = [] if output.quiet and entries else [told]
     for entry in entries:
-        about = "" if entry.run == digest else "; of the run as it was before a prune, or of another one"
+        about = "" if entry.of == here else "; of the run as it was before a prune, or of another one"
+        about = "; of this run with another ledger" if entry.run == here[0] and about else about
         key = "key given" if entry.key_given else "key drawn"
         spec = f"{entry.spec['id']} ({entry.spec['origin']}, {entry.spec['digest'][:16]})"
         lines.append(f"{entry.number:>4}  {entry.begun}  {entry.outcome:<14} {spec}; {key}{about}")
@@ -165,7 +167,7 @@ def history(run: Path, output: Output) -> None:
             lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []
             lines += [f"      {entry.findings}: {kept}"] if entry.findings else []
             lines += [f"      {why}"] if entry.verdict == "FAIL" and (why := store.reason(folder, entry)) else []
-    rows = [asdict(entry) | {"this_run": entry.run == digest} for entry in entries]
+    rows = [asdict(entry) | {"this_run": entry.of == here} for entry in entries]
     output.emit({"verifications": rows}, lines, lines)
 
 

@@ -243,8 +243,8 @@ def _last_verdict(run: Path, row: Listed) -> str:
         return "log unreadable"
     if not ended:
         return ""
-    last, when = ended[-1], {row.former: " before a prune", row.digest: ""}
-    return last.outcome + when.get(last.run, "") if last.run in when or not last.kept else "another run was verified"
+    last, when = ended[-1], {row.former: " before a prune", (row.digest, row.ledger): ""}
+    return last.outcome + when.get(last.of, "") if last.of in when or not last.kept else "not verified as it is now"
 
 
 def _listed(row: dict[str, str]) -> str:

@@ -103,9 +103,9 @@ def write_report(
     if out is not None:
         require_new_file(Path(out))
     folder = Path(run)
-    digest = load_run(folder).digest
+    found = load_run(folder)
     path = store.latest(folder) if findings is None else Path(findings)
-    document = store.read_findings(path, digest)
+    document = store.read_findings(path, found.digest, found.ledger.head)
     content = render(document, form, store.standing(store.history(path.parent), store.number_of(path)))
     beside = path.with_name(path.name.replace("findings", "report", 1)).with_suffix(f".{EXTENSIONS[form]}")
     written = beside if out is None else Path(out)

@@ -23,8 +23,8 @@ class Listed:
         state: "complete", "interrupted", "tombstone", or why it cannot be read.
         parent, unlearner: of a child, by name.
         request: of a child, in ids.
-        digest: by its manifest; empty without one.
-        former: the digest of before its prune, as it tells; empty where it was not pruned.
+        digest, ledger: by its manifest, of files and the last event; empty without one.
+        former: both of before its prune, as it tells; empty where it was not pruned.
     """
 
     name: str
@@ -34,7 +34,8 @@ class Listed:
     unlearner: str = ""
     request: str = ""
     digest: str = ""
-    former: str = ""
+    ledger: str = ""
+    former: tuple[str, ...] = ()
 
 
 def is_run(folder: Path) -> bool:
@@ -62,11 +63,16 @@ def _listed(folder: Path) -> Listed:
             gone = (folder / TOMBSTONE).exists()
             info = read_form(folder, TOMBSTONE)["info"] if gone else read_form(folder, RUN)
             return _row(folder, info, "tombstone" if gone else "interrupted")
-        digest = read_form(folder, MANIFEST)["digest"]
-        former = read_form(folder, FORMER)["digest"] if (folder / FORMER).exists() else ""
-        return replace(_row(folder, read_form(folder, RUN), "complete", digest), former=former)
+        digest, ledger = _sealed(folder, MANIFEST)
+        former = _sealed(folder, FORMER) if (folder / FORMER).exists() else ()
+        return replace(_row(folder, read_form(folder, RUN), "complete", digest), ledger=ledger, former=former)
     except EvidenceError as error:
         return Listed(folder.name, state=str(error).partition("\n")[0])
+
+
+def _sealed(folder: Path, name: str) -> tuple[str, str]:
+    manifest = read_form(folder, name)
+    return manifest["digest"], manifest["ledger"]
 
 
 def _row(folder: Path, info: dict[str, Any], state: str, digest: str = "") -> Listed:

@@ -52,7 +52,15 @@ PATIENCE = 10.0
 """Seconds to wait for another verification that is writing its line."""
 
 _NAME = re.compile(rf"findings-([0-9]{{4,9}})-([0-9a-f]{{{SHORT}}})\.json")
-_BEGUN = {"number": int, "time": str, "run": str, "spec": dict, "key_given": bool, "arguments": list}
+_BEGUN = {
+    "number": int,
+    "time": str,
+    "run": str,
+    "ledger": str,
+    "spec": dict,
+    "key_given": bool,
+    "arguments": list,
+}
 _DONE = {"number": int, "time": str, "verdict": str, "findings": str, "sha256": str}
 
 
@@ -64,6 +72,7 @@ class Verified:
         number: from 1, in the order in which they began.
         begun, done: times by the clock of the machine, in UTC; ``done`` is empty where it did not end.
         run: digest of the run that was audited.
+        ledger: head of its ledger, which the digest does not cover.
         spec: its id, origin and digest.
         key_given: whether the auditor chose the key.
         arguments: what else was given, folders by placeholders.
@@ -75,6 +84,7 @@ class Verified:
     number: int
     begun: str
     run: str
+    ledger: str
     spec: dict[str, str]
     key_given: bool
     arguments: tuple[str, ...]
@@ -83,6 +93,11 @@ class Verified:
     findings: str = ""
     sha256: str = ""
     kept: bool = False
+
+    @property
+    def of(self) -> tuple[str, str]:
+        """What was audited: a digest, and the head of a ledger."""
+        return self.run, self.ledger
 
     @property
     def outcome(self) -> str:
@@ -109,7 +124,7 @@ def findings_name(number: int, content: bytes) -> str:
     return f"findings-{number:04d}-{sha256(content)[:SHORT]}.json"
 
 
-def begin(folder: Path, run: str, spec: dict[str, str], key_given: bool, arguments: list[str]) -> int:
+def begin(folder: Path, run: str, ledger: str, spec: dict[str, str], key_given: bool, arguments: list[str]) -> int:
     """Number a verification, and log that it begins; what cannot be written is found out here, before the audits.
 
     Raises:
@@ -127,7 +142,7 @@ def begin(folder: Path, run: str, spec: dict[str, str], key_given: bool, argumen
         number = max(taken, default=0) + 1
         if number >= MOST:
             raise EvidenceError(f"{folder} counts {number - 1:,} verifications", "Put it elsewhere, and verify again.")
-        facts = {"run": run, "spec": spec, "key_given": key_given, "arguments": arguments}
+        facts = {"run": run, "ledger": ledger, "spec": spec, "key_given": key_given, "arguments": arguments}
         _write(folder, [*lines, {"event": "begun", "number": number, "time": _now(), **facts}])
     return number
 
@@ -153,9 +168,8 @@ def history(folder: Path) -> tuple[Verified, ...]:
     for line in _lines(folder):
         number = line["number"]
         if line["event"] == "begun":
-            found[number] = Verified(
-                number, line["time"], line["run"], line["spec"], line["key_given"], tuple(line["arguments"])
-            )
+            begun = {word: line[word] for word in ("run", "ledger", "spec", "key_given")}
+            found[number] = Verified(number, line["time"], arguments=tuple(line["arguments"]), **begun)
             continue
         ended = {word: line[word] for word in ("verdict", "findings", "sha256")}
         entry = replace(found[number], done=line["time"], **ended)
@@ -198,7 +212,7 @@ def standing(entries: tuple[Verified, ...], number: int) -> str:
 def _beside(entry: Verified, here: Verified) -> str:
     """By which spec a verification was, and of what, as one beside it sees that."""
     spec = THIS if entry.spec["digest"] == here.spec["digest"] else f"by {entry.spec['id']!a}"
-    return spec if entry.run == here.run else f"{spec} of the run as it was"
+    return spec if entry.of == here.of else f"{spec} of the run as it was"
 
 
 def latest(run: Path) -> Path:
@@ -218,8 +232,8 @@ def latest(run: Path) -> Path:
     return folder / name
 
 
-def read_findings(path: Path, run: str) -> dict[str, Any]:
-    """The stored findings of a run with this digest.
+def read_findings(path: Path, run: str, ledger: str) -> dict[str, Any]:
+    """The stored findings of a run with this digest and this head of its ledger.
 
     Raises:
         EvidenceError: they are missing, of another run, not what their name says, or the log beside them does not
@@ -234,6 +248,8 @@ def read_findings(path: Path, run: str) -> dict[str, Any]:
         raise EvidenceError(f"{path} is not in the form in which it was stored", anew)
     if document.get("run") != run:
         raise EvidenceError(f"{path} holds the findings of another run, or of this one before it was pruned", anew)
+    if document.get("ledger") != ledger:
+        raise EvidenceError(f"{path} judged this run with another ledger than lies in it now", anew)
     known = history(path.parent)
     if known and sha256(content) not in {entry.sha256 for entry in known}:
         raise EvidenceError(f"{path} is not what a line of {LOG} beside it names", anew)
@@ -258,10 +274,11 @@ def _is_borne_out(entry: Verified, path: Path) -> bool:
     except EvidenceError:
         return False
     spec, context = (part if isinstance(part := found.get(name), dict) else {} for name in ("spec", "context"))
-    return (number_of(path), sha256(content), found.get("run"), found.get("verdict"), context.get("arguments")) == (
+    told = found.get("run"), found.get("ledger")
+    return (number_of(path), sha256(content), *told, found.get("verdict"), context.get("arguments")) == (
         entry.number,
         entry.sha256,
-        entry.run,
+        *entry.of,
         entry.verdict,
         list(entry.arguments),
     ) and all(spec.get(name) == said for name, said in entry.spec.items())

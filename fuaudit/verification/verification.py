@@ -17,6 +17,7 @@ class Verification:
     """The findings of a run under a spec, what follows from them, and what is needed to repeat them.
 
     Attributes:
+        ledger: the head of the run's ledger.
         conclusion: the combined verdict, the reason, and what a PASS rests on.
         broken: where an audit broke, the exit code that says whose fault it was; else 0.
         path: the file of its findings; None where they were not stored.
@@ -25,6 +26,7 @@ class Verification:
 
     run: Path
     run_digest: str
+    ledger: str
     spec: Spec
     key: str
     conclusion: Conclusion
@@ -72,6 +74,7 @@ class Verification:
         return {
             "format": FORMAT,
             "run": self.run_digest,
+            "ledger": self.ledger,
             "spec": words,
             "key": self.key,
             "verdict": str(self.verdict),

@@ -79,8 +79,8 @@ def verify(
             for line in _foreseen(case, policy):
                 estimate(line)
         # 4. The log says that it begins, so that an interrupted verification shows. What cannot be written fails here.
-        folder = out or audit_folder(opened.path)
-        number = store.begin(folder, opened.digest, _named(policy), key is not None, arguments) if save else 0
+        folder, sealed = out or audit_folder(opened.path), (opened.digest, opened.ledger.head)
+        number = store.begin(folder, *sealed, _named(policy), key is not None, arguments) if save else 0
         # 5. The audits, and 6. what follows from them.
         result = _judged(case, policy, chosen, outside)
     result = replace(result, context=context | {"arguments": arguments} | result.context)
@@ -111,6 +111,7 @@ def _judged(case: Case, policy: Spec, key: bytes, outside: tuple[Outside, ...]) 
     return Verification(
         case.run.path,
         case.run.digest,
+        case.run.ledger.head,
         policy,
         key.hex(),
         conclude(policy, findings, case.evidence, outside),
