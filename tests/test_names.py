@@ -17,6 +17,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import ByOwner
 from fuaudit.data.partition import partition as deal
 from fuaudit.draws import Keyed
+from fuaudit.draws.seeds import Seeds
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.forms import tensor_bytes
 from fuaudit.plans import Request
@@ -378,6 +379,15 @@ def test_whoever_gives_erased_rows_cannot_say_whose_they_were(tmp_path, quick, k
         dealt = any("the partition follows from its key" in line for line in lines_of(result).details)
         assert dealt == (name != "junk")
     assert any("4 rows at hand under erased ids are not known" in line for line in result.conclusion.rests_on)
+
+
+@pytest.mark.parametrize("name", ["zo\u00e9\u3164", "zoe\u0301", "\ufe0fzo\u00e9", "zo\u00e9\u2800"])
+def test_names_that_look_the_same_are_one(name, tmp_path):
+    with pytest.raises(UsageError, match="'zo\u00e9' is that of several clients"):
+        trained(tmp_path / "run", ("zo\u00e9", name, "cy", "", "dan", "eve"))
+    salts = Seeds.of(bytes(32), 8).as_rows()
+    with pytest.raises(EvidenceError, match="two clients have one name"):
+        Opening.of_table({"names": {"0": "zo\u00e9", "1": name}, "salts": salts}, tmp_path)
 
 
 @pytest.mark.parametrize("forged", [False, True])

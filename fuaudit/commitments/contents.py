@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fuaudit.commitments.keys import derive
 from fuaudit.commitments.tree import DIGEST_BYTES, tree_root
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import look_of
 from fuaudit.draws.seeds import Seeds
 from fuaudit.errors import EvidenceError
 from fuaudit.plans import Population
@@ -241,7 +242,7 @@ class Opening:
             raise EvidenceError(f"{where} holds more of salts that are gone than zeros")
         if names is None:
             return cls(None, salts)
-        if len(set(names.values())) != len(names):
+        if len(set(map(look_of, names.values()))) != len(names):
             raise EvidenceError(f"{where}: two clients have one name")
         return cls({int(key): name for key, name in names.items()}, salts)
 

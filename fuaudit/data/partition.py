@@ -11,10 +11,12 @@ client with equal sizes (:class:`Dirichlet`), and shares of clients per class wi
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
+from unicodedata import normalize
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -130,9 +132,20 @@ def names_of(plugin: Partition, dataset: Dataset, population: Population) -> dic
             f"{wrong[0]!r} cannot be the name of a client",
             f"Names are printable, have 1 to {MOST_OF_A_NAME} characters, and no space at their ends.",
         )
-    if twice := [name for name, count in Counter(found.values()).items() if count > 1]:
+    if twice := [name for name, count in Counter(map(look_of, found.values())).items() if count > 1]:
         raise UsageError(f"the name {twice[0]!r} is that of several clients", "Give every owner a name of its own.")
     return found
+
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What Python calls printable and nobody sees: fillers, blanks, and what chooses among forms of a letter."""
+
+
+def look_of(name: str) -> str:
+    """A name as a reader sees it: two names of one look are one, however they are written."""
+    return normalize("NFC", _UNSEEN.sub("", name))
 
 
 MOST_OF_A_NAME = 200

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fuaudit.data.dataset import Dataset, require_sound
-from fuaudit.data.partition import is_name
+from fuaudit.data.partition import is_name, look_of
 from fuaudit.errors import UsageError
 from fuaudit.testing.problems import Problems
 
@@ -52,7 +52,7 @@ def _check_names(data: Dataset, problems: Problems) -> None:
     names = data.owner_names
     if not names:
         return
-    problems.require(len({*names}) == len(names), "two owners have one name")
+    problems.require(len({*map(look_of, names)}) == len(names), "two owners have one name")
     problems.require(
         all(map(is_name, names)), "an owner's name cannot be typed: it must be printable, without end spaces"
     )

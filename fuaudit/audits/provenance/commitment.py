@@ -5,6 +5,7 @@ from __future__ import annotations
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.dealing import dealt_again, with_key
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import look_of
 from fuaudit.plans import Plan
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -80,7 +81,7 @@ def named(case: Case) -> CheckResult:
     shown = [(receipt.client, receipt.name) for receipt in case.known.receipts if receipt.name is not None]
     names = {*(case.run.opening.names or {}).items(), *shown}
     for client, name in shown:
-        if other := [one for one, same in names if same == name and one != client]:
+        if other := [one for one, same in names if look_of(same) == look_of(name) and one != client]:
             return fails(f"Clients {client} and {other[0]} were committed to under one name, {name!r}.")
     for run in (case.run, *case.evidence.ancestors):
         if case.dataset is None or not isinstance(run, Run):
