@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fuaudit import declared, renamed
@@ -143,7 +145,8 @@ class Entry:
             raise PluginError(self.clash)
         if self.distribution == UNNAMED:
             raise PluginError(
-                f"the {self.words} comes from a package without a sound name and version", "Uninstall it."
+                f"the {self.words} has no sound name, or comes from a package without a sound name and version",
+                "Names are letters, digits, '.', '_' and '-'. Uninstall it.",
             )
         trusted = _trusted.get()
         if trusted is not None and not self.own and normalised(self.distribution) not in trusted:
@@ -151,7 +154,9 @@ class Entry:
                 f"{self} is not trusted, so nothing of it was imported",
                 f"The spec trusts {', '.join(sorted(trusted)) or 'fuaudit alone'} (its key trusts).",
             )
-        if not self.own:
+        if self.own:
+            _require_home(self.package)
+        else:
             compile_sources([self.package])
         try:
             return self.point.load()
@@ -246,7 +251,9 @@ def _points(path: tuple[str, ...]) -> dict[str, list[tuple[EntryPoint, str, str]
     """Kind -> its entry points, each with name and version of its distribution. No metadata is read twice."""
     installed, owners = entry_points(), dict[int, tuple[str, str]]()
 
-    def owner(point: EntryPoint) -> tuple[str, str]:
+    def owner(kind: str, point: EntryPoint) -> tuple[str, str]:
+        if not _DIST.fullmatch(point.name.replace(" ", "-") if kind in WORDS else point.name):
+            return UNNAMED, "unknown"
         if (dist := point.dist) is None:
             return "unknown", "unknown"
         if id(dist) not in owners:
@@ -256,7 +263,9 @@ def _points(path: tuple[str, ...]) -> dict[str, list[tuple[EntryPoint, str, str]
         return (f"the stranger {name!r}" if normalised(name) == OWN and not _is_ours(point) else name), version
 
     kinds = (*KINDS, *WORDS)
-    return {kind: [(point, *owner(point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in kinds}
+    return {
+        kind: [(point, *owner(kind, point)) for point in installed.select(group=f"fuaudit.{kind}")] for kind in kinds
+    }
 
 
 def _owner_of(dist: Distribution) -> tuple[str, str]:
@@ -269,6 +278,17 @@ def _owner_of(dist: Distribution) -> tuple[str, str]:
 
 def _is_ours(point: EntryPoint) -> bool:
     return point.value.partition(":")[0].partition(".")[0].strip() in OWN_MODULES
+
+
+def _require_home(package: str) -> None:
+    """Raises PluginError where an import finds a package of fuaudit elsewhere than beside fuaudit."""
+    spec, home = find_spec(package), Path(__file__).resolve().parent
+    places = [Path(place).resolve() for place in (spec.submodule_search_locations if spec else None) or ()]
+    if not {*places} <= {home, home.parent / "fuaudit_plugins", home.parent / "plugins"}:
+        raise PluginError(
+            f"{package}, a package of fuaudit, is found in {places[0]}, and fuaudit lies in {home}",
+            "Another package brings it, or the search path names a copy. Take that one away.",
+        )
 
 
 def singular(kind: str) -> str:

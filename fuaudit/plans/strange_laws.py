@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from fractions import Fraction
+
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.registry import is_strange
+
+_PLAIN = (bool, float, int, str, Fraction, type(None))
 
 SEE = "docs/plugin-guide.md has a law as a whole, with what it draws from, and at which addresses."
 
@@ -14,3 +19,13 @@ def require_unbroken(law: object, what: str, error: Exception) -> None:
         raise PluginError(
             f"the law {type(law).__name__}, {what}, raised {error!r}{line_of(law, error)}", SEE
         ) from error
+
+
+def is_foreign(law: object) -> bool:
+    """Whether the class of a law, or of anything that it is made of, is no code of fuaudit."""
+    if isinstance(law, tuple):
+        return any(map(is_foreign, law))
+    if not dataclasses.is_dataclass(law):
+        return not isinstance(law, _PLAIN)
+    parts = (getattr(law, field.name) for field in dataclasses.fields(law))
+    return is_strange(law) or any(map(is_foreign, parts))

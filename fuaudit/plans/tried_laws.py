@@ -4,27 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from fractions import Fraction
+from functools import cache, partial
 from typing import Any
 
 from fuaudit.declared import says
 from fuaudit.draws import Address, Keyed, Position, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import PluginError
-from fuaudit.plans.law import Law
+from fuaudit.plans.availability import (
+    AvailabilityLaw,
+    BoundedRoundRobin,
+    FreshBatches,
+    PermutedEpochs,
+    StaticProbability,
+    TimeVaryingWeights,
+)
+from fuaudit.plans.law import Law, UniformLaw, WeightedLaw
 from fuaudit.plans.plan import Plan, occurrences
 from fuaudit.plans.population import Population
-from fuaudit.plans.strange_laws import SEE, require_unbroken
+from fuaudit.plans.strange_laws import SEE, is_foreign, require_unbroken
 
 
 def require_law(law: Law, population: Population) -> None:
     """Try a law over a population, under a key that nothing else uses.
 
     Raises:
-        PluginError: it raises, says what cannot be, or draws at addresses where nobody will look for the draw.
+        PluginError: it raises, says what cannot be, has the name of a law of fuaudit, or draws at addresses where
+            nobody will look for the draw.
     """
+    require_own_name(law)
     for what, problem in _problems(law, population):
         raise PluginError(f"the law {type(law).__name__}, {what}, {problem}", SEE)
+
+
+def require_own_name(law: Law) -> None:
+    """Rewriters claim exactness for a law by its name, so a law of a stranger takes none of fuaudit's.
+
+    Raises:
+        PluginError: it does.
+    """
+    if is_foreign(law) and law.name in _names():
+        raise PluginError(
+            f"the law {type(law).__name__} is called {law.name!r}, which is a law of fuaudit", "Give it its own name."
+        )
+
+
+@cache
+def _names() -> frozenset[str]:
+    """What fuaudit calls its laws."""
+    half = Fraction(1, 2)
+    weighted = TimeVaryingWeights(number=1, largest=2), TimeVaryingWeights(share=half, largest=2)
+    who = BoundedRoundRobin(2), StaticProbability(half), *weighted
+    batches = FreshBatches(1, 1), PermutedEpochs(1, 1, 1)
+    laws: tuple[Law, ...] = (
+        *(UniformLaw(1, 1, 1, 1, replacement) for replacement in (True, False)),
+        WeightedLaw(1, 1, 1, 1, ((0, 1),)),
+        *(AvailabilityLaw(1, one, other) for one in who for other in batches),
+    )
+    return frozenset(law.name for law in laws)
 
 
 def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from fuaudit.draws import Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
 from fuaudit.plans.reference import BehindEdit, Edited, in_turn
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.proofs.coverage import Coverage, missing
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, numbers_of, toys_like, trials
@@ -140,8 +141,11 @@ def _proof(unlearner: Any, toy: Toy, leaves: int) -> Exactness:
 def _once(work: Callable[..., Any], unlearner: object, toy: Toy, *given: Any) -> Any:
     """The result of one of these, computed once in a process for unlearners and laws that are values.
 
-    A proof speaks of a method and a law, not of a run: whoever verifies many runs of one method waits for it once.
+    A proof speaks of a method and a law, not of a run: whoever verifies many runs of one method waits for it once. Of
+    laws of strangers nothing is kept: what they draw may hang on more than their options.
     """
+    if is_foreign(toy.law):
+        return work(unlearner, toy, *given)
     try:
         return _kept(work, (_identity(unlearner), _option(toy.law)), unlearner, toy, *given)
     except TypeError:  # not hashable; an unlearner that raises one is a PluginError by now

@@ -18,6 +18,7 @@ from fuaudit.errors import PluginError, UsageError, nearest
 from fuaudit.models import Embedding
 from fuaudit.models.layout import require_reading
 from fuaudit.plans import Population, Request
+from fuaudit.plans.tried_laws import require_own_name
 from fuaudit.training.engines import Engine, engine, suggested
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.exchange import exchange_of
@@ -152,6 +153,7 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
     device = device_of(config.run.device)
     module = build_module(config, dataset)
     learner = registry.build("learners", config.learner)
+    require_own_name(learner.law)
     solver = registry.build("solvers", config.solver)
     step_sizes = StepSizes(learner.step_size, learner.decay)
     dtype = getattr(torch, config.run.dtype)

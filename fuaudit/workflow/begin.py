@@ -19,8 +19,9 @@ from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.tried_laws import require_law
-from fuaudit.registry import build, is_strange
+from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
 from fuaudit.training.asking import Kind, asked
@@ -67,7 +68,7 @@ def begun(
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
     law = ready.learner.law
-    if is_strange(law):
+    if is_foreign(law):
         require_law(law, population)
     require_room(law, population)
     require_feasible(law, population)
