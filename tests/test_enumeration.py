@@ -12,7 +12,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
-from fuaudit.errors import BudgetError, PluginError
+from fuaudit.errors import PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
 from fuaudit.plans.reference import Edited
@@ -362,27 +362,3 @@ def test_a_proof_for_one_law_is_none_for_another_that_says_it_is_equal():
     assert toys[0] == toys[1]
     drawn, lowest = (sweep(Noop(), [toy], 100).leaves for toy in toys)
     assert drawn > lowest
-
-
-@dataclass(frozen=True)
-class Coins(FatsUnlearning):
-    """From the second request on it throws coins that nobody needs, or says that there is too much to walk."""
-
-    coins: int = 40
-
-    def rewrite(self, plan, request, fresh, not_before):
-        if len(plan.populations) > 1:
-            if not self.coins:
-                raise BudgetError("too large")
-            for number in range(self.coins):
-                fresh.sequence(Address(Purpose.COUPLING, number + 1), range(2), 1)
-        return super().rewrite(plan, request, fresh, not_before)
-
-
-@pytest.mark.parametrize("coins", [40, 0])
-def test_who_draws_more_than_there_is_does_not_choose_what_is_walked(coins):
-    small, members = UniformLaw(1, 1, 1, 1), federation((2, 2, 2))
-    found = judged(Coins(coins), CLIENT, law=small, members=members, leaves=6000)
-    assert found.verdict == "INCONCLUSIVE"
-    assert "draws far more than there is to draw, for 1 client, then 1 client" in found.shows
-    assert judged(FatsUnlearning(), CLIENT, law=small, members=members, leaves=6000).verdict == "PASS"

@@ -207,3 +207,24 @@ def test_records_go_through():
 def test_a_request_that_does_not_fit_is_not_the_rewriters_fault():
     with pytest.raises(UsageError, match="no client 7"):
         through(fats, request=Request.of(clients=[7]))
+
+
+def test_segments_hold_numbers_and_nothing_that_compares_as_it_likes():
+    """What is equal to everything would be drawn as a proved method draws it, and carried out otherwise."""
+
+    class Lying(Position):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = Position.__hash__
+
+    @dataclass(frozen=True)
+    class Liar(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, not_before):
+            new = super().rewrite(plan, request, fresh, not_before)
+            segments = [replace(s, start=Lying(*s.start)) for s in new.streams[Stream.BATCHES]]
+            return replace(new, streams={**new.streams, Stream.BATCHES: tuple(segments)})
+
+    plan = Plan.fresh(UniformLaw(3, 2, 1, 1), federation((2, 2, 2)), Keyed(bytes(32)))
+    with pytest.raises(PluginError, match="not made of segments in order"):
+        rewritten(Liar(), "liar", plan, Request.of([0]), Keyed(bytes([1]) * 32), END)

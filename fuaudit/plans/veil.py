@@ -11,6 +11,7 @@ tell a run from a proof. Such a method is found by what it draws, or by reading 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
@@ -172,13 +173,16 @@ def _streams(name: str, new: Plan, old: Plan) -> Mapping[Stream, Segments]:
 
 def _in_order(segments: object, sources: int, versions: int) -> bool:
     """Whether these are segments that start at ``START``, one after another, of sources and populations there are."""
-    if type(segments) is not tuple or not segments or segments[0].start != START:
+    if type(segments) is not tuple or not segments or not all(map(_is_plain, segments)):
         return False
-    before = None
-    for segment in segments:
-        if type(segment) is not Segment or not (0 <= segment.source < sources and 0 <= segment.version < versions):
-            return False
-        if before is not None and segment.start <= before:
-            return False
-        before = segment.start
-    return True
+    starts = [segment.start for segment in segments]
+    rising = all(one < other for one, other in pairwise(starts))
+    there = all(0 <= s.source < sources and 0 <= s.version < versions for s in segments)
+    return starts[0] == START and rising and there
+
+
+def _is_plain(segment: object) -> bool:
+    """Whether it is a segment of numbers: what else could stand there compares as it likes."""
+    if type(segment) is not Segment or type(segment.start) is not Position:
+        return False
+    return all(type(number) is int for number in (*segment.start, segment.source, segment.version))

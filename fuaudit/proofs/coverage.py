@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import combinations
 
 from fuaudit.plans import Law, Population, UniformLaw
 from fuaudit.proofs.toys import PLACES, Toy
 from fuaudit.text import counted
+
+PAIRED = ("rounds", "places", "steps", "batch")
+"""What a method may be wrong for where two of them are above 1."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,7 @@ class Coverage:
 
     Attributes:
         together: how many of rounds, places, steps and batch are above 1 in one federation, at most.
+        pairs: which two of them are, in one federation.
     """
 
     rounds: int
@@ -27,23 +32,25 @@ class Coverage:
     requests: int
     ids: tuple[str, ...] = ()
     together: int = 0
+    pairs: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(cls, toys: Iterable[Toy]) -> Coverage:
         """Of federations; 0 everywhere where there are none."""
         rows: list[tuple[int, ...]] = []
-        ids: set[str] = set()
+        ids, pairs = set[str](), set[tuple[str, str]]()
         for toy in toys:
             law, population = toy.law, toy.population
             largest = max(map(len, population.samples.values()))
             numbers = law.rounds, law.places(population), law.steps, law.slots
-            above = sum(number > 1 for number in numbers)
-            rows.append((*numbers, len(population.clients), largest, len(toy.requests), above))
+            above = [name for name, number in zip(PAIRED, numbers, strict=True) if number > 1]
+            pairs |= {*combinations(above, 2)}
+            rows.append((*numbers, len(population.clients), largest, len(toy.requests), len(above)))
             ids |= _places(toy)
         largest_of = map(max, zip(*(rows or [(0,) * 8]), strict=True))
         rounds, places, steps, batch, clients, samples, requests, together = largest_of
         found = tuple(place for place in PLACES if place in ids)
-        return cls(rounds, places, steps, batch, clients, samples, requests, found, together)
+        return cls(rounds, places, steps, batch, clients, samples, requests, found, together, frozenset(pairs))
 
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
@@ -51,8 +58,15 @@ class Coverage:
             f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
             f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
             f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; at most "
-            f"{self.together} of rounds, places, steps and batch above 1 at once; the {ids} ids requested"
+            f"{self.together} of rounds, places, steps and batch above 1 at once{self._never}; the {ids} ids requested"
         )
+
+    @property
+    def _never(self) -> str:
+        """In words: which two are above 1, and never at once."""
+        above = [name for name in PAIRED if getattr(self, name) > 1]
+        lacking = [f"{one} and {other}" for one, other in combinations(above, 2) if (one, other) not in self.pairs]
+        return f", never {', nor '.join(lacking)}" if lacking else ""
 
 
 def _places(toy: Toy) -> set[str]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 from fuaudit.declared import offers
-from fuaudit.draws import Draws, Position, estimate_leaves
+from fuaudit.draws import END, Draws, Position, estimate_leaves
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
 from fuaudit.plans.reference import BehindEdit, Edited, in_turn
@@ -24,6 +25,22 @@ SHARE = 4
 
 ROUGHLY, PROBES = 16, 8
 """One path tells the number of leaves within this factor, as a rule; so many tell it well enough."""
+
+ROOM, SLACK = 16, 64
+"""A rewriter may walk so many times the leaves of :class:`Keeping` on all federations together, and on one of them."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Keeps what comes before the first involvement, under any law: the yardstick of what a rewriter has to draw.
+
+    It says which federations are walked. Did the rewriter's own leaves say it, draws that he does not need would make
+    those too large that refute him.
+    """
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """See :class:`fuaudit.unlearning.protocol.Rewriter`."""
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
 
 
 @dataclass(frozen=True)
@@ -40,36 +57,26 @@ class Succession:
 
 
 @dataclass(frozen=True)
-class LooksAtAll:
-    """Looks at every draw, and keeps none: who draws each number once needs no more leaves, up to a few coins."""
-
-    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
-        """See :class:`fuaudit.proofs.exactness.Rewrites`."""
-        plan.history()
-        return plan.restart(request, fresh)
-
-
-@dataclass(frozen=True)
 class Sweep:
     """What a sweep over small federations gave.
 
-    ``too_large`` of them were not walked to the end. ``costly`` of these are small by themselves: to look at every draw
-    and to draw all anew takes a sixteenth of the leaves that there were, so the method draws what it does not need.
+    ``too_large`` counts those that were not walked, by what retraining or keeping what one may takes already, and
+    ``costly`` those that the rewriter alone made too large.
     """
 
     proved: tuple[Toy, ...]
     refuted: tuple[tuple[Toy, Exactness], ...]
     too_large: int
-    costly: int
     leaves: int
+    costly: int = 0
 
     def __add__(self, other: Sweep) -> Sweep:
         return Sweep(
             self.proved + other.proved,
             self.refuted + other.refuted,
             self.too_large + other.too_large,
-            self.costly + other.costly,
             self.leaves + other.leaves,
+            self.costly + other.costly,
         )
 
     @property
@@ -83,29 +90,21 @@ def sweep(
     toys: Toys | Sequence[Toy],
     leaves: int,
     progress: Any = None,
-    share: int = 1,
-    until_refuted: bool = False,
 ) -> Sweep:
     """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
-
-    Args:
-        share: one federation may take that part of what is left: 4 for a fourth.
-        until_refuted: whether the first refutation ends the sweep.
 
     Raises:
         PluginError, KeyReuseError: the unlearner failed on one of them.
     """
-    proved, refuted, too_large, costly, left = [], [], 0, 0, leaves
+    proved, refuted, too_large, left = [], [], 0, leaves
     for number, toy in enumerate(toys, 1):
-        most = left // share
         try:
-            if not _fits(unlearner, toy, most):
+            if left < 1 or not _fits(unlearner, toy, left):
                 raise BudgetError("too large for what is left")
             result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
             too_large += 1
-            costly += _fits(LooksAtAll(), toy, most // ROUGHLY)
             continue
         finally:
             if progress:
@@ -114,16 +113,67 @@ def sweep(
             proved.append(toy)
         else:
             refuted.append((toy, result))
-            if until_refuted:
-                break
-    return Sweep(tuple(proved), tuple(refuted), too_large, costly, leaves - left)
+    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
+
+
+def walked(unlearner: Any, toys: Sequence[Toy], leaves: int, progress: Any = None) -> tuple[Sweep, int]:
+    """Prove exactness on the federations that :class:`Keeping` walks within so many leaves, up to the first refutation.
+
+    Returns:
+        What was found, and how many leaves are left by those that Keeping takes. One federation may take a share of
+        what is left.
+
+    Raises:
+        PluginError, KeyReuseError: the unlearner failed on one of them.
+    """
+    found, left = Sweep((), (), 0, 0), leaves
+    for number, toy in enumerate(toys, 1):
+        most = left // SHARE
+        if most >= 1 and _fits(Keeping(), toy, most):
+            one, few = _beside(
+                unlearner, toy, ROOM * leaves - found.leaves, ceil(_once(_estimate, Keeping(), toy, most))
+            )
+            found, left = found + one, left - few
+        else:
+            found += Sweep((), (), 1, 0)
+        if progress:
+            progress("small federations", number, len(toys))
+        if found.refuted:
+            break
+    return found, left
+
+
+def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, int]:
+    """What is found on one federation that Keeping walks with about ``few`` leaves, and how many it takes.
+
+    These are estimated. They are counted where the unlearner takes many: the estimate may be what is wrong.
+    """
+    result = _walk(unlearner, toy, SLACK * few) if left > 0 else None
+    if result is None or result.leaves > 2 * few:
+        own = _walk(Keeping(), toy, SLACK * few)
+        if own is None and result is None:
+            return Sweep((), (), 1, 0), few
+        few = max(few, own.leaves) if own else few
+        result = result or (_walk(unlearner, toy, SLACK * few) if left > 0 else None)
+    if result is None:
+        return Sweep((), (), 0, 0, costly=1), few
+    return Sweep((toy,) * result.exact, () if result.exact else ((toy, result),), 0, result.leaves), few
+
+
+def _walk(unlearner: object, toy: Toy, most: int) -> Exactness | None:
+    """The proof, or None where it takes more leaves."""
+    try:
+        if _once(_estimate, unlearner, toy, most) > most:
+            return None
+        proof: Exactness = _once(_proof, unlearner, toy, most)
+        return proof
+    except BudgetError:
+        return None
 
 
 def _fits(unlearner: object, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    if most < 1 or _once(_one_path, None, toy) > ROUGHLY * most:
-        return False
-    return bool(_once(_estimate, unlearner, toy, most) <= most)
+    return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
 
 
 def _one_path(_: None, toy: Toy) -> float:
@@ -174,6 +224,8 @@ def _option(value: Any) -> tuple[Any, ...]:
     """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
     if isinstance(value, tuple | list):
         return type(value), *map(_option, value)
+    if isinstance(value, dict):
+        return type(value), *((_option(name), _option(one)) for name, one in value.items())
     if isinstance(value, float):
         return float, value.hex()
     if value is None or isinstance(value, bool | int | str | bytes | Fraction):
@@ -264,21 +316,28 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         before: the population before the last request, which says how far the federations must go.
         made: the requests of the lineage, with their unlearners.
     """
-    found, short, details = Sweep((), (), 0, 0, 0), list[str](), list[str]()
+    found, short, details, left = Sweep((), (), 0, 0), list[str](), list[str](), leaves
     tasks = tasks_of(law, made)
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:]]
-        share = (leaves - found.leaves) * weights[0] // sum(weights)
-        part = sweep(task.unlearner, task.toys, share, progress, SHARE, until_refuted=True)
-        found += part
+        share = left * weights[0] // sum(weights)
+        part, rest = walked(task.unlearner, task.toys, share, progress)
+        found, left = found + part, left - share + rest
         if part.refuted:
             return found, Reached(tuple(short), tuple(details), task)
         reached = Coverage.of(part.proved)
         if part.proved:
             details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")
-        if part.costly:
-            small = counted(part.costly, "federation")
-            short.append(f"{small} on which it draws far more than there is to draw, for {task.words}")
+        if part.costly or (task.toys and not part.proved):
+            short.append(_unwalked(part, task.words))
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
     return found, Reached(tuple(short), tuple(details))
+
+
+def _unwalked(part: Sweep, words: str) -> str:
+    """In words: which federations of a task were asked of the rewriter, and not walked."""
+    if not part.costly:
+        return f"any federation for {words}"
+    asked = counted(len(part.proved) + part.costly, "federation")
+    return f"{part.costly} of {asked} for {words}, on which the method draws far more than one that keeps what it may"

@@ -1,0 +1,79 @@
+"""A forger chooses which small federations are walked: where they would refute him, he draws what nobody needs.
+
+His method is wrong where there are two places, or from the second request on: the order of a fresh cohort tells whether
+who was erased took part. Just there he throws forty coins, so that a proof has 2^40 leaves, or says himself that it is
+too large. Which federations are walked is therefore said by what a method has to draw.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from fuaudit_plugins.fats import FatsUnlearning
+
+from fuaudit.audits.enumeration import Enumeration
+from fuaudit.draws import Address, Purpose
+from fuaudit.errors import BudgetError
+from fuaudit.plans import UniformLaw
+from fuaudit.proofs.toys import Shape, federation
+from fuaudit.verification.finding import Verdict
+
+LAW, MEMBERS, CLIENT = UniformLaw(6, 3, 5, 4), federation((15,) * 12), Shape(1, ())
+
+
+@dataclass(frozen=True)
+class Tells(FatsUnlearning):
+    """Wrong in every round that is drawn anew; ``coins`` of them are thrown before, none where it is 0."""
+
+    places: int = 1
+    requests: int = 1
+    coins: int = 0
+    mutant: ClassVar[bool] = True
+
+    def rewrite(self, plan, request, fresh, not_before):
+        right, law = super().rewrite(plan, request, fresh, not_before), plan.law
+        honest = right.streams == plan.streams or len(plan.populations) < self.requests
+        if honest or law.cohort_size < self.places:
+            return right
+        if self.coins < 0:
+            raise BudgetError("too large")
+        for number in range(self.coins):
+            fresh.sequence(Address(Purpose.COUPLING, number + 1), range(2), 1)
+        first, left, cohorts = right.first_change(plan), right.retained.clients, {}
+        for number in range(first.round + (first.step > 0), law.rounds + 1):
+            new = sorted(
+                fresh.sequence(
+                    Address(Purpose.COHORT, number, version=len(plan.populations)), left, law.places(right.retained)
+                )
+            )
+            cohorts[number] = tuple(new[::-1] if {*request.clients} & {*plan.cohort(number)} else new)
+        return right.recorded(cohorts)
+
+
+@pytest.mark.parametrize(("coins", "verdict"), [(0, "FAIL"), (40, "INCONCLUSIVE"), (-1, "INCONCLUSIVE")])
+def test_of_a_first_request(coins, verdict):
+    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(Tells(2, 1, coins), CLIENT)], ["tells"])
+    assert found.verdict == verdict, found.shows
+    if verdict != "FAIL":
+        assert "for 1 client, on which the method draws far more than one that keeps what it may" in found.shows
+
+
+@pytest.mark.parametrize(("coins", "verdict"), [(0, "FAIL"), (40, "INCONCLUSIVE"), (-1, "INCONCLUSIVE")])
+def test_of_a_second_request(coins, verdict):
+    """What fats did twice is no proof of what comes after fats."""
+    made = [(FatsUnlearning(), CLIENT), (Tells(1, 2, coins), CLIENT)]
+    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, made, ["fats", "tells"])
+    assert found.verdict == verdict, found.shows
+
+
+def test_who_draws_a_little_more_passes():
+    """A coin in every request doubles the leaves, and chooses nothing."""
+
+    @dataclass(frozen=True)
+    class OneCoin(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, not_before):
+            fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1)
+            return super().rewrite(plan, request, fresh, not_before)
+
+    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
+    assert found.verdict is Verdict.PASS, found.shows
