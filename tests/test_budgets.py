@@ -391,6 +391,12 @@ def test_what_is_printed_for_one_element_is_told_as_so_many_times_that(said):
     assert "times" not in said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20)
 
 
+@pytest.mark.parametrize(("words", "delta"), [("0", "0"), ("1e-5", "1e-05"), ("1.0000004e-5", "1.00001e-05")])
+def test_the_delta_that_is_told_is_never_smaller(said, words, delta):
+    lines = said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 2, "--delta", words).splitlines()
+    assert any(line.startswith("2 rounds: epsilon ") and line.endswith(f" at delta {delta}") for line in lines)
+
+
 def test_the_command_says_exact_printed_and_composed(said):
     found = json.loads(said(*SMALL_ONE, "--alpha", "0.99", "--rounds", 20, "--delta", "1e-5", "--json"))
     assert found["epsilon_per_round"] == pytest.approx(log(1 / left_of(1000, 10, Fraction(99, 100), 1)), rel=1e-12)

@@ -129,8 +129,10 @@ def _lines(found: ConSparAccount) -> list[str]:
 
 
 def _short(found: ConSparAccount) -> list[str]:
+    from fuaudit.statistics.rounding import up
+
     total = f"{counted(found.rounds, 'round')}: {_epsilon(found.total)}"
-    return [f"{total} at delta {found.delta:g}; one round: {_epsilon(found.per_round)}"]
+    return [f"{total} at delta {up(found.delta, 6)}; one round: {_epsilon(found.per_round)}"]
 
 
 def _epsilon(number: float) -> str:
@@ -163,7 +165,7 @@ def _beside(printed: float, exact: float, is_bound: bool) -> str:
 def _all_rounds(found: ConSparAccount) -> list[str]:
     from fuaudit.statistics.rounding import down, up
 
-    lines = [f"{counted(found.rounds, 'round')}: {_epsilon(found.total)} at delta {found.delta:g}"]
+    lines = [f"{counted(found.rounds, 'round')}: {_epsilon(found.total)} at delta {up(found.delta, 6)}"]
     if found.exact:
         lines.append(f"  the exact loss, composed: between {down(found.exact.low, 5)} and {up(found.exact.high, 5)}")
     if found.optimal is not None:

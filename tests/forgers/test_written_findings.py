@@ -68,6 +68,7 @@ def test_findings_of_before(child, asked, tmp_path):
     for document in (
         honest | {"run": "5a" * 32},
         honest | {"run": pruned.digest},
+        honest | {"ledger": pruned.ledger.head},
         honest | {"checks": [check for check in honest["checks"] if check is not plan]},
         honest | {"checks": [failed]},
         honest | {"checks": [plan, {"finding": bound | {"error_rate": 0.999}}]},
@@ -79,6 +80,7 @@ def test_findings_of_before(child, asked, tmp_path):
     by_hand = {
         "format": honest["format"],
         "run": digest,
+        "ledger": honest["ledger"],
         "checks": [{"finding": {"audit": "provenance", "verdict": "PASS"}}, {"finding": bound}],
         "context": {"arguments": ["--commitment", pruned.commitment, "--client", "0"]},
     }

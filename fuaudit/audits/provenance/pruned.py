@@ -93,7 +93,9 @@ def _no_proof(case: Case, findings: Mapping[str, Any], child: Run) -> str:
         return str(error)
     if child.files.get(RECORDED) != former.get(RECORDED):
         return "the prune took draws out of the record, and what is left of it is taken on trust"
-    if findings.get("format") != FORMAT or findings.get("run") != child.ledger.events[-1]["before"]:
+    pruning = child.ledger.events[-1]
+    told = findings.get("format"), findings.get("run"), findings.get("ledger")
+    if told != (FORMAT, pruning["before"], pruning["previous"]):
         return f"the findings given are of another run than {name_of(child)} was then"
     if (verdict := findings.get("verdict")) in ("FAIL", "ERROR"):
         return f"the findings given say {verdict}"
