@@ -116,7 +116,7 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
     before, plan, rounds = parent.plan.retained, parent.plan, run.rounds_executed
     executed, own = min(parent.rounds_executed, rounds), run.plan
     schedule, usual = LazySchedule([plan], executed), sorted(before.owner)
-    drawn = _drawn(before, retained, schedule)
+    drawn = _drawn(before, retained, schedule, stopped=executed < rounds)
     then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
     return Counterfactual(
         parent,
@@ -138,10 +138,14 @@ def _gone(before: Population, retained: Population) -> dict[str, Rows]:
     return clients | {f"sample {sample}": (sample,) for sample in sorted(stay)}
 
 
-def _drawn(before: Population, retained: Population, schedule: Rounds) -> dict[str, Rows]:
-    """See :class:`Counterfactual`; a single sample is no part of itself."""
+def _drawn(before: Population, retained: Population, schedule: Rounds, stopped: bool) -> dict[str, Rows]:
+    """See :class:`Counterfactual`; a single sample is no part of itself.
+
+    Where training was ``stopped`` it is asked all the same: what follows the stop can make much of a little that it
+    did, and what it did is what may be left in.
+    """
     gone = _gone(before, retained)
-    if [len(rows) for rows in gone.values()] == [1]:
+    if not stopped and [len(rows) for rows in gone.values()] == [1]:
         return {}
     wanted = np.array([sample for rows in gone.values() for sample in rows], dtype=np.int64)
     drawn = set[int]()

@@ -27,15 +27,16 @@ TABLES = {
 }
 
 
-def judged(step, folder, keeps):
+def judged(step, folder, keeps, beta=0.0, cohort=2):
     """What replay finds where the last model keeps so much of the round that was executed, and how much that round is.
 
-    In tolerances. Two clients took part in it; the erased one is the first.
+    In tolerances. The erased client took part in it, with another one or alone; ``beta`` is the server's momentum.
     """
     generator, targets = torch.Generator().manual_seed(0), torch.arange(7) % 2
     inputs = torch.randn(7, 10, generator=generator) + targets[:, None]
     data = Dataset(inputs[:3], targets[:3], inputs[3:], targets[3:], classes=2)
-    tables = TABLES | {"learner": TABLES["learner"] | {"step_size": step}}
+    tables = TABLES | {"learner": TABLES["learner"] | {"step_size": step, "cohort": cohort}}
+    tables |= {"server": [{"use": "mean"}, *([{"use": "momentum", "beta": beta}] if beta else [])]}
     parent = train(tables, folder / "parent", secret=secret(1), data=data, stop_after=1)
     erased = parent.plan.cohort(1)[0]
     child = unlearn(parent, "fats", Request.of([erased]), folder / "child", data=data)
@@ -60,3 +61,11 @@ def test_what_shows_in_the_rounds_executed_is_a_pass(tmp_path):
     found, size = judged(1000 * STEP, tmp_path, keeps=0.001)
     assert size > 100
     assert found.verdict == "PASS", found.details
+
+
+def test_what_follows_makes_nothing_of_what_she_did(tmp_path):
+    """She has one row, and took one step. Rounds of momentum without her move the model by many times as much."""
+    found, size = judged(STEP, tmp_path, keeps=1, beta=0.99, cohort=1)
+    assert size < 0.9
+    assert found.verdict == "INCONCLUSIVE"
+    assert any("could not be told from rounding: request to parent: the quietest of" in line for line in found.details)
