@@ -20,7 +20,7 @@ from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
 from fuaudit.proofs.sweep import _identity, sweep, tasks_of
-from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, leaves_choice, toys_like
+from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, further_trials, leaves_choice, toys_like
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
@@ -362,3 +362,31 @@ def test_a_proof_for_one_law_is_none_for_another_that_says_it_is_equal():
     assert toys[0] == toys[1]
     drawn, lowest = (sweep(Noop(), [toy], 100).leaves for toy in toys)
     assert drawn > lowest
+
+
+WRONG_ONLY_FOR = {
+    "three samples": lambda plan, request, moment: len(request.samples) > 2,
+    "two samples, two steps": lambda plan, request, moment: len(request.samples) > 1 and plan.law.steps > 1,
+    "two samples, during training": lambda plan, request, moment: len(request.samples) > 1 and moment != END,
+    "both kinds, during training": lambda plan, request, moment: request.kind == "mixed" and moment != END,
+    "a second request, two places": lambda plan, request, moment: (
+        len(plan.populations) > 1 and plan.law.cohort_size > 1
+    ),
+}
+
+
+@dataclass(frozen=True)
+class WrongOnlyFor(FatsUnlearning):
+    """FATS, as printed for some requests."""
+
+    what: str = ""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        wrong = WRONG_ONLY_FOR[self.what](plan, request, not_before)
+        return (FatsAsPrinted() if wrong else FatsUnlearning()).rewrite(plan, request, fresh, not_before)
+
+
+@pytest.mark.parametrize("what", WRONG_ONLY_FOR)
+def test_the_list_of_the_contract_asks_for_more_than_the_smallest_of_a_kind(what):
+    toys = further_trials(lambda *numbers: UniformLaw(*numbers, replacement=True))
+    assert not all(exactness(WrongOnlyFor(what), *toy).exact for toy in toys)

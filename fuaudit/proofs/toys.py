@@ -275,10 +275,14 @@ def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
 
 
 def further_trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
-    """Those of the contract suite in which two numbers of the law are above 1, rounds are three, or samples two."""
+    """Those of the contract suite in which two numbers of the law are above 1, rounds are three, or samples two.
 
-    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request) -> Toy:
-        return Toy(make_law(*law), federation(sizes), asked, (END,) * len(asked))
+    And those in which more is asked at once than of the smallest: three clients or samples, or two with more steps,
+    places or rounds, or during training; a second request likewise.
+    """
+
+    def trial(sizes: tuple[int, ...], law: tuple[int, int, int, int], *asked: Request, at: Position = END) -> Toy:
+        return Toy(make_law(*law), federation(sizes), asked, (END,) * (len(asked) - 1) + (at,))
 
     yield trial((1, 1, 1), (2, 2, 1, 1), Request.of(clients=[0]))
     yield trial((2, 1, 1), (2, 2, 1, 1), Request.of(samples=[0]))
@@ -292,6 +296,14 @@ def further_trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[To
     yield trial((1, 1, 1), (3, 1, 1, 1), Request.of(clients=[0]))
     yield trial((3, 2), (1, 1, 1, 1), Request.of(samples=[0, 1]))
     yield trial((2, 2), (2, 1, 1, 1), Request.of(samples=[0]), Request.of(samples=[2]))
+    yield trial((4, 2), (1, 1, 1, 1), Request.of(samples=[0, 1, 2]))
+    yield trial((3, 2), (1, 1, 2, 1), Request.of(samples=[0, 1]))
+    yield trial((1, 1, 1, 1, 1), (2, 1, 1, 1), Request.of(clients=[0, 1, 2]))
+    yield trial((1, 1, 1, 1), (2, 1, 1, 1), Request.of(clients=[0]), Request.of(clients=[1]))
+    yield trial((3, 2), (2, 1, 1, 1), Request.of(samples=[0, 1]), at=Position(2, 0))
+    yield trial((3, 1), (1, 2, 1, 1), Request.of(samples=[0]), Request.of(samples=[1]))
+    yield trial((3, 2, 1), (2, 1, 1, 1), Request.of(clients=[2], samples=[0]), at=Position(2, 0))
+    yield trial((1, 1, 1, 1), (2, 2, 1, 1), Request.of(clients=[0, 1]))
 
 
 class Toys(Protocol):

@@ -90,7 +90,9 @@ def check_unlearner(unlearner: Any, laws: Sequence[Law] = (), leaves: int = 50_0
 _LAWS: dict[str, Callable[[int, int, int, int], Law]] = {
     "uniform with replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=True),
     "uniform without replacement": lambda r, k, e, b: UniformLaw(r, k, e, b, replacement=False),
-    "weighted without replacement": lambda r, k, e, b: WeightedLaw(r, k, e, b, weights=((0, 1), (1, 2), (2, 3))),
+    "weighted without replacement": lambda r, k, e, b: WeightedLaw(
+        r, k, e, b, weights=((0, 1), (1, 2), (2, 3), (3, 1), (4, 2))
+    ),
 }
 
 
@@ -104,7 +106,7 @@ _WHO: tuple[Callable[[int], Availability], ...] = (
     lambda k: TimeVaryingWeights(number=k, largest=2),
     lambda k: TimeVaryingWeights(share=Fraction(2, 3), largest=k),
 )
-_WHAT: tuple[Callable[[int, int], Batches], ...] = (FreshBatches, lambda e, b: PermutedEpochs(e, b, largest=3))
+_WHAT: tuple[Callable[[int, int], Batches], ...] = (FreshBatches, lambda e, b: PermutedEpochs(e, b, largest=4))
 _LAWS |= {f"{who(1).name}, {what(1, 1).name}": _of_availability(who, what) for who, what in product(_WHO, _WHAT)}
 
 

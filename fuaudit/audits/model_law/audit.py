@@ -375,7 +375,7 @@ def _beside(sampled: Sampled, rejected: bool) -> str:
     """What the comparison with the same editor on runs without the target says."""
     test = sampled.without
     if test is None:
-        return "The editor could not be applied to runs that never had the target, so that comparison is missing."
+        return "The editor failed on a run that never had the target, so that comparison is missing."
     if test.rejected_at is not None:
         return (
             "They are also told from models that the same editor made of runs that never had the target, after "
