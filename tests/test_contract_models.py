@@ -113,3 +113,30 @@ def test_a_right_data_set_passes(tmp_path):
 def test_wrong_data_sets_are_caught(tmp_path, way, said):
     with pytest.raises(AssertionError, match=said):
         check_dataset(Rows(way), tmp_path)
+
+
+class BesideMany(nn.Module):
+    """Looks at the rows beside where there are more than four, or where one of them is large."""
+
+    def __init__(self, large):
+        super().__init__()
+        self.large = large
+
+    def forward(self, inputs):
+        if self.large:
+            return inputs + (inputs.abs().amax() > 3)
+        return inputs - inputs.mean(0, keepdim=True) if len(inputs) > 4 else inputs
+
+
+@dataclass(frozen=True)
+class WrongAmongMany:
+    large: bool
+
+    def build(self, shape, classes):
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, classes), BesideMany(self.large))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_model_that_looks_at_many_rows_or_large_ones(large):
+    with pytest.raises(AssertionError, match="depend on the rows beside"):
+        check_model(WrongAmongMany(large))

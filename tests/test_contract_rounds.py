@@ -24,7 +24,7 @@ from fuaudit.testing import (
 from fuaudit.training.events import Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.solvers import Steps
-from fuaudit.training.stages import Mean, Stateless
+from fuaudit.training.stages import Mean, Stateless, weighted_sum
 
 
 @pytest.fixture
@@ -716,3 +716,61 @@ def test_a_private_solver_mixes_no_clients(stages):
 
     broken(check_solver, part(stages.LocalMomentum, after=counted, depends_on=frozenset({"samples"})), "who they are")
     broken(check_solver, part(stages.LocalMomentum, per_client_state=frozenset()), "must be named in per_client_state")
+
+
+# what only wide and late rounds show
+
+
+def counts_small_ones_half(self, updates, context, state):
+    weights = context.cohort.present * torch.where(context.cohort.sizes >= 10, 1.0, 0.5)
+    return weighted_sum(updates, (weights / weights.sum(-1, keepdim=True)).to(updates.dtype)), state
+
+
+def grows_with_thousands(self, updates, context, state):
+    return Mean().apply(updates, context, {})[0] * (1.0 + context.cohort.total // 1000), state
+
+
+def late(self, updates, context, state):
+    row = Mean().apply(updates, context, {})[0]
+    return row / (context.cohort.members if context.number > 9 else 1), state
+
+
+def leaves_out_the_first_of_ten(self, updates, context, state):
+    return Mean().apply(updates, context, {})[0] - (updates[..., :1, :] if updates.shape[-2] > 9 else 0), state
+
+
+@pytest.mark.parametrize(
+    ("apply", "words"),
+    [
+        (counts_small_ones_half, "how many samples"),
+        (grows_with_thousands, "how many clients"),
+        (late, "how many clients"),
+        (leaves_out_the_first_of_ten, "order of places"),
+    ],
+)
+def test_aggregators_that_are_wrong_in_wide_and_late_rounds(apply, words):
+    broken(check_aggregator, part(Stateless, apply=apply, vectorised=False), "in late rounds", words)
+
+
+def mixes_a_crowd(self, updates, context, state):
+    return (updates + updates.roll(1, 0)) / 2 if len(updates) > 9 else updates, state
+
+
+def zero_where_another_is_equal(self, updates, context, state):
+    equal = (updates.unsqueeze(0) == updates.unsqueeze(1)).all(-1).sum(1, keepdim=True) > 1
+    return updates.masked_fill(equal & (context.number > 9), 0.0), state
+
+
+@pytest.mark.parametrize("apply", [mixes_a_crowd, zero_where_another_is_equal])
+def test_client_stages_that_look_at_others_in_wide_rounds(apply):
+    broken(check_client_stage, part(Stateless, apply=apply), "a client knows nothing but its own")
+
+
+def one_of_a_crowd_alone(self, rows, context):
+    few = rows.mean(0, keepdim=True) if 1 < len(rows) < 10 else rows[:0]
+    shown = torch.stack([rows[0], rows[1:].mean(0)]) if len(rows) > 9 else few
+    return Delivery(shown, context.cohort.counted(len(shown)), rows * (len(shown) > 0))
+
+
+def test_a_transport_that_shows_one_of_many_alone(stages):
+    broken(check_transport, part(stages.Sums, deliver=one_of_a_crowd_alone), "the row of one participation")

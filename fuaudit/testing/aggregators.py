@@ -11,17 +11,22 @@ from torch import Tensor
 from fuaudit.declared import says
 from fuaudit.testing.contexts import (
     DIMENSION,
+    FIRST,
     ROUNDS,
     SIZES,
     Step,
     clients_of,
     context_of,
+    enlarged,
+    near,
+    reordered,
+    same,
     shape_of,
     stacked,
     updates_of,
 )
 from fuaudit.testing.problems import Problems
-from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials
+from fuaudit.testing.trials import DTYPES, is_stacked, require_mixed, require_stacks, trials, wide_trials
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.rounds import RoundContext, State
 from fuaudit.training.stages import Chain
@@ -35,7 +40,7 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
     left alone, the same bits when repeated, no global generator. Where ``vectorised`` is claimed, several runs in one
     tensor give the bits of each run by itself. For aggregators: unused places of a cohort do not count, and the order
     of places does not matter up to rounding. What it does not declare has no effect: how many clients and samples there
-    are, draws.
+    are, draws. Both are tried in rounds of twelve clients from number 1000 on, too, where more than one row is tried.
 
     Args:
         rows: the numbers of rows that are tried; by default 1 and 4, or 1 for a stage that declares
@@ -61,6 +66,10 @@ def check_aggregator(stage: Any, rows: Sequence[int] | None = None) -> None:
             with problems.during("unused places and other orders"):
                 _check_places(stage, max(rows), dtype, problems)
     problems.conclude()
+    if max(rows) > 1:
+        with problems.during("wide rounds"):
+            _check_wide(stage, step, problems)
+    problems.conclude()
 
 
 def _step(stage: Any) -> Step:
@@ -73,6 +82,22 @@ def _step(stage: Any) -> Step:
         return {"rows": result[0]}, result[1]
 
     return step
+
+
+def _check_wide(stage: Any, step: Step, problems: Problems) -> None:
+    """Late rounds of twelve clients: what is not declared has no effect, nor, where one row is left, has the order."""
+    reverse = wide_trials(stage, step)[0].state
+    for trial in wide_trials(stage, step):
+        for kind in sorted({"clients", "samples"} - says(stage, "depends_on")):
+            made, _ = step(trial.updates, enlarged(trial.whole, kind).at(FIRST, stage, ()), trial.state)
+            problems.require(
+                same(made, trial.made),
+                f"in late rounds it depends on how many {kind} there are, or which: declare it in depends_on",
+            )
+        back = reordered(trial.whole).at(FIRST, stage, ())
+        made, reverse = step(trial.updates.flip(0), back, reverse)
+        alike = len(made["rows"]) > 1 or near(made["rows"], trial.made["rows"])
+        problems.require(alike, "in late rounds its result depends on the order of places beyond rounding")
 
 
 def _check_places(stage: Any, count: int, dtype: torch.dtype, problems: Problems) -> None:

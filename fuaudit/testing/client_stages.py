@@ -38,11 +38,12 @@ def check_client_stage(stage: object) -> None:
     shapes and dtypes with one row a client, of which only those of participants change. **A row, and what its client
     keeps, depend on this client alone**: with rows, memories and draws of all others changed, and other clients in
     their places, of sizes far apart, they stay as they are. So they do, up to rounding, where the client lives all
-    rounds without any other, also of rounds with nine rows of 40 columns, from number 1000 on. What is told of the
-    client, and what is told of nobody, follows from the client alone, too. A mechanism is told of only by a stage whose
-    clients' draws change rows. What it does not declare has no effect: draws of its context, how many clients and
-    samples there are, the aggregator's row. Where ``vectorised`` is claimed, several runs in one tensor give the bits
-    of each run by itself, and unused places of a cohort do not count. No global generator is touched.
+    rounds without any other, also of rounds with twelve rows of 40 columns, two of them equal, from number 1000 on.
+    What is told of the client, and what is told of nobody, follows from the client alone, too. A mechanism is told of
+    only by a stage whose clients' draws change rows. What it does not declare has no effect: draws of its context, how
+    many clients and samples there are, the aggregator's row. Where ``vectorised`` is claimed, several runs in one
+    tensor give the bits of each run by itself, and unused places of a cohort do not count. No global generator is
+    touched.
 
     Raises:
         AssertionError: the list of all that is wrong.

@@ -22,7 +22,7 @@ ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-12}
 SIZES = (3, 0, 7, 2, 5, 1)
 """Samples of clients 0 to 5; client 1 was emptied."""
 
-WIDE_SIZES, WIDE_DIMENSION, LATE = (*SIZES, 4, 8, 6), 40, 1000
+WIDE_SIZES, WIDE_DIMENSION, LATE = (*SIZES, 4, 8, 6, 300, 40, 17), 40, 1000
 """A federation with more clients and columns, and the first of the rounds that are tried in it."""
 
 FAR_APART = 1e9, 1.0, 1e-5, 1e4, 0.03, 1e2, 1e-8
@@ -90,11 +90,12 @@ def wide_shape(dtype: torch.dtype) -> StateShape:
 
 
 def wide_rounds(dtype: torch.dtype) -> Iterator[tuple[Tensor, ExchangeContext]]:
-    """Two late rounds of nine clients: rows ``(9, 40)`` of sizes far apart."""
+    """Two late rounds of twelve clients: rows ``(12, 40)`` of sizes far apart; in the second one two are equal."""
     everybody = [*range(len(WIDE_SIZES))]
     for turn in range(2):
         clients = everybody[4 * turn :] + everybody[: 4 * turn]
         updates = far_apart(updates_of(LATE + turn, len(clients), dtype, WIDE_DIMENSION), turn)
+        updates[:turn] = updates[-1]
         yield updates, _context_of(clients, dtype, LATE + turn, WIDE_SIZES, WIDE_DIMENSION)
 
 
@@ -166,6 +167,22 @@ def elsewhere(context: RoundContext, kind: str) -> RoundContext:
         return replace(context, cohort=replace(cohort, rows=rows, members=MORE, total=cohort.total + 9))
     sizes = torch.where(cohort.steps > 0, cohort.sizes + torch.arange(cohort.sizes.shape[-1]) % 2, cohort.sizes)
     return replace(context, cohort=replace(cohort, sizes=sizes, total=cohort.total + 9))
+
+
+def enlarged(context: ExchangeContext, kind: str) -> ExchangeContext:
+    """The same participants in a federation with many more "clients", or with many more "samples"."""
+    cohort = context.cohort
+    if kind == "clients":
+        return replace(context, cohort=replace(cohort, members=7 * cohort.members, total=11 * cohort.total + 1))
+    more = 10 + 50 * torch.arange(cohort.sizes.shape[-1])
+    sizes = torch.where(cohort.steps > 0, cohort.sizes + more, cohort.sizes)
+    return replace(context, cohort=replace(cohort, sizes=sizes, total=11 * cohort.total + 1))
+
+
+def reordered(context: ExchangeContext) -> ExchangeContext:
+    """The same participants in the opposite order of places."""
+    arrays = {name: getattr(context.cohort, name).flip(0) for name in ARRAYS}
+    return replace(context, cohort=replace(context.cohort, **arrays))
 
 
 def stacked(contexts: list[ExchangeContext]) -> ExchangeContext:

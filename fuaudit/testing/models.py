@@ -13,7 +13,8 @@ from fuaudit.models.layout import Layout, require_reading
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of
 
-ROWS = 4
+ROWS, MANY = 4, 33
+"""How many rows are tried, and how many with others behind them."""
 
 
 def check_model(
@@ -52,6 +53,12 @@ def _rows(shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(2 * key_of(5).uniform(Address(Purpose.AUDIT), size) - 1).reshape(ROWS, *shape).float()
 
 
+def _among_many(rows: Tensor) -> Tensor:
+    """These rows in front of 29 others, which are ten times as large where they are numbers."""
+    others = rows.repeat(8, *[1] * (rows.ndim - 1))[: MANY - ROWS]
+    return torch.cat([rows, 10 * others if others.is_floating_point() else others])
+
+
 def _built(recipe: Any, rows: Tensor, classes: int) -> tuple[Any, Any]:
     """Two modules; layers fill their parameters from the global generator, which is put back after both."""
     shape = tuple(rows.shape[1:])
@@ -75,7 +82,9 @@ def _check_logits(module: nn.Module, rows: Tensor, classes: int, problems: Probl
     problems.require(bool(torch.isfinite(found).all()), "finite inputs give infinite or NaN logits")
     alone = torch.cat([logits(vectors[0], row[None]) for row in rows])
     problems.require(
-        torch.allclose(found, alone, rtol=1e-4, atol=1e-5), "the logits of a row depend on the rows beside"
+        torch.allclose(found, alone, rtol=1e-4, atol=1e-5)
+        and torch.allclose(found, logits(vectors[0], _among_many(rows))[:ROWS], rtol=1e-4, atol=1e-5),
+        "the logits of a row depend on the rows beside",
     )
     slopes = vmap(grad(lambda vector: logits(vector, rows).square().sum()))(vectors)
     single = grad(lambda vector: logits(vector, rows).square().sum())(vectors[1])

@@ -19,10 +19,10 @@ from fuaudit.training.rounds import ARRAYS, Cohort, RoundContext, State
 def check_transport(transport: Any) -> None:
     """Check that a transport keeps its contract.
 
-    Over rounds of no row, one and four, in float32 and float64, and one each of five, six, seven and nine: as many
-    places in the cohort as rows, ``sent`` with one row for each that was given, dtype kept, finite in finite out, the
-    same when repeated, inputs left alone. **What it shows is so.** What was sent of a participation follows from its
-    own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
+    Over rounds of no row, one and four, in float32 and float64, and one each of five, six, seven, nine and sixteen: as
+    many places in the cohort as rows, ``sent`` with one row for each that was given, dtype kept, finite in finite out,
+    the same when repeated, inputs left alone. **What it shows is so.** What was sent of a participation follows from
+    its own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
     of two participations or more, or of none; nobody is in two sums. Of equal rows all is sent alike. Numbers of all
     clients and samples are those that it got. What it does not declare has no effect: shared draws, how many clients
@@ -47,7 +47,7 @@ def check_transport(transport: Any) -> None:
     problems.conclude()
 
 
-FEW, MANY = (0, 1, 4), (5, 6, 7, 9)
+FEW, MANY = (0, 1, 4), (5, 6, 7, 9, 16)
 """The numbers of rows that are tried in all rounds, and in one."""
 
 
