@@ -90,15 +90,13 @@ def line_in(package: str, error: BaseException) -> str:
 
 
 def nearest_beside(path: Path, fitting: Callable[[Path], bool]) -> str:
-    """A sentence that offers what lies beside a path that is not there, and fits; empty where nothing does."""
+    """A sentence that offers what lies beside a path that is not there, fits and has a like name; empty for nothing."""
     try:
         beside = [item.name for item in path.parent.iterdir() if fitting(item)]
     except OSError:
         return ""
-    if not beside:
-        return ""
-    (close,) = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.0)
-    return f"Nearest to it: {path.with_name(close)}"
+    close = difflib.get_close_matches(path.name, beside, n=1)
+    return f"Nearest to it: {path.with_name(close[0])}" if close else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -254,6 +254,7 @@ def test_errors_say_what_to_do_next(fuaudit, copies, config_file, spec_file):
         (("show", copies / "fatz"), f"Nearest to it: {copies / 'fats'}"),
         (("train", copies / "confg.toml"), f"Nearest to it: {copies / 'config.toml'}"),
         (("show", copies / "none" / "run"), "fuaudit train CONFIG"),
+        (("show", copies / "xyzw"), "fuaudit train CONFIG"),
         (("resume", copies / "fats"), f"fuaudit show {copies / 'fats'}"),
     ):
         code, out, err = fuaudit(*arguments)

@@ -31,7 +31,10 @@ from fuaudit.text import command, counted, printable
 if TYPE_CHECKING:
     from fuaudit.runs.listing import Listed
 
-NOT_HERE = "Also where an unlearner that claims exactness for some runs and requests does not claim it for these."
+NOT_HERE = (
+    "Also where an unlearner that claims exactness for some runs and requests does not claim it for these. Mutants, "
+    "which are wrong on purpose, need no such word."
+)
 
 
 @click.command()

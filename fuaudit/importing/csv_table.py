@@ -169,7 +169,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        near = nearest_beside(path, lambda item: item.suffix == path.suffix)
+        near = nearest_beside(path, lambda item: item.is_file() and item.suffix == path.suffix)
         raise UsageError(f"there is no file {path}", near or "Check the path.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
