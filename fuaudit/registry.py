@@ -21,7 +21,7 @@ from datetime import date
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fuaudit import declared, renamed
@@ -156,9 +156,9 @@ class Entry:
             )
         if self.own:
             _require_home(self.package)
-        else:
-            compile_sources([self.package])
         try:
+            if not self.own:
+                compile_sources(_packages(self.package, self.point.dist))
             return self.point.load()
         except Exception as error:
             line = line_in(self.package, error)
@@ -280,6 +280,19 @@ def _is_ours(point: EntryPoint) -> bool:
     return point.value.partition(":")[0].partition(".")[0].strip() in OWN_MODULES
 
 
+def _packages(package: str, dist: Distribution | None) -> set[str]:
+    """A package at the top and what its distribution has beside it: listed, or in the folder of an editable one."""
+    tops = {PurePosixPath(file.as_posix()).parts[0].partition(".")[0] for file in (dist and dist.files) or ()}
+    spec = find_spec(package)
+    home = Path(spec.origin).parent if spec and spec.origin else None
+    if home and spec and spec.submodule_search_locations:
+        home = home.parent
+    # a folder of installed packages is told by its lists; its other packages are not this one's
+    if home and home.is_dir() and not any(home.glob("*.dist-info")):
+        tops |= {path.stem for path in home.iterdir() if path.suffix == ".py" or path.is_dir()}
+    return {package, *filter(str.isidentifier, tops)}
+
+
 def _require_home(package: str) -> None:
     """Raises PluginError where an import finds a package of fuaudit elsewhere than beside fuaudit."""
     spec, home = find_spec(package), Path(__file__).resolve().parent
@@ -316,8 +329,14 @@ def called(plugin: object) -> str:
 
 
 def is_strange(part: object) -> bool:
-    """Whether the class of a part is no code of fuaudit."""
-    return type(part).__module__.partition(".")[0] not in OWN_MODULES
+    """Whether the class of a part is no code of fuaudit: what it says of its module has to be true."""
+    kind = type(part)
+    if kind.__module__.partition(".")[0] not in OWN_MODULES:
+        return True
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not kind
 
 
 @contextmanager

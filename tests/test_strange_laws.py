@@ -24,6 +24,11 @@ THERE = Address(Purpose.BATCH, 1, 1, 0, 0)
 WRONG = {
     "a population left out": ("cohort", lambda self, draws, t: draws.sequence(HERE, 1), "cohort of round 1, raised"),
     "a list": ("cohort", lambda self, draws, t: [0], r"cohort of round 1, returned \[0\], and not a tuple"),
+    "a number that seems another one": (
+        "cohort",
+        lambda self, draws, t: (type("Odd", (int,), {})(0),),
+        r"returned \(0,\), and not a tuple of clients",
+    ),
     "a stranger": ("cohort", lambda self, draws, t: (7,), r"returned \(7,\), and not a tuple of clients"),
     "too many": ("cohort", lambda self, draws, t: (0, 1), "returned 2 clients, and places says 1"),
     "another purpose": (

@@ -1,5 +1,6 @@
 """What a rewriter gets: draws of cohorts and batches, and nothing that tells one run from another."""
 
+from collections import UserDict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -207,6 +208,36 @@ def test_records_go_through():
 def test_a_request_that_does_not_fit_is_not_the_rewriters_fault():
     with pytest.raises(UsageError, match="no client 7"):
         through(fats, request=Request.of(clients=[7]))
+
+
+class Odd(int):
+    """A number that seems to be another one."""
+
+    def __eq__(self, other):
+        return int(self) + 1 == int(other) or super().__eq__(other)
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {Address(Purpose.COHORT, 1): (Odd(1),)},
+        {Address(Purpose.COHORT, Odd(1)): (1,)},
+        {Address(Purpose.COHORT, 1): [1]},
+        UserDict({Address(Purpose.COHORT, 1): (1,)}),
+    ],
+    ids=["id", "round", "list", "mapping"],
+)
+def test_records_hold_numbers_and_nothing_that_compares_as_it_likes(answers):
+    """What seems to be the fair draw was enumerated as that, and trained with as it is."""
+
+    def rewrite(plan, request, fresh, not_before):
+        noted = plan.erase(request, fresh, Position(1, 0)).recorded({})
+        return replace(noted, sources=(*noted.sources[:-1], Recorded(answers)))
+
+    with pytest.raises(PluginError, match="recorded something else than a dict of addresses and tuples of ids"):
+        through(rewrite)
 
 
 def test_segments_hold_numbers_and_nothing_that_compares_as_it_likes():

@@ -15,7 +15,7 @@ from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorde
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import require_unbroken
+from fuaudit.plans.strange_laws import is_plain, require_plain, require_unbroken
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,24 @@ class Plan:
     def cohort(self, round_number: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
         try:
-            return self.law.cohort(self.draws, round_number)
+            drawn = self.law.cohort(self.draws, round_number)
         except Exception as error:
             require_unbroken(self.law, f"cohort of round {round_number}", error)
             raise
+        if not is_plain(drawn):
+            require_plain(self.law, f"cohort of round {round_number}", drawn, "clients")
+        return drawn
 
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
         try:
-            return self.law.batch(self.draws, round_number, step, client, occurrence)
+            drawn = self.law.batch(self.draws, round_number, step, client, occurrence)
         except Exception as error:
             require_unbroken(self.law, f"batch of round {round_number}, step {step}, client {client}", error)
             raise
+        if not is_plain(drawn):
+            require_plain(self.law, f"batch of round {round_number}, step {step}, client {client}", drawn, "samples")
+        return drawn
 
     def first_involvement(self, request: Request) -> Position | None:
         """The first position whose draw holds something requested, or None.

@@ -21,6 +21,20 @@ def require_unbroken(law: object, what: str, error: Exception) -> None:
         ) from error
 
 
+def is_plain(drawn: object) -> bool:
+    """Whether it is a tuple of whole numbers, none of which compares as it likes."""
+    return type(drawn) is tuple and all(type(one) is int for one in drawn)
+
+
+def require_plain(law: object, what: str, drawn: object, of: str) -> None:
+    """Raises PluginError where a law draws what is no tuple of whole numbers."""
+    if not is_plain(drawn):
+        raise PluginError(
+            f"the law {type(law).__name__}, {what}, returned {drawn!r}, and not a tuple of {of}, as ids of type int",
+            SEE,
+        )
+
+
 def is_foreign(law: object) -> bool:
     """Whether the class of a law, or of anything that it is made of, is no code of fuaudit."""
     if isinstance(law, tuple):

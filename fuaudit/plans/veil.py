@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
+from fuaudit.draws import START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Request
+from fuaudit.plans.strange_laws import is_plain
 
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
@@ -145,7 +146,20 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         )
     # 4. the true sources go into a new plan: of what the rewriter held, only segments and records enter a run
     streams = _streams(name, new, plan)
-    return Plan(plan.law, populations, (*plan.sources, fresh if last is own else last), streams)
+    return Plan(plan.law, populations, (*plan.sources, fresh if last is own else _written(name, last)), streams)
+
+
+def _written(name: str, record: Any) -> Recorded:
+    """A record of addresses and ids alone: what else could stand there compares as it likes."""
+    answers: Mapping[Any, Any] = dict(record.answers) if type(record.answers) is dict else {None: None}
+    for at, answer in answers.items():
+        told = type(at) is Address and type(at.purpose) is Purpose and all(type(number) is int for number in at[1:])
+        if not (told and is_plain(answer)):
+            raise PluginError(
+                f"unlearner {name!r} recorded something else than a dict of addresses and tuples of ids",
+                "Use plan.recorded, with ids of type int.",
+            )
+    return Recorded(answers)
 
 
 def _streams(name: str, new: Plan, old: Plan) -> Mapping[Stream, Segments]:

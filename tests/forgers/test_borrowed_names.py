@@ -79,6 +79,10 @@ class Borrowed(TwoModes):
     called = "uniform with replacement"
 
 
+class SaysItIsOurs(Borrowed):
+    __module__ = "fuaudit.plans.law"
+
+
 @dataclass(frozen=True)
 class Half(StaticProbability):
     """A part of a law is a stranger's."""
@@ -94,7 +98,13 @@ def test_a_proof_under_one_law_answers_for_no_other():
 
 
 @pytest.mark.parametrize(
-    "law", [Borrowed(1, 1, 1, 1), AvailabilityLaw(1, Half(Fraction(1, 2)), FreshBatches(1, 1))], ids=["law", "part"]
+    "law",
+    [
+        Borrowed(1, 1, 1, 1),
+        SaysItIsOurs(1, 1, 1, 1),
+        AvailabilityLaw(1, Half(Fraction(1, 2)), FreshBatches(1, 1)),
+    ],
+    ids=["law", "of another module", "part"],
 )
 def test_names_of_fuaudits_laws_are_reserved(law):
     require_own_name(UniformLaw(1, 1, 1, 1))
