@@ -116,33 +116,6 @@ def sweep(
     return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
 
 
-def walked(unlearner: Any, toys: Sequence[Toy], leaves: int, progress: Any = None) -> tuple[Sweep, int]:
-    """Prove exactness on the federations that :class:`Keeping` walks within so many leaves, up to the first refutation.
-
-    Returns:
-        What was found, and how many leaves are left by those that Keeping takes. One federation may take a share of
-        what is left.
-
-    Raises:
-        PluginError, KeyReuseError: the unlearner failed on one of them.
-    """
-    found, left = Sweep((), (), 0, 0), leaves
-    for number, toy in enumerate(toys, 1):
-        most = left // SHARE
-        if most >= 1 and _fits(Keeping(), toy, most):
-            one, few = _beside(
-                unlearner, toy, ROOM * leaves - found.leaves, ceil(_once(_estimate, Keeping(), toy, most))
-            )
-            found, left = found + one, left - few
-        else:
-            found += Sweep((), (), 1, 0)
-        if progress:
-            progress("small federations", number, len(toys))
-        if found.refuted:
-            break
-    return found, left
-
-
 def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, int]:
     """What is found on one federation that Keeping walks with about ``few`` leaves, and how many it takes.
 
@@ -309,6 +282,32 @@ class Reached:
     refuted: Task | None = None
 
 
+def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
+    """Prove exactness on the federations that :class:`Keeping` walks within so many leaves, up to the first refutation.
+
+    Returns:
+        What was found, and how many leaves are left by those that Keeping takes. One federation may take a share of
+        what is left.
+
+    Raises:
+        PluginError, KeyReuseError: the unlearner failed on one of them.
+    """
+    found, left = Sweep((), (), 0, 0), leaves
+    for number, toy in enumerate(task.toys, 1):
+        most = left // SHARE
+        if most >= 1 and _fits(Keeping(), toy, most):
+            about = ceil(_once(_estimate, Keeping(), toy, most))
+            one, few = _beside(task.unlearner, toy, ROOM * leaves - found.leaves, about)
+            found, left = found + one, left - few
+        else:
+            found += Sweep((), (), 1, 0)
+        if progress:
+            progress(f"small federations, {task.words}", number, len(task.toys))
+        if found.refuted:
+            break
+    return found, left
+
+
 def swept(law: Law, before: Population, made: Made, leaves: int, progress: object = None) -> tuple[Sweep, Reached]:
     """All tasks one after the other, up to the first refutation; each has its share of the leaves that are left.
 
@@ -321,7 +320,7 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:]]
         share = left * weights[0] // sum(weights)
-        part, rest = walked(task.unlearner, task.toys, share, progress)
+        part, rest = walked(task, share, progress)
         found, left = found + part, left - share + rest
         if part.refuted:
             return found, Reached(tuple(short), tuple(details), task)
