@@ -1,5 +1,6 @@
 """Findings that last: a file and two lines for every verification, whatever comes in between; reports name theirs."""
 
+import errno
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from tests_support import AUDIT_KEY
 
 from fuaudit import load_run, unlearn, verify
 from fuaudit.errors import EvidenceError, StorageError
-from fuaudit.formats.files import sha256
+from fuaudit.formats.files import sha256, storage
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans import Request
 from fuaudit.reporting import write_report
@@ -65,6 +66,15 @@ def test_no_verification_overwrites_another(run, folder, tiny, quick):
     assert [entry.findings for entry in entries] == made
     assert all(entry.kept and entry.key_given for entry in entries)
     assert [entry.arguments for entry in entries] == [(), ("--spot-check", "1"), (), ()]
+
+
+def test_a_read_only_medium_is_told_what_to_copy(tmp_path):
+    """An auditor is handed a run on one, and findings lie beside it."""
+    with pytest.raises(StorageError) as told, storage(tmp_path / "log"):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    assert "copy what lies there, a run with its parents" in str(told.value)
+    with pytest.raises(StorageError, match="permissions"), storage(tmp_path / "log"):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def test_findings_hold_no_times(run, tiny, quick):

@@ -39,6 +39,8 @@ def storage(path: Path) -> Iterator[None]:
             hint = "Nothing is written through links: see who made it, and remove it."
         elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = "Free some space."
+        elif error.errno == errno.EROFS:
+            hint = "Nothing can be written there: copy what lies there, a run with its parents, to another folder."
         else:
             hint = "Check the path and its permissions."
         raise StorageError(f"cannot write {path}: {error.strerror or error}", hint) from error
