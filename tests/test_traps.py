@@ -307,6 +307,17 @@ def test_nothing_to_forget_is_said(tmp_path):
     assert result.verdict == "FAIL"  # the algorithm is still judged
 
 
+def test_after_a_prune_a_pass_rests_on_there_having_been_something_to_forget(tmp_path, quick):
+    run = train(config(), tmp_path / "parent", secret=secret(2))
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
+    untold = "There was something to forget: whether the training used it is unknown"
+    before = verify(child, quick, key=AUDIT_KEY, save=False)
+    assert not any(line.startswith(untold) for line in before.conclusion.rests_on)
+    after = verify(prune(child)[0], quick, key=AUDIT_KEY, save=False)
+    assert before.verdict == after.verdict == "PASS"
+    assert any(line.startswith(untold) for line in after.conclusion.rests_on)
+
+
 def test_what_a_stopped_training_had_not_drawn_yet_is_nothing_to_forget(tmp_path):
     parent = train(config(), tmp_path / "parent", secret=secret(7), stop_after=2)
     late = next(c for c in parent.plan.cohort(4) if c not in parent.plan.index.clients)

@@ -121,27 +121,33 @@ def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, in
 
     These are estimated. They are counted where the unlearner takes many: the estimate may be what is wrong.
     """
-    result = _walk(unlearner, toy, SLACK * few) if left > 0 else None
-    if result is None or result.leaves > 2 * few:
-        own = _walk(Keeping(), toy, SLACK * few)
+    result, leaves = _walk(unlearner, toy, SLACK * few) if left > 0 else (None, 0)
+    if result is None or leaves > 2 * few:
+        own, counted_leaves = _walk(Keeping(), toy, SLACK * few)
         if own is None and result is None:
-            return Sweep((), (), 1, 0), few
-        few = max(few, own.leaves) if own else few
-        result = result or (_walk(unlearner, toy, SLACK * few) if left > 0 else None)
+            return Sweep((), (), 1, leaves), few
+        if own and counted_leaves > few:
+            few = counted_leaves
+            if result is None and left > leaves:
+                result, again = _walk(unlearner, toy, SLACK * few)
+                leaves += again
     if result is None:
-        return Sweep((), (), 0, 0, costly=1), few
-    return Sweep((toy,) * result.exact, () if result.exact else ((toy, result),), 0, result.leaves), few
+        return Sweep((), (), 0, leaves, costly=1), few
+    return Sweep((toy,) * result.exact, () if result.exact else ((toy, result),), 0, leaves), few
 
 
-def _walk(unlearner: object, toy: Toy, most: int) -> Exactness | None:
-    """The proof, or None where it takes more leaves."""
+def _walk(unlearner: object, toy: Toy, most: int) -> tuple[Exactness | None, int]:
+    """The proof, or None where it takes more leaves; and how many were walked.
+
+    An estimate can be wrong by much where some draws are rare: it refuses what is far beyond, and the walk the rest.
+    """
     try:
-        if _once(_estimate, unlearner, toy, most) > most:
-            return None
+        if _once(_estimate, unlearner, toy, ROUGHLY * most) > ROUGHLY * most:
+            return None, 0
         proof: Exactness = _once(_proof, unlearner, toy, most)
-        return proof
+        return proof, proof.leaves
     except BudgetError:
-        return None
+        return None, most
 
 
 def _fits(unlearner: object, toy: Toy, most: int) -> bool:

@@ -77,3 +77,17 @@ def test_who_draws_a_little_more_passes():
 
     found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
+
+
+def test_who_starts_over_by_a_coin_passes():
+    """Rare draws that cost much mislead an estimate by eight paths; what it refuses is walked."""
+
+    @dataclass(frozen=True)
+    class StartsOver(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, not_before):
+            if fresh.sequence(Address(Purpose.COUPLING, 1), range(3), 1) == (0,):
+                return plan.restart(request, fresh)
+            return super().rewrite(plan, request, fresh, not_before)
+
+    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(StartsOver(), Shape(0, (1,)))], ["coin"])
+    assert found.verdict is Verdict.PASS, found.shows

@@ -92,8 +92,14 @@ class Provenance:
                 *assumptions(case),
                 *dict.fromkeys(a.trusts for a in answers if a.trusts),
                 *of_earlier(case, answers),
+                *([f"There was something to forget: whether the training used it is {nothing}."] * _is_untold(nothing)),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
             plainly=UNUSED if nothing == NOTHING and worst is Verdict.PASS else "",
             qualification=EMPTY if nothing == NOTHING and worst is Verdict.PASS else "",
         )
+
+
+def _is_untold(nothing: str) -> bool:
+    """Whether nobody can tell any more what the training used."""
+    return nothing.startswith("unknown")
