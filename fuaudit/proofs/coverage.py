@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 
 from fuaudit.plans import Law, Population, UniformLaw
@@ -51,6 +51,12 @@ class Coverage:
         rounds, places, steps, batch, clients, samples, requests, together = largest_of
         found = tuple(place for place in PLACES if place in ids)
         return cls(rounds, places, steps, batch, clients, samples, requests, found, together, frozenset(pairs))
+
+    def and_(self, other: Coverage) -> Coverage:
+        """What both reach."""
+        numbers = {f.name: min(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.type == "int"}
+        ids = tuple(place for place in self.ids if place in other.ids)
+        return Coverage(**numbers, ids=ids, pairs=self.pairs & other.pairs)
 
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import ceil
 from typing import Any
 
@@ -223,6 +223,7 @@ class Task:
         steps: the places of its methods among those of a lineage, oldest first.
         alone: marks one request by itself, whose federations must reach as far as
             :data:`fuaudit.proofs.coverage.FLOOR`.
+        group: tasks of one group share leaves. Others have their own: whoever is asked besides takes none away.
     """
 
     unlearner: Any
@@ -230,7 +231,10 @@ class Task:
     toys: tuple[Toy, ...]
     steps: tuple[int, ...]
     alone: bool = False
+    group: int = 0
 
+
+FIXED = "the fixed list"
 
 Made = Sequence[tuple[Any, Shape]]
 """Unlearners of a lineage with the shapes of their requests, oldest first."""
@@ -238,33 +242,31 @@ Made = Sequence[tuple[Any, Shape]]
 
 def tasks_of(law: Law, made: Made) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
-    tasks = []
-    first: dict[Any, int] = {}
+    tasks, first = list[Task](), dict[Any, int]()
     rewriters = [
         (first.setdefault(_identity(own), place), shape)
         for place, (own, shape) in enumerate(made)
         if not isinstance(own, Edited)
     ]
-    for place in first.values():
-        kinds = {shape.kind for other, shape in rewriters if other == place}
-        fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
-        tasks.append(Task(made[place][0], "the fixed list", tuple(fixed), (place,)))
-    for place, shape in dict.fromkeys(rewriters):
-        after = replace(shape, moment=None)
-        tasks.append(_task(made, law, [after], place, alone=True))
+    for number, (place, shape) in enumerate(dict.fromkeys(rewriters)):
+        after, kinds = replace(shape, moment=None), {other.kind for at, other in rewriters if at == place}
+        if place not in {task.steps[0] for task in tasks}:
+            fixed = [toy for toy in _fixed(law) if {request.kind for request in toy.requests} <= kinds]
+            tasks.append(Task(made[place][0], FIXED, tuple(fixed), (place,), group=number))
+        tasks.append(_task(made, law, [after], place, alone=True, group=number))
         if shape.moment is not None:
-            tasks.append(_task(made, law, [shape], place))
-        tasks.append(_task(made, law, [after, Shape.of_kind(after.kind)], place))
+            tasks.append(_task(made, law, [shape], place, group=number))
+        tasks.append(_task(made, law, [after, Shape.of_kind(after.kind)], place, group=number))
     if len(made) > 1:
         latest = range(max(0, len(made) - LONGEST), len(made))
-        tasks.append(_task(made, law, [made[place][1] for place in latest], *latest))
+        tasks.append(_task(made, law, [made[place][1] for place in latest], *latest, group=len(tasks)))
     return tasks
 
 
-def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, alone: bool = False) -> Task:
+def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, group: int, alone: bool = False) -> Task:
     methods = in_turn([made[place][0] for place in steps])
     unlearner = Succession(methods) if len(methods) > 1 else methods[0]
-    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), steps, alone)
+    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), steps, alone, group)
 
 
 def _fixed(law: Law) -> Iterator[Toy]:
@@ -280,11 +282,14 @@ def _fixed(law: Law) -> Iterator[Toy]:
 class Reached:
     """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words.
 
-    ``refuted`` is the task that ended it.
+    Attributes:
+        numbers: how far they go for one request, for two, and so on: what those of every method do.
+        refuted: the task that ended it.
     """
 
     short: tuple[str, ...]
     details: tuple[str, ...]
+    numbers: tuple[Coverage, ...] = ()
     refuted: Task | None = None
 
 
@@ -315,21 +320,23 @@ def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
 
 
 def swept(law: Law, before: Population, made: Made, leaves: int, progress: object = None) -> tuple[Sweep, Reached]:
-    """All tasks one after the other, up to the first refutation; each has its share of the leaves that are left.
+    """All tasks one after the other, up to the first refutation; each has its share of what is left to its group.
 
     Args:
         before: the population before the last request, which says how far the federations must go.
         made: the requests of the lineage, with their unlearners.
+        leaves: of a group, by what :class:`Keeping` takes.
     """
-    found, short, details, left = Sweep((), (), 0, 0), list[str](), list[str](), leaves
-    tasks = tasks_of(law, made)
+    found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
+    tasks, proved = tasks_of(law, made), dict[tuple[int, int], list[Toy]]()
+    left = dict.fromkeys((task.group for task in tasks), leaves)
     for number, task in enumerate(tasks):
-        weights = [1 + later.alone for later in tasks[number:]]
-        share = left * weights[0] // sum(weights)
+        weights = [1 + later.alone for later in tasks[number:] if later.group == task.group]
+        share = left[task.group] * weights[0] // sum(weights)
         part, rest = walked(task, share, progress)
-        found, left = found + part, left - share + rest
+        found, left[task.group] = found + part, left[task.group] - share + rest
         if part.refuted:
-            return found, Reached(tuple(short), tuple(details), task)
+            return found, Reached(tuple(short), tuple(details), refuted=task)
         reached = Coverage.of(part.proved)
         if part.proved:
             details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")
@@ -337,7 +344,15 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
             short.append(_unwalked(part, task.words))
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
-    return found, Reached(tuple(short), tuple(details))
+        if task.words != FIXED and part.proved:
+            proved.setdefault((len(part.proved[0].requests), task.group), []).extend(part.proved)
+    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)))
+
+
+def _by_number(proved: Mapping[tuple[int, int], Sequence[Toy]]) -> Iterator[Coverage]:
+    """How far proofs go for each number of requests: what those of all groups of tasks reach."""
+    for number in sorted({count for count, _ in proved}):
+        yield reduce(Coverage.and_, [Coverage.of(toys) for (count, _), toys in proved.items() if count == number])
 
 
 def _unwalked(part: Sweep, words: str) -> str:

@@ -66,6 +66,14 @@ def test_of_a_second_request(coins, verdict):
     assert found.verdict == verdict, found.shows
 
 
+@pytest.mark.parametrize("decoy", [[], [(FatsUnlearning(), CLIENT), (FatsUnlearning(), Shape(0, (1,)))]])
+def test_other_requests_take_no_federations_away(decoy):
+    """FATS carries out two requests before his own: the leaves that these take are missing where he is refuted."""
+    made = [*decoy, (Tells(2, len(decoy) + 1), CLIENT)]
+    found = Enumeration(leaves=6000).judged(LAW, MEMBERS, made, ["fats"] * len(decoy) + ["tells"])
+    assert found.verdict == "FAIL", found.shows
+
+
 def test_who_draws_a_little_more_passes():
     """A coin in every request doubles the leaves, and chooses nothing."""
 
