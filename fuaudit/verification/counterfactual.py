@@ -6,10 +6,11 @@ replay exists to find are executed on the same machine: what they differ by is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from fuaudit.data.dataset import Dataset
 from fuaudit.plans import Plan, Population
@@ -37,6 +38,7 @@ class Counterfactual:
         untouched: the parent's plan over the population before the request: nothing was forgotten.
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
             retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
+        did: the same after the last round that the parent executed, ``(d,)``, where training was stopped; None else.
         remembered: the run's own plan, with sizes and constants of the population before the request.
         retained: the population after the request.
         drawn: what a louder part of the request could hide, by name: each sample, and the rows of each client that were
@@ -49,6 +51,7 @@ class Counterfactual:
     executed: int
     untouched: Checkpoints
     taken_out: Checkpoints
+    did: Tensor | None
     remembered: Checkpoints
     retained: Population
     drawn: Mapping[str, Rows]
@@ -116,19 +119,28 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
     before, plan, rounds = parent.plan.retained, parent.plan, run.rounds_executed
     executed, own = min(parent.rounds_executed, rounds), run.plan
     schedule, usual = LazySchedule([plan], executed), sorted(before.owner)
-    drawn = _drawn(before, retained, schedule, stopped=executed < rounds)
+    drawn = _drawn(before, retained, schedule)
     then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
+    untouched = models([Leg(plan, before, schedule), *then])
+    taken_out = models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then])
+    stored = {0, *run.checkpoints}
     return Counterfactual(
         parent,
         own.first_change(plan).round,
         executed,
-        models([Leg(plan, before, schedule), *then]),
-        models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then]),
-        models([Leg(own, before, LazySchedule([own], executed)), *then]),
+        _at(untouched, stored),
+        _at(taken_out, stored),
+        untouched[executed][0] - taken_out[executed][0] if then else None,
+        _at(models([Leg(own, before, LazySchedule([own], executed)), *then]), stored),
         retained,
         drawn,
         {name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},
     )
+
+
+def _at(models: Checkpoints, rounds: Set[int]) -> Checkpoints:
+    """Models of the rounds that a run stores."""
+    return {number: found for number, found in models.items() if number in rounds}
 
 
 def _gone(before: Population, retained: Population) -> dict[str, Rows]:
@@ -138,14 +150,10 @@ def _gone(before: Population, retained: Population) -> dict[str, Rows]:
     return clients | {f"sample {sample}": (sample,) for sample in sorted(stay)}
 
 
-def _drawn(before: Population, retained: Population, schedule: Rounds, stopped: bool) -> dict[str, Rows]:
-    """See :class:`Counterfactual`; a single sample is no part of itself.
-
-    Where training was ``stopped`` it is asked all the same: what follows the stop can make much of a little that it
-    did, and what it did is what may be left in.
-    """
+def _drawn(before: Population, retained: Population, schedule: Rounds) -> dict[str, Rows]:
+    """See :class:`Counterfactual`; a single sample is no part of itself."""
     gone = _gone(before, retained)
-    if not stopped and [len(rows) for rows in gone.values()] == [1]:
+    if [len(rows) for rows in gone.values()] == [1]:
         return {}
     wanted = np.array([sample for rows in gone.values() for sample in rows], dtype=np.int64)
     drawn = set[int]()

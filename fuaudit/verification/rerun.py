@@ -91,11 +91,11 @@ class Rerun:
         return derived_files(self.ready, self._run.plan.retained, self.schedule, self.replayed, *salts)
 
     def models(self, legs: Sequence[Leg], events: EventsByRound | None = None) -> Checkpoints:
-        """Models and states at the stored rounds: legs executed one after the other, from the first plan's start.
+        """Models and states at the stored rounds and the ends of legs, executed one after the other.
 
         What stages tell of rounds is put into ``events``, where it is given.
 
-        The initial model comes from the key of the initial draw, never from a model that a run holds.
+        The first plan says where they start: the initial model comes from its key, never from one that a run holds.
         """
         ready, retained, before, first = self.ready, self._run.plan.retained, legs[0].population, 1
         state = initial_state(ready.procedure, [legs[0].plan], before, ready.device)
@@ -107,7 +107,7 @@ class Rerun:
             for round_number, state in rounds:
                 if events is not None and state.events:
                     events[round_number] = state.events
-                if round_number in self.stored_rounds:
+                if round_number in self.stored_rounds or round_number == leg.schedule.rounds:
                     stored[round_number] = state.without(ready.procedure, population, retained).of(0)
                 self.progress("replaying rounds", round_number, self._run.rounds_executed)
             before, first = population, leg.schedule.rounds + 1

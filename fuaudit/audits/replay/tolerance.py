@@ -44,6 +44,8 @@ where a quarter of her rows hides, one of it is among 16 with probability .99.""
 
 LEFT_IN = "the erased data left in"
 
+DONE = "what it did until training was stopped"
+
 ROOM = 2
 """How many tolerances a number can be exchanged by: rounding of the two platforms and the forger's have one each."""
 
@@ -196,9 +198,12 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         "the draws of before, without the erased data": (_since(link, link.taken_out), replayed),
         "sizes and constants of before": (link.remembered, replayed),
     }
+    if link.did is not None:  # what follows a stop can make much of little, and the little is what may be left in
+        after = {number: vector for number, (vector, _) in replayed.items() if number >= link.executed}
+        pairs[DONE] = {n: (v + link.did, {}) for n, v in after.items()}, {n: (v, {}) for n, v in after.items()}
     faults = {name: _fault(case, *pair, limit) for name, pair in pairs.items()}
     blind = [name + why for name, fault in faults.items() for why in fault.doubts(limit)]
-    told = {"its data": faults[LEFT_IN]}
+    told = {"its data": faults[LEFT_IN]} | {name: faults[name] for name in (DONE,) if name in faults}
     if not apart and not blind:  # else nothing that a part could say would change the verdict
         found = _by_themselves(case, link, limit)
         told |= found
