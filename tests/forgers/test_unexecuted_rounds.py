@@ -73,7 +73,7 @@ def test_what_follows_makes_nothing_of_what_she_did(tmp_path):
 
 
 def test_what_she_would_have_done_to_another_model_is_not_what_she_did(tmp_path):
-    """The first round of the parent taught the model rows like hers, so she moved it little. The run began elsewhere."""
+    """The first round of the parent taught the model rows like hers, so she moved it little."""
     generator = torch.Generator().manual_seed(0)
     u = torch.tensor([1.0, 1.3, 0.8, -1, 1.1, -0.9, 1.2, 0.7, -1.1, 0.9])
     v = torch.tensor([1.0, -1, 1, 1, -1, -1.1, 0.9, 1, 1, -0.9])
