@@ -7,7 +7,7 @@ the time and size of the source alone, or unasked.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
 from types import CodeType, ModuleType
@@ -53,6 +53,8 @@ def compile_sources(packages: Iterable[str]) -> None:
         sys.meta_path.insert(0, _FINDER)
 
 
-def compiled() -> frozenset[str]:
-    """The packages of :func:`compile_sources`: a fresh process has to be told."""
-    return _FINDER.packages
+class Compiled:
+    """Sent to another process, it has these packages compiled there, from the moment at which it is read."""
+
+    def __reduce__(self) -> tuple[Callable[[frozenset[str]], None], tuple[frozenset[str]]]:
+        return compile_sources, (_FINDER.packages,)

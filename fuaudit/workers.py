@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -32,7 +31,7 @@ from safetensors.numpy import save as save_arrays
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import canonical_json
-from fuaudit.from_source import compile_sources, compiled
+from fuaudit.from_source import Compiled
 from fuaudit.training.engines import processors
 
 Shard = tuple[int, ...]
@@ -103,9 +102,7 @@ class Processes:
         if count < 1:
             return
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(
-            count, mp_context=context, initializer=_begin, initargs=(compiled(), pickle.dumps(job))
-        )
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(Compiled(), job))
         done = 0
         try:
             futures = [pool.submit(_compute, shard) for shard in shards]
@@ -205,13 +202,12 @@ _own: list[Job] = []
 """In a worker process: the work it was started for."""
 
 
-def _begin(packages: frozenset[str], job: bytes) -> None:
-    """Set up a worker process. What it is to compile has to stand before the work is read, which imports it."""
-    compile_sources(packages)
+def _begin(_: Compiled, job: Job) -> None:
+    """Set up a worker process. What it is to compile is read before the work, which imports it."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _own.append(pickle.loads(job))  # noqa: S301, the parent process made it
+    _own.append(job)
 
 
 def _end_with_parent() -> None:
