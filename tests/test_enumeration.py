@@ -12,7 +12,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
-from fuaudit.errors import PluginError
+from fuaudit.errors import KeyReuseError, PluginError
 from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
 from fuaudit.plans.availability import FreshBatches, StaticProbability
 from fuaudit.plans.reference import Edited
@@ -390,3 +390,22 @@ class WrongOnlyFor(FatsUnlearning):
 def test_the_list_of_the_contract_asks_for_more_than_the_smallest_of_a_kind(what):
     toys = further_trials(lambda *numbers: UniformLaw(*numbers, replacement=True))
     assert not all(exactness(WrongOnlyFor(what), *toy).exact for toy in toys)
+
+
+@dataclass(frozen=True)
+class AsksTwice(FatsUnlearning):
+    """Wrong in runs: whoever asks one address two questions, and catches the error, knows that he is in a proof."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        try:
+            at = Address(Purpose.COUPLING, 1)
+            fresh.sequence(at, plan.retained.clients[:2], 1)
+            fresh.subset(at, plan.retained.clients[:2], 1)
+        except Exception:
+            return super().rewrite(plan, request, fresh, not_before)
+        return plan.erase(request, fresh, END)
+
+
+def test_a_key_used_again_is_told_whoever_catches_the_error():
+    with pytest.raises(KeyReuseError, match="was asked twice"):
+        judged(AsksTwice(), CLIENT, leaves=6000)

@@ -259,3 +259,42 @@ def test_segments_hold_numbers_and_nothing_that_compares_as_it_likes():
     plan = Plan.fresh(UniformLaw(3, 2, 1, 1), federation((2, 2, 2)), Keyed(bytes(32)))
     with pytest.raises(PluginError, match="not made of segments in order"):
         rewritten(Liar(), "liar", plan, Request.of([0]), Keyed(bytes([1]) * 32), END)
+
+
+class TwoLists(tuple):
+    """Lists other members than it gives by number."""
+
+    def __getitem__(self, at):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, 1, client=2**64 - 1), (0, 1), 1), "no address"),
+        (lambda draws: draws.subset(Address(Purpose.COHORT, 1, 2**32), (0, 1), 1), "no address"),
+        (lambda draws: draws.subset(Address(Purpose.COHORT, Odd(1)), (0, 1), 1), "no address"),
+        (lambda draws: draws.many_subsets([Address(Purpose.COHORT, 2**31)], [(0, 1)], [1]), "no address"),
+        (lambda draws: draws.permutation(Address(Purpose.COHORT, 1), (Odd(0), 1)), "no ids"),
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, 1), (0, 1), Odd(1)), "a number of type int"),
+    ],
+)
+def test_what_keys_and_proofs_would_read_otherwise_is_refused(ask, words):
+    def rewrite(plan, request, fresh, not_before):
+        ask(fresh)
+        return plan.erase(request, fresh, Position(1, 0))
+
+    with pytest.raises(PluginError, match=words):
+        through(rewrite)
+
+
+def test_a_population_is_read_once():
+    """Proofs list it, and keys take members by number."""
+    found = []
+
+    def rewrite(plan, request, fresh, not_before):
+        found.append(fresh.sequence(Address(Purpose.COUPLING, 1), TwoLists((1, 1)), 1))
+        return plan.erase(request, fresh, Position(1, 0))
+
+    through(rewrite)
+    assert found == [(1,)]

@@ -80,6 +80,17 @@ class Enumeration:
         self.tape = tape
         self._next = 0
         self._asked: dict[tuple[str, Address], tuple[Hashable, tuple[int, ...]]] = {}
+        self._reused: KeyReuseError | None = None
+
+    def result(self, procedure: Callable[[Enumeration], Result]) -> Result:
+        """What the procedure gives on this path; KeyReuseError where a key was used again, whoever caught it.
+
+        In a run nothing is raised there. Who could catch it in a proof would know where he is.
+        """
+        found = procedure(self)
+        if self._reused is not None:
+            raise self._reused
+        return found
 
     def source(self, key: str) -> _Source:
         """The draws under one symbolic key. Sources with the same name are the same source."""
@@ -94,10 +105,11 @@ class Enumeration:
         known = self._asked.get((key, at))
         if known is not None:
             if known[0] != question:
-                raise KeyReuseError(
+                self._reused = KeyReuseError(
                     f"key {key!r} was asked twice at {at}, over different populations",
                     "Both answers would come from one random number. Use the fresh key, or a new population version.",
                 )
+                raise self._reused
             return known[1]
         if self._next == len(self.tape):
             self.tape.append((0, outcomes()))
@@ -167,7 +179,7 @@ def paths(procedure: Callable[[Enumeration], Result], budget: int) -> Iterator[t
                 f"the enumeration has more than {budget:,} leaves",
                 "Choose a smaller federation, or raise the budget of leaves.",
             )
-        result = procedure(Enumeration(tape))
+        result = Enumeration(tape).result(procedure)
         for choice, outcomes in tape[len(weights) - 1 :]:
             weights.append(weights[-1] * outcomes[choice][1])
         yield result, weights[-1]
@@ -203,7 +215,7 @@ def estimate_leaves(procedure: Callable[[Enumeration], object], probes: int = 32
     total = 0.0
     for probe in range(probes):
         tape = _ProbingTape(key, Address(Purpose.AUDIT, round=probe))
-        procedure(Enumeration(tape))
+        Enumeration(tape).result(procedure)
         total += prod(len(outcomes) for _, outcomes in tape)
         if total > most * probes:
             break

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from fuaudit.draws import START, Address, Draws, Position, Purpose, Recorded, Stream
-from fuaudit.draws.address import STREAM_OF
+from fuaudit.draws.address import NOBODY, STREAM_OF
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Request
@@ -23,6 +23,9 @@ from fuaudit.plans.strange_laws import is_plain
 
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
+
+LARGEST = 2**31
+"""Above every number of an address; see :class:`fuaudit.draws.Address`."""
 
 Finite = Callable[[Address, Sequence[int], int], tuple[int, ...]]
 
@@ -38,27 +41,22 @@ class Veiled:
         """``source`` answers; it is not kept under a name."""
 
         def sequence(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            _require_open(at)
-            return source.sequence(at, population, count)
+            return source.sequence(_open(at), _ids(population), _count(count))
 
         def subset(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            _require_open(at)
-            return source.subset(at, population, count)
+            return source.subset(_open(at), _ids(population), _count(count))
 
         def many_subsets(
             places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
         ) -> list[tuple[int, ...]]:
-            for at in places:
-                _require_open(at)
-            return source.many_subsets(places, populations, counts)
+            among, wanted = [_ids(ids) for ids in populations], [_count(count) for count in counts]
+            return source.many_subsets([_open(at) for at in places], among, wanted)
 
         def weighted(at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
-            _require_open(at)
-            return source.weighted(at, population, weights, count)
+            return source.weighted(_open(at), _ids(population), _ids(weights), _count(count))
 
         def permutation(at: Address, population: Sequence[int]) -> tuple[int, ...]:
-            _require_open(at)
-            return source.permutation(at, population)
+            return source.permutation(_open(at), _ids(population))
 
         self.many_subsets: Many = many_subsets
         self.sequence: Finite = sequence
@@ -91,9 +89,33 @@ class Asked:
         return "<first involvement>"
 
 
-def _require_open(at: Address) -> None:
+def _open(at: Address) -> Address:
+    """An address that may be asked. Keys take numbers below 2**31: larger ones are another draw's, and not in proofs."""
+    numbers = type(at) is Address and type(at.purpose) is Purpose and all(type(number) is int for number in at[1:])
+    if not numbers or not all(NOBODY <= number < LARGEST for number in at[1:]):
+        raise PluginError(
+            f"a rewriter asked for a draw at {at!r}, which is no address",
+            "An Address has a Purpose and numbers of type int, from 0 to 2**31 - 1.",
+        )
     if at.purpose not in OPEN:
         _refuse(at)
+    return at
+
+
+def _ids(population: Sequence[int]) -> Sequence[int]:
+    """What is drawn from, as every source reads it: numbers of type int, in a tuple or a range."""
+    if type(population) is range:
+        return population
+    listed = population if type(population) is tuple else tuple(population)
+    if not {*map(type, listed)} <= {int}:
+        raise PluginError("a rewriter drew from what are no ids", "Draw from numbers of type int, in a tuple.")
+    return listed
+
+
+def _count(count: int) -> int:
+    if type(count) is not int:
+        raise PluginError(f"a rewriter drew {count!r} members", "A count is a number of type int.")
+    return count
 
 
 def _refuse(at: Address) -> None:

@@ -151,10 +151,8 @@ def _gone(before: Population, retained: Population) -> dict[str, Rows]:
 
 
 def _drawn(before: Population, retained: Population, schedule: Rounds) -> dict[str, Rows]:
-    """See :class:`Counterfactual`; a single sample is no part of itself."""
+    """See :class:`Counterfactual`; a single sample too, for what others did after it answers for it else."""
     gone = _gone(before, retained)
-    if [len(rows) for rows in gone.values()] == [1]:
-        return {}
     wanted = np.array([sample for rows in gone.values() for sample in rows], dtype=np.int64)
     drawn = set[int]()
     for number in range(1, schedule.rounds + 1):

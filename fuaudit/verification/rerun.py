@@ -114,12 +114,16 @@ class Rerun:
         return stored
 
     def contributions(
-        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]]
+        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]], of_parent: bool = False
     ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
-        """What each part of a request, rows by name, does to the run's own models in the rounds that had drawn it.
+        """What each part of a request, rows by name, does in the rounds that had drawn it: to the run's own models.
 
         Each round that drew it is executed from the run's model before that round, with the part and without it; the
         differences are added up. So nobody else's steps answer for it. Sizes and constants are those of before.
+
+        Args:
+            of_parent: whether it is done to the parent's models. The run's can be such as have not learnt what the
+                parent's had, and then a part moves them far that did little.
 
         Yields:
             The stored round, the run's model ``(d,)``, and by part the sum so far ``(d,)``.
@@ -132,19 +136,24 @@ class Rerun:
             steps = execute(ready.procedure, problem, before, schedule, start, ready.engine, number, draws)
             return next(steps)[1].vectors[0]
 
-        state = initial_state(ready.procedure, [self._run.plan], before, ready.device)
-        sums = {name: torch.zeros_like(state.vectors[0]) for name in parts}
-        own = self._run.stage_draws(self._run.plan)
-        rounds = execute(ready.procedure, problem, before, self.schedule, state, ready.engine, draws=own)
-        for number, following in rounds:
+        walked, schedule = (plan, drawn) if of_parent else (self._run.plan, self.schedule)
+        state = initial_state(ready.procedure, [walked], before, ready.device)
+        sums, kept = {name: torch.zeros_like(state.vectors[0]) for name in parts}, dict[int, dict[str, Tensor]]()
+        draws = self._run.stage_draws(walked)
+        for number, following in execute(ready.procedure, problem, before, schedule, state, ready.engine, draws=draws):
             batches = drawn.round(min(number, link.executed)).batches
             takes = {name: rows for name, rows in parts.items() if np.isin(batches, rows).any()}
             if takes and number <= link.executed:
                 without = after(number, state, ())
-                sums |= {name: sums[name] + (after(number, state, rows) - without) for name, rows in takes.items()}
+                sums = sums | {
+                    name: sums[name] + (after(number, state, rows) - without) for name, rows in takes.items()
+                }
             state = following
             if number in self.stored_rounds:
-                yield number, state.vectors[0].cpu(), {name: total.cpu() for name, total in sums.items()}
+                kept[number] = sums
+        for number in self.stored_rounds[1:]:
+            done = kept.get(number, sums)
+            yield number, self.replayed[number][0], {name: total.cpu() for name, total in done.items()}
 
     @cached_property
     def _here(self) -> Platform:

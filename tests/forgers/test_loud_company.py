@@ -96,3 +96,50 @@ def test_on_another_platform_it_is_no_pass(forged, quick):
     assert blind, found.details
     by_luck = all("request to parent: sample " in line for line in blind)
     assert by_luck == any("another key chooses others" in line for line in found.details)
+
+
+def judged(data, rounds, learner, number, erased, method, folder):
+    """What a verification elsewhere finds where all that client 0 did to the parent stays in the last model."""
+    tables = TABLES | {"partition": {"use": "by-owner"}, "run": TABLES["run"] | {"checkpoint_every": rounds}}
+    tables |= {"learner": {"use": "fats", "rounds": rounds, "cohort": 1, "steps": 1} | learner}
+    parent = train(tables, folder / "parent", secret=secret(number), data=data)
+    child = unlearn(parent, method, Request.of(erased), folder / "child", data=data)
+    rerun, population = Case(Evidence(child, parent, data), None).rerun, parent.plan.retained
+    *_, (_, _, sums) = rerun.contributions(rerun.counterfactuals.links[0], {"hers": population.samples[0]}, True)
+    vector, state = child.checkpoint(rounds)
+    assert 0 < sums["hers"].abs().max() < EPS * vector.abs().max()
+    holding(child.path, {0: child.checkpoint(0), rounds: (vector + sums["hers"], state)}, data)
+    return made_elsewhere(load_run(child.path))
+
+
+def test_one_row_is_asked_by_itself(tmp_path, quick):
+    """The request is one row. A loud client who stays reads the model after her, and his steps flip."""
+    generator, owners = torch.Generator().manual_seed(0), torch.tensor([0] + [1] * 10 + [2] * 10 + [3] * 10)
+    inputs = torch.randn(31, 10, generator=generator)
+    targets = torch.randint(0, 2, (31,), generator=generator)
+    inputs[owners == 3] *= 2.5e5
+    names = ("hers", "second", "third", "loud")
+    data = Dataset(inputs, targets, inputs[::4].clone(), targets[::4].clone(), 2, owners=owners, owner_names=names)
+    run = judged(data, 4, {"batch": 4, "step_size": 1.0}, 5, [0], "fats", tmp_path)
+    result = verify(run, quick, key=AUDIT_KEY, save=False, data=data)
+    assert result.verdict == "INCONCLUSIVE", result.reason
+
+
+def test_rows_are_asked_of_the_models_that_they_moved(tmp_path, quick):
+    """Her twin taught the parent rows like hers, so she moved it little. The run's own models never learnt such."""
+    generator = torch.Generator().manual_seed(0)
+    u = torch.tensor([1.0, 1.3, 0.8, -1, 1.1, -0.9, 1.2, 0.7, -1.1, 0.9])
+    v = torch.tensor([1.0, -1, 1, 1, -1, -1.1, 0.9, 1, 1, -0.9])
+    z = torch.tensor([0.9, 1, -1, 1, 1, 1, -1, -0.9, -1, 1.1])
+    v -= (v @ u) / (u @ u) * u
+    z -= (z @ u) / (u @ u) * u
+    z -= (z @ v) / (v @ v) * v
+    rows = torch.cat([u.repeat(20, 1), v.repeat(20, 1), z.repeat(10, 1)])
+    inputs = rows + 0.08 * torch.randn(50, 10, generator=generator)
+    inputs[30:40] *= -1
+    targets = torch.cat([torch.ones(20), torch.zeros(10), torch.ones(10), torch.zeros(10)]).long()
+    owners, names = torch.arange(50) // 10, ("hers", "twin", "third", "fourth", "loud")
+    data = Dataset(inputs, targets, inputs[::4].clone(), targets[::4].clone(), 2, owners=owners, owner_names=names)
+    run = judged(data, 3, {"batch": 2, "step_size": 0.74}, 151, [0, 4], "retrain", tmp_path)
+    result = verify(run, quick, key=AUDIT_KEY, save=False, data=data)
+    assert result.verdict == "INCONCLUSIVE", result.reason

@@ -46,6 +46,8 @@ LEFT_IN = "the erased data left in"
 
 DONE = "what it did until training was stopped"
 
+TO_PARENT = ", of the parent's models"
+
 ROOM = 2
 """How many tolerances a number can be exchanged by: rounding of the two platforms and the forger's have one each."""
 
@@ -207,11 +209,11 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
     if not apart and not blind:  # else nothing that a part could say would change the verdict
         found = _by_themselves(case, link, limit)
         told |= found
-        blind += [f"{name} by itself{why}" for name, fault in found.items() for why in fault.doubts(limit)]
-        faults |= {f"{name} by itself": fault for name, fault in found.items()}
+        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
+        faults |= found
     # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
     blind += [
-        f"{name} {'moves nothing' if name in _chosen(case, link) else 'was never drawn, or moves nothing'}"
+        f"{name} {'moves nothing' if name.startswith('sample ') else 'was never drawn, or moves nothing'}"
         for name, fault in told.items()
         if not fault.effects
     ]
@@ -245,14 +247,16 @@ def _chosen(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
 
 
 def _by_themselves(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
-    """What each part of a request does by itself, in all stored models together."""
+    """What each part of a request does by itself, to the run's models and to the parent's."""
     parts = _parts(case, link)
-    result = {name: _Fault({}, 0.0, True) for name in parts}
-    for number, vector, sums in case.rerun.contributions(link, parts):
-        for name, moved in sums.items():
-            fault = _fault(case, {number: (vector + moved, {})}, {number: (vector, {})}, limit)
-            old = result[name]
-            result[name] = _Fault(old.gaps | fault.gaps, max(old.hidden, fault.hidden), old.whole and fault.whole)
+    result = {f"{name} by itself{to}": _Fault({}, 0.0, True) for name in parts for to in ("", TO_PARENT)}
+    for to in ("", TO_PARENT):
+        for number, vector, sums in case.rerun.contributions(link, parts, of_parent=bool(to)):
+            for part, moved in sums.items():
+                name = f"{part} by itself{to}"
+                fault = _fault(case, {number: (vector + moved, {})}, {number: (vector, {})}, limit)
+                old = result[name]
+                result[name] = _Fault(old.gaps | fault.gaps, max(old.hidden, fault.hidden), old.whole and fault.whole)
     return result
 
 
