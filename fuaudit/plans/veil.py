@@ -90,7 +90,7 @@ class Asked:
 
 
 def _open(at: Address) -> Address:
-    """An address that may be asked. Keys take numbers below 2**31: larger ones are another draw's, and not in proofs."""
+    """An address that may be asked. Keys take numbers below 2**31, and larger ones for others; proofs do not."""
     numbers = type(at) is Address and type(at.purpose) is Purpose and all(type(number) is int for number in at[1:])
     if not numbers or not all(NOBODY <= number < LARGEST for number in at[1:]):
         raise PluginError(
