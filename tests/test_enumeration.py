@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
+from tests_support import config, drawn_client, secret
 
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
@@ -25,6 +26,7 @@ from fuaudit.runs.ancestors import parent_of
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
+from fuaudit.workflow.prune import prune
 
 sys.path.append(str(Path(__file__).parent / "mutants"))
 import fuaudit_mutants as mutants
@@ -409,3 +411,12 @@ class AsksTwice(FatsUnlearning):
 def test_a_key_used_again_is_told_whoever_catches_the_error():
     with pytest.raises(KeyReuseError, match="was asked twice"):
         judged(AsksTwice(), CLIENT, leaves=6000)
+
+
+def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
+    run = train(config(), tmp_path / "run", secret=secret(3), stop_after=5)
+    child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
+    before, _ = requests_made(Case(Evidence(child, run, None), Keyed(bytes(32))))
+    pruned = prune(child)[0]
+    after, _ = requests_made(Case(Evidence(pruned, parent_of(pruned), None), Keyed(bytes(32))))
+    assert [shape for _, shape in before] == [shape for _, shape in after] == [Shape(1, (), moment=1)]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit import registry
 from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
+from fuaudit.draws import END
 from fuaudit.plans import Law, Population
 from fuaudit.plans.reference import Edited
 from fuaudit.proofs.sweep import Made, Sweep, swept
 from fuaudit.proofs.toys import Shape
+from fuaudit.runs.ancestors import moment
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
@@ -49,11 +51,10 @@ def requests_made(case: Case) -> tuple[Made, list[str]]:
 
 
 def _shape(run: Run, parent: Run | Tombstone | None) -> Shape:
-    if not isinstance(parent, Run):
-        return Shape.of(run.request)
-    shape = Shape.of(run.request, parent.plan.retained)
-    # after the first of two or three rounds
-    return replace(shape, moment=1) if parent.rounds_executed < parent.plan.law.rounds else shape
+    shape = Shape.of(run.request, parent.plan.retained if isinstance(parent, Run) else None)
+    # after the first of two or three rounds; a tombstone tells how many were executed, too
+    stopped = parent is not None and moment(parent, run.plan.law.rounds) < END
+    return replace(shape, moment=1) if stopped else shape
 
 
 @dataclass(frozen=True)
