@@ -53,6 +53,11 @@ def compile_sources(packages: Iterable[str]) -> None:
         sys.meta_path.insert(0, _FINDER)
 
 
+def is_compiled(package: str) -> bool:
+    """Whether a top-level package is among them."""
+    return package in _FINDER.packages
+
+
 class Compiled:
     """Sent to another process, it has these packages compiled there, from the moment at which it is read."""
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
-from fuaudit.from_source import compile_sources
+from fuaudit.from_source import compile_sources, is_compiled
 
 KINDS = (
     "aggregators",
@@ -157,7 +157,7 @@ class Entry:
         if self.own:
             _require_home(self.package)
         try:
-            if not self.own:
+            if not self.own and not is_compiled(self.package):
                 compile_sources(_packages(self.package, self.point.dist))
             return self.point.load()
         except Exception as error:

@@ -15,7 +15,7 @@ from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorde
 from fuaudit.draws.address import STREAM_OF
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_plain, require_plain, require_unbroken
+from fuaudit.plans.strange_laws import is_plain, not_plain, require_unbroken
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Plan:
             require_unbroken(self.law, f"cohort of round {round_number}", error)
             raise
         if not is_plain(drawn):
-            require_plain(self.law, f"cohort of round {round_number}", drawn, "clients")
+            raise not_plain(self.law, f"cohort of round {round_number}", drawn, "clients")
         return drawn
 
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ class Plan:
             require_unbroken(self.law, f"batch of round {round_number}, step {step}, client {client}", error)
             raise
         if not is_plain(drawn):
-            require_plain(self.law, f"batch of round {round_number}, step {step}, client {client}", drawn, "samples")
+            raise not_plain(self.law, f"batch of round {round_number}, step {step}, client {client}", drawn, "samples")
         return drawn
 
     def first_involvement(self, request: Request) -> Position | None:

@@ -26,13 +26,11 @@ def is_plain(drawn: object) -> bool:
     return type(drawn) is tuple and all(type(one) is int for one in drawn)
 
 
-def require_plain(law: object, what: str, drawn: object, of: str) -> None:
-    """Raises PluginError where a law draws what is no tuple of whole numbers."""
-    if not is_plain(drawn):
-        raise PluginError(
-            f"the law {type(law).__name__}, {what}, returned {drawn!r}, and not a tuple of {of}, as ids of type int",
-            SEE,
-        )
+def not_plain(law: object, what: str, drawn: object, of: str) -> PluginError:
+    """The error where a law draws what is no tuple of whole numbers."""
+    return PluginError(
+        f"the law {type(law).__name__}, {what}, returned {drawn!r}, and not a tuple of {of}, as ids of type int", SEE
+    )
 
 
 def is_foreign(law: object) -> bool:

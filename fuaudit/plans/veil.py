@@ -91,8 +91,7 @@ class Asked:
 
 def _open(at: Address) -> Address:
     """An address that may be asked. Keys take numbers below 2**31, and larger ones for others; proofs do not."""
-    numbers = type(at) is Address and type(at.purpose) is Purpose and all(type(number) is int for number in at[1:])
-    if not numbers or not all(NOBODY <= number < LARGEST for number in at[1:]):
+    if not _is_address(at) or not all(NOBODY <= number < LARGEST for number in at[1:]):
         raise PluginError(
             f"a rewriter asked for a draw at {at!r}, which is no address",
             "An Address has a Purpose and numbers of type int, from 0 to 2**31 - 1.",
@@ -100,6 +99,11 @@ def _open(at: Address) -> Address:
     if at.purpose not in OPEN:
         _refuse(at)
     return at
+
+
+def _is_address(at: Any) -> bool:
+    """Whether it is an address of plain numbers."""
+    return type(at) is Address and type(at.purpose) is Purpose and is_plain(tuple(at[1:]))
 
 
 def _ids(population: Sequence[int]) -> Sequence[int]:
@@ -175,8 +179,7 @@ def _written(name: str, record: Any) -> Recorded:
     """A record of addresses and ids alone: what else could stand there compares as it likes."""
     answers: Mapping[Any, Any] = dict(record.answers) if type(record.answers) is dict else {None: None}
     for at, answer in answers.items():
-        told = type(at) is Address and type(at.purpose) is Purpose and all(type(number) is int for number in at[1:])
-        if not (told and is_plain(answer)):
+        if not (_is_address(at) and is_plain(answer)):
             raise PluginError(
                 f"unlearner {name!r} recorded something else than a dict of addresses and tuples of ids",
                 "Use plan.recorded, with ids of type int.",
