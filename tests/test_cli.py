@@ -348,6 +348,17 @@ def test_prove_tries_both_kinds_of_request(fuaudit):
     assert "One federation, of 1 round, shows little" in fuaudit("prove", "fats")[1]
 
 
+@pytest.mark.parametrize("up_to", [(), ("--up-to", "2", "--leaves", "500")])
+def test_prove_says_which_kind_of_request_was_not_asked_and_how_to_ask(fuaudit, up_to):
+    told = "Not asked: a client and a sample in one request. --request mixed asks for that."
+    assert fuaudit("prove", "fats", *up_to)[1].splitlines()[-1] == told
+    assert json.loads(fuaudit("prove", "fats", *up_to, "--json")[1])["not_asked"] == ["mixed"]
+    for kind in ("mixed", "sample"):
+        code, out, _ = fuaudit("prove", "fats", *up_to, "--request", kind)
+        assert (code, "Not asked" in out) == (0, False)
+        assert json.loads(fuaudit("prove", "fats", *up_to, "--request", kind, "--json")[1])["not_asked"] == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

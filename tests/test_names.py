@@ -390,6 +390,24 @@ def test_names_that_look_the_same_are_one(name, tmp_path):
         Opening.of_table({"names": {"0": "zo\u00e9", "1": name}, "salts": salts}, tmp_path)
 
 
+@pytest.mark.parametrize(("own", "typed"), [("Jos\u00e9", "Jose\u0301"), ("Jose\u0301", "Jos\u00e9")])
+def test_a_client_is_found_by_any_spelling_of_a_name(fuaudit, own, typed, tmp_path):
+    """Keyboards and file systems write an accent in one character or in two."""
+    run = train(
+        TABLES, tmp_path / "run", rows_of(tmp_path / "all", OWNERS, ("ann", own, "cy", "", "dan", "eve")), SECRET
+    )
+    assert run.client(own) == run.client(typed) == 1
+    where = ("--data", tmp_path / "all")
+    code, out, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", typed, "--out", tmp_path / "c", *where)
+    assert (code, f"client 1 ({own})" in out) == (0, True), err
+    receipt = ("--receipt", tmp_path / "one.json")
+    assert fuaudit("receipt", run.path, "--client", typed, "--out", receipt[1])[0] == 0
+    prune(load_run(tmp_path / "c"))
+    for name in (own, typed):  # by the receipt alone: the prune dropped the name
+        code, _, err = fuaudit("verify", tmp_path / "c", "--client", name, *receipt, *where, "--budget", 0, "--json")
+        assert code in (0, 3), err
+
+
 @pytest.mark.parametrize("forged", [False, True])
 def test_a_child_that_holds_the_key_deals_the_partition_again(forged, tmp_path, quick, monkeypatch):
     """A sibling was pruned, so the parent is a tombstone. The key that the child keeps is asked all the same."""

@@ -12,12 +12,14 @@ from fuaudit_plugins.finetune import Finetune
 from tests_support import changed, installed
 
 from fuaudit import train, unlearn
-from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, WHOLE, ModelLaw, Sampled
+from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, WHOLE, Missing, ModelLaw, Sampled
 from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError
 from fuaudit.plans import Request
+from fuaudit.replicas.arms import Batch
+from fuaudit.replicas.pairs import PAIRS_A_SHARD
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest
 from fuaudit.statistics.two_sample.betting import two_sample
@@ -214,13 +216,57 @@ def test_an_editor_that_refuses_runs_without_the_target_says_so(edited, target, 
     monkeypatch.setattr(Finetune, "needs", frozenset({"model", "plan"}))
     found = audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
     assert "without_p_value" not in found.values
-    assert any("so that comparison is missing" in line for line in found.details)
+    # also where nothing is rejected: which comparison is missing, and the editor's own reason
+    for said in (found.shows, " ".join(found.details)):
+        assert "Not compared: these models with those that the same editor makes of runs that never had" in said
+        assert "never heard of it" in said
+        assert "parts of the pairs" not in said
 
     def broken(self, context):
         raise ValueError("never works")
 
     monkeypatch.setattr(Finetune, "edit", broken)
     with pytest.raises(PluginError, match="never works"):
+        audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
+
+
+def test_an_editor_that_fails_in_a_part_of_the_pairs_is_not_compared_on_the_rest(edited, target, monkeypatch):
+    """What is left would be chosen by the editor. It says in how many parts, and no addresses of objects."""
+    seen = []
+
+    def edit(self, context):
+        if target not in context.plan.populations[0].samples:
+            seen.append(context)
+            if len(seen) > PAIRS_A_SHARD:
+                raise ValueError(f"tired of {object()!r}")
+        return context.model
+
+    monkeypatch.setattr(Finetune, "edit", edit)
+    monkeypatch.setattr(Finetune, "needs", frozenset({"model", "plan"}))
+    found = audit(edited, ModelLaw(pairs=PAIRS_A_SHARD + 1, alpha=0.01, test_rows=10))
+    assert "without_p_value" not in found.values
+    assert "in 1 of 2 parts of the pairs" in found.shows
+    assert "object at 0x...>" in found.shows
+
+
+def test_a_pass_says_what_was_not_compared():
+    missing = Missing.of([{}, {"refused without": np.frombuffer(b"no such client", dtype=np.uint8)}])
+    assert "1 of 2 parts" in str(missing)
+    assert "'no such client'" in str(missing)
+    assert Missing.of([{"without": np.zeros((2, 10))}]) is None
+
+
+def test_training_that_fails_without_the_target_is_no_refusal_of_the_editor(edited, monkeypatch):
+    """A plugin that breaks there breaks the audit: only the editor itself may refuse."""
+    executed = Batch.executed
+
+    def broken(self, plans, keep=True):
+        if keep and plans[0].retained == edited.plan.retained:
+            raise PluginError("a stage broke")
+        return executed(self, plans, keep)
+
+    monkeypatch.setattr(Batch, "executed", broken)
+    with pytest.raises(PluginError, match="a stage broke"):
         audit(edited, ModelLaw(pairs=3, alpha=0.01, test_rows=50))
 
 

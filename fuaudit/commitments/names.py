@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuaudit.commitments.contents import Opening
+from fuaudit.data.partition import look_of
 from fuaudit.errors import UsageError, nearest
 from fuaudit.text import counted, span
 
@@ -20,7 +21,8 @@ def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
         if number in clients:
             return number
         raise UsageError(f"this federation has no client {text}", f"Clients are {span(clients)}.")
-    called = [client for client, name in opening.names.items() if name == text]
+    # names of one look are one when data is read, so what is typed in another spelling means the same client
+    called = [client for client, name in opening.names.items() if look_of(name) == look_of(text)]
     nameless = number in clients and number not in opening.names
     if called and nameless:
         raise UsageError(

@@ -16,6 +16,7 @@ from torch import Tensor
 from fuaudit.commitments.keys import derive
 from fuaudit.declared import says
 from fuaudit.draws import END, Keyed, Stream
+from fuaudit.errors import PluginError
 from fuaudit.plans import Plan
 from fuaudit.plans.expanded import SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
@@ -84,18 +85,20 @@ class Batch:
         return found
 
 
+class EditRefused(PluginError):
+    """An editor failed on a run that never had the target: pairs go on without that arm, and findings say why."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """A kind of run.
 
     Attributes:
-        models: the final models ``(n, d)`` of a batch.
-        may_refuse: whether a plugin may fail there, so that the arm is left out.
+        models: the final models ``(n, d)`` of a batch; one that editors may refuse raises :class:`EditRefused`.
     """
 
     name: str
     models: Callable[[Batch], Tensor]
-    may_refuse: bool = False
 
 
 def untouched(batch: Batch) -> Tensor:
@@ -126,7 +129,11 @@ def retrained(arm: str) -> Callable[[Batch], Tensor]:
 def edited_without(batch: Batch) -> Tensor:
     """Runs that never had it, edited as if they had."""
     plans = batch.retained(WITHOUT)
-    return _edits(batch, plans, batch.executed(plans), "request without")
+    history = batch.executed(plans)  # where training fails, the editor has refused nothing
+    try:
+        return _edits(batch, plans, history, "request without")
+    except PluginError as error:
+        raise EditRefused(str(error)) from error
 
 
 WITHOUT = "without"
@@ -141,7 +148,7 @@ ARMS = (
 """The arms of every pair: the run before, unlearned, and two retrained ones that share nothing."""
 
 # not every editor can be asked to forget what a run never had
-OF_EDITORS = (*ARMS, Arm(WITHOUT, edited_without, may_refuse=True))
+OF_EDITORS = (*ARMS, Arm(WITHOUT, edited_without))
 
 
 def arms_of(is_editor: bool) -> tuple[Arm, ...]:

@@ -22,12 +22,12 @@ from torch import Tensor
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
 from fuaudit.draws import Keyed
-from fuaudit.errors import EvidenceError, PluginError
+from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.plans.expanded import most_ids
 from fuaudit.plans.stacked import IDS_AT_ONCE
-from fuaudit.replicas.arms import Batch, arms_of, rounds_read
+from fuaudit.replicas.arms import Batch, EditRefused, arms_of, rounds_read
 from fuaudit.runs.platforms import versions
 from fuaudit.runs.run import load_run
 from fuaudit.training.engines.protocol import single_threaded
@@ -141,14 +141,33 @@ class Pairs:
         return [(first, min(size, pairs - first)) for first in range(0, pairs, size)]
 
     def compute(self, shard: Shard, threads: int) -> Arrays:
-        """Train, unlearn and retrain the pairs of a shard, and measure. An arm that an editor refuses is left out."""
+        """Train, unlearn and retrain the pairs of a shard, and measure.
+
+        Of an arm that an editor refuses there is the reason instead; see :func:`refusal`.
+        """
         single_threaded()
         first, count = shard
-        batch, result = Batch(self.case, range(first, first + count), threads, self.read), {}
+        batch, result = Batch(self.case, range(first, first + count), threads, self.read), dict[str, NDArray[Any]]()
         for arm in arms_of(self.case.evidence.is_editor):
             try:
-                result[arm.name] = self.measure(arm.models(batch))
-            except PluginError:
-                if not arm.may_refuse:
-                    raise
+                models = arm.models(batch)
+            except EditRefused as error:
+                result[_REFUSED + arm.name] = np.frombuffer(str(error).encode("utf-8", "replace"), dtype=np.uint8)
+            else:
+                result[arm.name] = self.measure(models)
         return result
+
+
+_REFUSED = "refused "
+"""Before the name of an arm: the key of the reason why it is missing."""
+
+
+def refusal(part: Arrays, arm: str) -> str | None:
+    """Why a part of the pairs lacks an arm; None where it does not."""
+    reason = part.get(_REFUSED + arm)
+    return None if reason is None else reason.tobytes().decode()
+
+
+def measured(part: Arrays) -> list[str]:
+    """The arms that a part of the pairs has."""
+    return [name for name in part if not name.startswith(_REFUSED)]

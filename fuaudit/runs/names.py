@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import look_of
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.receipts import Receipt
@@ -48,7 +49,9 @@ def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[N
 def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:
     if not isinstance(client, str):
         return client
-    hers = [one.client for one in receipts if one.name == client and one.commitment == run.commitment]
+    look = look_of(client)
+    named = [one for one in receipts if one.name is not None and look_of(one.name) == look]
+    hers = [one.client for one in named if one.commitment == run.commitment]
     return hers[0] if hers else run.client(client)
 
 

@@ -8,6 +8,7 @@ that must not be rejected, and the untouched originals, which must be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import UsageError
 from fuaudit.replicas.arms import WITHOUT
-from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs, runs_a_pair
+from fuaudit.replicas.pairs import PAIRS_A_SHARD, Pairs, measured, refusal, runs_a_pair
 from fuaudit.statistics.rounding import rate_up
 from fuaudit.statistics.sequential import SequentialTest
 from fuaudit.statistics.two_sample.batch import BatchTest, batch_test
@@ -73,6 +74,9 @@ EARLIER = (
 
 WHOLE = "What a method does with a training that was stopped was not tried: pairs are trained whole."
 """Taken on trust of a request during training, where the method is none of the proved ones."""
+
+LONGEST_REASON = 300
+"""Characters of an editor's own words in a finding."""
 
 SHOWS_NOT = (
     "It bounds no distance between the laws of the models: a difference of another kind than models left untouched, of "
@@ -198,6 +202,7 @@ class ModelLaw:
                 shares=SHARES,
             ),
             fixed,
+            Missing.of(found) if case.evidence.is_editor else None,
         )
 
     def _finding(self, case: Case, sampled: Sampled) -> Finding:
@@ -239,7 +244,7 @@ class ModelLaw:
         if case.evidence.is_editor:
             sentence = _beside(sampled, rejected["subject"])
             details.append(sentence)
-            shows += f" {sentence}" if rejected["subject"] else ""
+            shows += f" {sentence}" if rejected["subject"] or sampled.missing else ""
         return Finding(
             "model-law",
             Subject.ALGORITHM,
@@ -275,6 +280,7 @@ class ModelLaw:
             },
             error_rate=self.alpha,
             bounds_rate=min(1.0, BOUNDS * self.alpha),
+            qualification=str(sampled.missing) if sampled.missing and verdict is Verdict.PASS else "",
         )
 
     def _figures(self, sampled: Sampled) -> Iterator[Figure]:
@@ -289,12 +295,47 @@ class ModelLaw:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why an editor's models are not compared with those that it makes of runs without the target.
+
+    Attributes:
+        parts: how many parts of the pairs it failed in, and how many there are.
+        why: what the first of them says.
+    """
+
+    parts: tuple[int, int]
+    why: str
+
+    @classmethod
+    def of(cls, found: list[Arrays]) -> Missing | None:
+        """Of the parts of all pairs; None where every one has that arm."""
+        reasons = [reason for part in found if (reason := refusal(part, WITHOUT)) is not None]
+        return cls((len(reasons), len(found)), reasons[0]) if reasons else None
+
+    def __str__(self) -> str:
+        failed, parts = self.parts
+        some = "" if failed == parts else f", in {failed} of {parts} parts of the pairs"
+        return (
+            "Not compared: these models with those that the same editor makes of runs that never had the target. It "
+            f"failed there{some}, and says: {_shortened(self.why)!r}. If they differ from retrained ones, further "
+            "training alone may be why: nothing tells."
+        )
+
+
+def _shortened(text: str) -> str:
+    """A plugin's words without addresses of its objects, which differ from process to process, at most a few lines."""
+    plain = re.sub("0x[0-9a-fA-F]+", "0x...", " ".join(text.split()))
+    return plain if len(plain) <= LONGEST_REASON else f"{plain[:LONGEST_REASON]} ..."
+
+
+@dataclass(frozen=True)
 class Sampled:
     """Statistics ``(n, 10)`` by arm, and the tests of them against retraining.
 
     ``without`` tests an editor's subject against the same editor on runs that never had the target; ``batches`` is
     empty where no batch test may be made. ``fixed`` is the number of pairs that was fixed in advance, on which batch
-    tests and bounds without optional stopping are made; 0 where the data chose the number.
+    tests and bounds without optional stopping are made; 0 where the data chose the number. ``missing`` says why
+    there is no ``without``, where an editor failed.
     """
 
     arms: dict[str, Floats]
@@ -303,6 +344,7 @@ class Sampled:
     batches: dict[str, BatchTest]
     power: Detectable
     fixed: int = 0
+    missing: Missing | None = None
 
     @property
     def pairs(self) -> int:
@@ -362,7 +404,7 @@ def _unsampled(verdict: Verdict, shows: str, *details: str) -> Finding:
 
 def _stacked(found: list[Arrays]) -> dict[str, Floats]:
     """The parts of every arm that all of them have, ``(n, 10)`` each."""
-    names = [name for name in found[0] if all(name in part for part in found)]
+    names = [name for name in measured(found[0]) if all(name in part for part in found)]
     return {name: np.concatenate([part[name] for part in found]) for name in sorted(names)}
 
 
@@ -375,7 +417,7 @@ def _beside(sampled: Sampled, rejected: bool) -> str:
     """What the comparison with the same editor on runs without the target says."""
     test = sampled.without
     if test is None:
-        return "The editor failed on a run that never had the target, so that comparison is missing."
+        return str(sampled.missing)
     if test.rejected_at is not None:
         return (
             "They are also told from models that the same editor made of runs that never had the target, after "
