@@ -5,7 +5,7 @@ import tomllib
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import comb, exp
 from pathlib import Path
 
@@ -24,14 +24,18 @@ from torch.nn.functional import cross_entropy
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.budgets.conspar.law import ConSpar, probability
 from fuaudit.data.images import Digits
+from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
 from fuaudit.training.stages import Chain, Momentum, Stateless
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.prune import prune
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -184,11 +188,12 @@ CLIENTS = [0, 1, 2, 3, 4, 5]
 
 
 def rounds(exchange, count, key=0, grid=2.0**-20):
-    """Rounds of an exchange on updates that are multiples of a grid: what it made, with memories before and after."""
+    """Rounds of an exchange: what it made, memories before and after. Updates are multiples of a grid; 0 is none."""
     kept = exchange.client_stages.init(shape_of(torch.float64))
     server = exchange.server.init(shape_of(torch.float64))
     for number in range(1, count + 1):
-        updates = (updates_of(100 * key + number, len(CLIENTS), torch.float64) / grid).round() * grid
+        updates = updates_of(100 * key + number, len(CLIENTS), torch.float64)
+        updates = (updates / grid).round() * grid if grid else updates
         context = context_of(CLIENTS, torch.float64, number)
         sending = client_half(exchange, updates, context, kept)
         delivery = delivered(exchange, sending)
@@ -222,17 +227,18 @@ class SometimesInfinite(Stateless):
     ],
     ids=str,
 )
-def test_nothing_is_lost(transport, discards, fails):
+@pytest.mark.parametrize(("rounding", "grid"), [((), 0), ((Quantise(0.7, 6),), 2.0**-20)], ids=["any float", "rounded"])
+def test_nothing_is_lost(transport, discards, fails, rounding, grid):
     """What a client keeps and what it sent are what it kept and its update: exactly, in every round.
 
     So it is where buffers are discarded and rounds fail, which leave model and server as they were. Byzantine clients
-    know what they meant to send.
+    know what they meant to send. Where a stage rounds, values have one binary scale.
     """
-    stages = ErrorFeedback(), Consensus(1, 0.5), Quantise(0.7, 6), SometimesInfinite()
+    stages = ErrorFeedback(), Consensus(1, 0.5), *rounding, SometimesInfinite()
     failed = discarded = 0
     remembered = None
-    exchange = chain(*stages, transport=transport, byzantine=frozenset({3}))
-    for updates, before, sending, delivery, served, after in rounds(exchange, 12):
+    exchange = chain(*stages, transport=transport, byzantine=frozenset({len(stages) - 1}))
+    for updates, before, sending, delivery, served, after in rounds(exchange, 12, grid=grid):
         meant = torch.where(torch.tensor([[client in (3, 4)] for client in CLIENTS]), -delivery.sent, delivery.sent)
         whole = sending.context.on_all(meant)
         assert torch.equal(after["0.memory"] + whole, before["0.memory"] + updates)
@@ -256,6 +262,32 @@ def test_at_alpha_one_coordinates_do_not_depend_on_data():
     ]
     assert agreed[0] == agreed[1]
     assert agreed[2] != agreed[3]
+
+
+def test_at_alpha_one_a_run_over_other_data_changes_the_same_coordinates(tmp_path):
+    """The same draws over other rows, with memory: where successive models differ. At another alpha they do not agree.
+
+    The plan of one run is executed on both: two runs never share draws, for these follow from the commitment too.
+    """
+    rows = tiny_dataset()
+    other = replace(rows, inputs=rows.inputs.flip(0) * torch.tensor([3.0, -1.0, 0.2]), targets=(rows.targets + 1) % 3)
+    same_ones = []
+    for alpha in (1.0, 0.5):
+        table = tiny_config(
+            learner={"use": "fedrep", "rounds": 6, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.2},
+            client=[{"use": "error-feedback"}, {"use": "consensus", "per_client": 1, "alpha": alpha}],
+            transport={"use": "secure-sum"},
+            server=[{"use": "mean"}],
+        )
+        run = train(table, tmp_path / f"{alpha}", data=rows, secret=secret(2))
+        changed = []
+        for data in (rows, other):
+            models = [vector for vector, _ in Case(Evidence(run, None, data), Keyed(bytes(32))).rerun.replayed.values()]
+            changed.append([(new != old).tolist() for old, new in pairwise(models)])
+        assert [len(one) for one in changed] == [6, 6]
+        assert all(0 < sum(one) <= 4 for one in changed[0])
+        same_ones.append(changed[0] == changed[1])
+    assert same_ones == [True, False]
 
 
 def test_with_all_coordinates_it_is_share():

@@ -1,0 +1,79 @@
+"""A federation of two rounds for every robust rule, every attack and both transports: from training to a prune."""
+
+import pytest
+import torch
+from tests_support import AUDIT_KEY, NEEDED, secret
+
+from fuaudit import train, unlearn, verify
+from fuaudit.plans import Request
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.workflow.prune import prune
+
+CLIENTS, BAD, HONEST = 10, 4, 7
+LEARNER = {"use": "fedrep", "rounds": 2, "cohort": CLIENTS, "steps": 1, "batch": 1, "step_size": 0.2}
+MEMORY, AGREEMENT = {"use": "error-feedback"}, {"use": "consensus", "per_client": 3, "alpha": 0.5}
+ROUNDED = {"use": "quantise", "clip": 1.0}
+TRANSPORTS = {"use": "clear"}, {"use": "secure-sum", "size": 2, "byzantine": 1}
+RULES = (
+    "mean",
+    "coordinate-median",
+    "trimmed-mean",
+    "geometric-median",
+    "krum",
+    "multi-krum",
+    "norm-thresholding",
+    "spectral-filter",
+    "centered-clipping",
+    "norm-clipping",
+    "bucketing",
+)
+VALUES = "bit-flip", "alie", "ipm", "mimic", "gaussian"
+PROPOSED = "same", "random", "smallest", "correct"
+
+
+def chain(place):
+    """The client stages: one client attacks values behind the agreement, and coordinates in it."""
+    values, proposed = VALUES[place], PROPOSED[place % len(PROPOSED)]
+    attack = {"use": values, "clients": [BAD]}, {"use": "coordinate-attack", "clients": [BAD], "proposes": proposed}
+    return [MEMORY, AGREEMENT, *attack, ROUNDED]
+
+
+def server(rule):
+    """The rule; stages that are none stand in front of one."""
+    behind = {"norm-clipping": ["mean"], "bucketing": ["coordinate-median"]}.get(rule, [])
+    return [{"use": name} | NEEDED.get(name, {}) for name in (rule, *behind)]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda one: one["use"])
+@pytest.mark.parametrize("attack", range(len(VALUES)), ids=VALUES)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_federation_of_two_rounds(tmp_path, quick, rule, attack, transport):
+    """Replayed, unlearned, pruned, verified. Who is erased is an honest client or the attacker, turn by turn."""
+    data = tiny_dataset()
+    table = tiny_config(
+        partition={"use": "iid", "clients": CLIENTS},
+        learner=LEARNER,
+        client=chain(attack),
+        transport=transport,
+        server=server(rule),
+    )
+
+    def verdicts(run):
+        found = verify(run, quick, data=data, key=AUDIT_KEY, save=False).findings
+        return {finding.audit: str(finding.verdict) for finding in found}
+
+    run = train(table, tmp_path / "run", data=data, secret=secret(1))
+    assert verdicts(run) == FINE
+    whole = run.model
+    gone = (BAD, HONEST)[(RULES.index(rule) + attack) % 2]
+    child = unlearn(run, "fats", Request.of([gone]), tmp_path / "child", data=data)
+    assert verdicts(child) == FINE
+    left = child.model
+    pruned, _ = prune(child)
+    assert verdicts(pruned) == FINE
+    assert torch.equal(pruned.model, left)
+    assert bool(pruned.model.isfinite().all())
+    assert not torch.equal(pruned.model, whole)
+
+
+FINE = dict.fromkeys(("integrity", "replay", "provenance", "lineage"), "PASS")
