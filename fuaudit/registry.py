@@ -21,12 +21,12 @@ from datetime import date
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
-from fuaudit.from_source import compile_sources, is_compiled
+from fuaudit.from_source import code_of, compile_sources
 
 KINDS = (
     "aggregators",
@@ -113,7 +113,7 @@ class Entry:
     @property
     def package(self) -> str:
         """The module at the top, in which it lies."""
-        return self.point.value.partition(":")[0].partition(".")[0].strip()
+        return top_of(self.point)
 
     @property
     def own(self) -> bool:
@@ -157,8 +157,8 @@ class Entry:
         if self.own:
             _require_home(self.package)
         try:
-            if not self.own and not is_compiled(self.package):
-                compile_sources(_packages(self.package, self.point.dist))
+            if not self.own:
+                _compile_outside(tuple(sys.path))
             return self.point.load()
         except Exception as error:
             line = line_in(self.package, error)
@@ -277,20 +277,30 @@ def _owner_of(dist: Distribution) -> tuple[str, str]:
 
 
 def _is_ours(point: EntryPoint) -> bool:
-    return point.value.partition(":")[0].partition(".")[0].strip() in OWN_MODULES
+    return top_of(point) in OWN_MODULES
 
 
-def _packages(package: str, dist: Distribution | None) -> set[str]:
-    """A package at the top and what its distribution has beside it: listed, or in the folder of an editable one."""
-    tops = {PurePosixPath(file.as_posix()).parts[0].partition(".")[0] for file in (dist and dist.files) or ()}
-    spec = find_spec(package)
-    home = Path(spec.origin).parent if spec and spec.origin else None
-    if home and spec and spec.submodule_search_locations:
-        home = home.parent
-    # a folder of installed packages is told by its lists; its other packages are not this one's
-    if home and home.is_dir() and not any(home.glob("*.dist-info")):
-        tops |= {path.stem for path in home.iterdir() if path.suffix == ".py" or path.is_dir()}
-    return {package, *filter(str.isidentifier, tops)}
+def top_of(point: EntryPoint) -> str:
+    """The module at the top, in which an entry point lies."""
+    return point.value.partition(":")[0].partition(".")[0].strip()
+
+
+def _compile_outside(path: tuple[str, ...]) -> None:
+    """Has all that outside distributions have compiled from sources, before one of them can import another."""
+    compile_sources(*_outside(path))
+
+
+@cache
+def _outside(path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names at the top, and files, of the distributions beside fuaudit that register anything."""
+    found: dict[int, tuple[Distribution | None, set[str]]] = {}
+    for points in _points(path).values():
+        for point, owner, _ in points:
+            if not (normalised(owner) == OWN and _is_ours(point)):
+                found.setdefault(id(point.dist), (point.dist, set()))[1].add(top_of(point))
+    codes = [code_of(dist, modules) for dist, modules in found.values()]
+    tops = frozenset().union(*(code.tops for code in codes))
+    return tops, frozenset(os.path.realpath(place) for code in codes for place in code.files.values())
 
 
 def _require_home(package: str) -> None:

@@ -6,17 +6,17 @@ reader can look at it, or trust its author, or not.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from pathlib import Path, PurePosixPath
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
+from os.path import realpath
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
+from fuaudit.from_source import Kept, code_of, keeping, look
 from fuaudit.registry import Entry
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -30,7 +30,8 @@ SHORT = 16
 
 AUDITED = "This code audited; a run records versions alone, so that the same code made it is taken on trust."
 
-CODE = frozenset({".py", ".so", ".pyd"})
+FEW = 5
+"""Modules that a sentence names; findings hold all of them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Outside:
         plugins: what of it was used, such as ``model 'leaky'``.
         digest: SHA-256 over names and digests of its files; empty where they cannot be read.
         covers: what the digest is over, or why there is none.
+        uncompiled: modules that fuaudit did not compile: they were imported before, or by somebody else's finder.
+        kept: what the digest is over, file by file.
     """
 
     name: str
@@ -48,17 +51,27 @@ class Outside:
     plugins: tuple[str, ...]
     digest: str
     covers: str
+    uncompiled: tuple[str, ...] = ()
+    kept: Kept = field(default_factory=Kept)
 
     def __str__(self) -> str:
         code = f"SHA-256 of its code {self.digest[:SHORT]}" if self.digest else "its code could not be read"
-        return f"{self.name} {self.version} ({', '.join(self.plugins)}; {code})"
+        some = f"; {counted(len(self.uncompiled), 'module')} not compiled from it" if self.uncompiled else ""
+        return f"{self.name} {self.version} ({', '.join(self.plugins)}; {code}{some})"
+
+    def as_json(self) -> dict[str, Any]:
+        """What findings hold of it."""
+        return {key: value for key, value in asdict(replace(self, kept=Kept())).items() if key != "kept"}
 
     @property
     def assumption(self) -> str:
         """What a finding takes on trust with it."""
         code = f"the SHA-256 of its code is {self.digest}, over {self.covers}" if self.digest else self.covers
+        rest = ", ".join(map(repr, self.uncompiled[:FEW])) + (" and others" if len(self.uncompiled) > FEW else "")
+        some = f" Imported otherwise than compiled by fuaudit, so not held to the digest: {rest}." if rest else ""
         return (
-            f"Outside code does what it says: {self.name} {self.version} ({', '.join(self.plugins)}); {code}. {AUDITED}"
+            f"Outside code does what it says: {self.name} {self.version} ({', '.join(self.plugins)}); {code}."
+            f"{some} {AUDITED}"
         )
 
 
@@ -92,6 +105,34 @@ def require_trusted(outside: Iterable[Outside], spec: Spec) -> None:
         )
 
 
+def keeping_to(outside: Iterable[Outside]) -> AbstractContextManager[None]:
+    """Within it, no other code than was digested is loaded under the names of outside code."""
+    kept = [code.kept for code in outside]
+    digests = {path: digest for one in kept for path, digest in one.digests.items()}
+    return keeping(Kept(frozenset().union(*(one.tops for one in kept)), digests))
+
+
+def looked_at(outside: Iterable[Outside]) -> tuple[Outside, ...]:
+    """Outside code with what was imported of it and not compiled.
+
+    Raises:
+        PluginError: what was imported under its names is not what was digested.
+    """
+    return tuple(_looked_at(code) for code in outside)
+
+
+def _looked_at(code: Outside) -> Outside:
+    if not code.digest:
+        return code
+    elsewhere, uncompiled = look(code.kept)
+    if elsewhere:
+        raise PluginError(
+            f"{code.name} {code.version} runs code that its digest does not cover: {', '.join(elsewhere[:FEW])}",
+            "The file has changed since, or lies elsewhere than the package. Verify in a new process.",
+        )
+    return replace(code, uncompiled=tuple(uncompiled))
+
+
 def _plugins_of(run: Run | Tombstone) -> Iterator[tuple[str, str]]:
     """Kind and name of every plugin that a run was made with, or names for what comes; a tombstone names its method."""
     if run.is_child:
@@ -104,60 +145,14 @@ def _plugins_of(run: Run | Tombstone) -> Iterator[tuple[str, str]]:
 
 
 def _outside(name: str, entries: list[Entry]) -> Outside:
-    tops = {entry.point.value.partition(":")[0].partition(".")[0].strip() for entry in entries}
-    digest, covers = code_of(name, tops)
     plugins = tuple(entry.words for entry in entries)
-    return Outside(name, entries[0].version, plugins, digest, covers)
-
-
-def code_of(name: str, modules: Iterable[str]) -> tuple[str, str]:
-    """A digest of the code of a distribution, and what it covers; "" and why where nothing can be read.
-
-    It covers the files that the distribution lists, and those of its top-level ``modules`` where an import finds them.
-    Both are needed. An editable installation lists no files. And an import takes a folder that stands earlier on the
-    search path, in place of what was installed.
-    """
+    code = code_of(entries[0].point.dist, {entry.package for entry in entries})
     try:
-        listed = dict(_listed(distribution(name)))
-    except PackageNotFoundError:
-        listed = {}
-    found = {path: place for module in sorted(modules) for path, place in _imported(module)}
-    try:
-        digests = {path: sha256(place.read_bytes()) for path, place in {**listed, **found}.items()}
+        kept = Kept(code.tops, code.digests)
+        digest = sha256(canonical_json({path: kept.digests[realpath(place)] for path, place in code.files.items()}))
     except OSError as error:
-        return "", f"its code cannot be read: {error.strerror or error}"
-    if not digests:
-        return "", "its code cannot be read: no file of it was found"
-    covers = (
-        f"{counted(len(digests), 'file')}, "
-        f"{'as installed and imported' if listed else 'as imported (it lists no files)'}"
-    )
-    return sha256(canonical_json(digests)), covers
-
-
-def _listed(found: Distribution) -> Iterator[tuple[str, Path]]:
-    """The files that a distribution lists of itself, without bytecode, scripts and what installers note."""
-    for file in found.files or ():
-        path = PurePosixPath(file.as_posix())
-        notes = path.parts[0].endswith((".dist-info", ".egg-info")) and path.name != "entry_points.txt"
-        if notes or ".." in path.parts or "__pycache__" in path.parts or path.suffix == ".pth":
-            continue
-        if path.name.startswith("__editable__"):
-            continue
-        yield str(path), Path(str(found.locate_file(file)))
-
-
-def _imported(module: str) -> Iterator[tuple[str, Path]]:
-    """The code of a top-level module or package where an import finds it; nothing of it is imported."""
-    try:
-        spec: Any = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None:
-        return
-    for folder in spec.submodule_search_locations or ():
-        for path in sorted(Path(folder).rglob("*")):
-            if path.suffix in CODE and path.is_file() and "__pycache__" not in path.parts:
-                yield f"{module}/{path.relative_to(folder).as_posix()}", path
-    if not spec.submodule_search_locations and spec.origin and Path(spec.origin).is_file():
-        yield Path(spec.origin).name, Path(spec.origin)
+        return Outside(name, entries[0].version, plugins, "", f"its code cannot be read: {error.strerror or error}")
+    if not code.files:
+        return Outside(name, entries[0].version, plugins, "", "its code cannot be read: no file of it was found")
+    covers = f"{counted(len(code.files), 'file')}, as installed and imported"
+    return Outside(name, entries[0].version, plugins, digest, covers, kept=kept)

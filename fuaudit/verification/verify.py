@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -26,7 +26,7 @@ from fuaudit.verification.examine import examine
 from fuaudit.verification.finding import Verdict
 from fuaudit.verification.gather import as_path, gather
 from fuaudit.verification.given import Given, require_fitting, require_used
-from fuaudit.verification.outside import Outside, outside_code, require_trusted
+from fuaudit.verification.outside import Outside, keeping_to, looked_at, outside_code, require_trusted
 from fuaudit.verification.spec import Check, Spec, read_spec
 from fuaudit.verification.store import audit_folder
 from fuaudit.verification.verification import Verification
@@ -73,6 +73,7 @@ def verify(
         case = Case(gather(opened, given), Keyed(chosen), effort_of(given, progress))
         outside = outside_code(case.evidence, policy)
         require_trusted(outside, policy)
+        looked_at(outside)
         # The context comes before the audits: what cannot be read should not cost their time.
         arguments, context = arguments_of(case, given), context_of(case)
         if estimate:
@@ -104,7 +105,10 @@ def effort_of(given: Given, progress: Progress) -> Effort:
 
 def _judged(case: Case, policy: Spec, key: bytes, outside: tuple[Outside, ...]) -> Verification:
     """What the audits find, and what follows from it."""
-    examined = [examine(check, case) for check in policy.checks]
+    with keeping_to(outside):
+        examined = [examine(check, case) for check in policy.checks]
+    # What audits import is looked at when they have done it.
+    outside = looked_at(outside)
     # Every finding trusts what outside code does. That comes first: whoever shortens a list keeps it.
     trusted = tuple(code.assumption for code in outside)
     findings = tuple(replace(found, assumptions=(*trusted, *found.assumptions)) for found, _ in examined)
@@ -117,7 +121,7 @@ def _judged(case: Case, policy: Spec, key: bytes, outside: tuple[Outside, ...]) 
         conclude(policy, findings, case.evidence, outside),
         findings,
         lineage_of(case.evidence),
-        {"outside": [asdict(code) for code in outside], "error_rates": error_rates(policy, findings)},
+        {"outside": [code.as_json() for code in outside], "error_rates": error_rates(policy, findings)},
         broken=min((code for _, code in examined if code), default=0),
     )
 

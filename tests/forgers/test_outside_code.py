@@ -15,7 +15,7 @@ from tests_support import AUDIT_KEY, config, installed, secret
 
 from fuaudit import train, unlearn, verify
 from fuaudit.data.images import Digits
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, PluginError
 from fuaudit.plans import Request
 from fuaudit.reporting import render
 
@@ -112,6 +112,9 @@ def test_a_model_that_adds_old_answers(forger, quick, package):
     digest = named(run, quick, "model 'adds'")
     with (package / "stranger.py").open("a") as file:
         file.write("# another version, by the same number\n")
+    with pytest.raises(PluginError, match="runs code that its digest does not cover: stranger of"):
+        named(run, quick, "model 'adds'")
+    sys.modules.pop("stranger")  # as in a new process
     assert named(run, quick, "model 'adds'") != digest
 
 
