@@ -69,6 +69,8 @@ def read_toml(path: Path, what: str, hint: str) -> Table:
         raise UsageError(f"there is no {what} {path}", hint) from None
     except OSError as error:
         raise UsageError(f"the {what} {path} cannot be read: {error.strerror or error}", hint) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not TOML: byte {error.start} is no UTF-8", "Save it as text in UTF-8.") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
 
@@ -169,24 +171,27 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner"}
     problems = [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     named, run = _plugins(table, origin, problems), RunOptions()
-    with _joining(problems):
-        run = RunOptions(**registry.options(RunOptions, "[run]", table.get("run", {})))  # type: ignore[arg-type]
+    with _joining(problems, f"{origin}, [run]"):
+        if not isinstance(given := table.get("run", {}), Mapping):
+            raise UsageError(_no_table(given), "Write [run], and its options below.")
+        run = RunOptions(**registry.options(RunOptions, "how to compute", given))  # type: ignore[arg-type]
     learner = named["learner"][1] if "learner" in named else None
     client = _chain(table, "client", says(learner, "client"), origin, problems)
     server = _chain(table, "server", learner.server if learner else (), origin, problems)
-    with _joining(problems):
+    with _joining(problems, f"{origin}, [transport]"):
         named["transport"] = _stage(table.get("transport", CLEAR), "transport")
     # without a learner its own stages are not known, and nothing can be said of them
     if not problems:
-        problems += _misfits(client, named["transport"][1], server, named["solver"][1])
-    with _joining(problems):
+        misfits = _misfits(client, named["transport"][1], server, named["solver"][1])
+        problems += [f"{origin}: {misfit}" for misfit in misfits]
+    with _joining(problems, f"{origin}, [unlearner]"):
         if "unlearner" in table:
             if not isinstance(table["unlearner"], Mapping):
-                raise UsageError(f"{origin}: [unlearner] is no table", 'It names a plugin: use = "...".')
+                raise UsageError(_no_table(table["unlearner"]), 'It names a plugin: use = "...".')
             named["unlearner"] = _named("unlearners", table["unlearner"])
     scaling = table.get("scaling", "none")
     if not isinstance(scaling, str):
-        problems.append(f"{origin}: scaling must be a word")
+        problems.append(f'{origin}: scaling = {scaling!r} is no text such as "none"')
     if problems:
         raise UsageError("\n".join(problems))
     chosen: dict[str, Any] = {name: whole for name, (whole, _) in named.items()}
@@ -197,12 +202,25 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
 
 
 @contextmanager
-def _joining(problems: list[str]) -> Iterator[None]:
-    """What is wrong within it joins the problems: all are said together."""
+def _joining(problems: list[str], where: str) -> Iterator[None]:
+    """What is wrong within it joins the problems, with the file and the table: all are said together."""
     try:
         yield
     except UsageError as error:
-        problems.append(str(error))
+        problems.append(f"{where}: {error}")
+
+
+def _no_table(found: object) -> str:
+    """What is wrong where something else stands in the place of a table."""
+    return f"it must be one table, not {_found(found)}"
+
+
+def _found(value: object) -> str:
+    """A value that stands in a wrong place, in the words of TOML."""
+    if isinstance(value, Mapping):
+        return "one table"
+    is_tables = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return "a list of tables, [[...]]" if is_tables else repr(value)
 
 
 def _named(kind: str, table: Mapping[str, Any]) -> Named:
@@ -223,9 +241,12 @@ def _plugins(table: Mapping[str, object], origin: str, problems: list[str]) -> d
             if "learner" not in found:
                 continue  # the learner, which has a default, is wrong already
             given = found["learner"][1].solver
-        with _joining(problems):
+        if name not in table and given is None:
+            problems.append(f'{origin} needs the table [{name}]\n  It names a plugin: use = "...".')
+            continue
+        with _joining(problems, f"{origin}, [{name}]"):
             if not isinstance(given, Mapping):
-                raise UsageError(f"{origin} needs the table [{name}]", 'It names a plugin: use = "...".')
+                raise UsageError(_no_table(given), 'It names a plugin: use = "...".')
             found[name] = _named(kind, given)
     return found
 
@@ -238,11 +259,11 @@ def _chain(
     if given == []:
         given = list(own)
     if not isinstance(given, list):
-        problems.append(f"{origin}: {key} must be a list of tables, [[{key}]]")
+        problems.append(f"{origin}: {key} must be a list of tables, [[{key}]], not {_found(given)}")
         return []
     found: list[Named] = []
-    for stage in given:
-        with _joining(problems):
+    for number, stage in enumerate(given, 1):
+        with _joining(problems, f"{origin}, [[{key}]]{f' {number}' if len(given) > 1 else ''}"):
             found.append(_stage(stage, key))
     return found
 
@@ -313,7 +334,7 @@ def stage_kind(table: object, key: str = "server") -> str:
     """In which group a stage under a key of a config is registered; UsageError when in none."""
     name, kinds = table.get("use") if isinstance(table, Mapping) else None, STAGE_KINDS[key]
     if not isinstance(name, str):
-        raise UsageError(f'{_written(key)} must be a table with use = "..."', "It names a plugin.")
+        raise UsageError(f'{_written(key)} must be a table with use = "...", not {_found(table)}', "It names a plugin.")
     for kind in kinds:
         if name in registry.entries(kind):
             return kind

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import re
 import resource
@@ -554,7 +555,7 @@ def test_a_config_says_all_that_is_wrong_at_once(fuaudit, tmp_path):
         ({"model": {"use": "cnn"}}, "images"),
         ({"scaling": "standardize"}, "Did you mean 'standardise'"),
         ({"data": {"use": "mnist"}}, "--data ROOT"),
-        ({"run": 3}, "table of options"),
+        ({"run": 3}, "one table, not 3"),
         ({"server": 3}, "server must be a list"),
         ({"server": [3]}, '[[server]] must be a table with use = "..."'),
         ({"server": [{"use": ["a"]}]}, '[[server]] must be a table with use = "..."'),
@@ -570,6 +571,58 @@ def test_train_refuses(fuaudit, config_file, tmp_path, tables, expected):
     assert code == 2
     assert expected in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("tables", "place", "told"),
+    [
+        ({"learner": {"rounds": "6"}}, "[learner]", "rounds = '6' is not a whole number"),
+        ({"learner": {"batch": 0}}, "[learner]", "batch must be a whole number from 1 to 2**31 - 1, not 0"),
+        ({"learner": {"cohort": -2}}, "[learner]", "cohort must be a whole number from 1 to 2**31 - 1, not -2"),
+        ({"learner": {"step_size": math.nan}}, "[learner]", "step_size must be above 0 and finite, not nan"),
+        ({"learner": {"use": "fast"}}, "[learner]", "Did you mean 'fats'?"),
+        ({"model": {"use": ""}}, "[model]", "there is no model called ''"),
+        ({"model": {"use": "mlp", "hidden": [3, -1]}}, "[model]", "must be at least 1, not -1"),
+        ({"model": 3}, "[model]", "it must be one table, not 3"),
+        ({"solver": {"use": "fedprox", "mu": -1.0}}, "[solver]", "mu must be at least 0, not -1.0"),
+        ({"server": [{"use": "mean"}, {"use": "meen"}]}, "[[server]] 2", "Did you mean 'mean'?"),
+        ({"server": [{"use": "trimmed-mean"}]}, "[[server]]", "needs the option 'trim'"),
+        ({"client": [{"use": "byz"}]}, "[[client]]", "there is no client stage or Byzantine client called 'byz'"),
+        ({"transport": [{"use": "clear"}]}, "[transport]", 'use = "...", not a list of tables, [[...]]'),
+        ({"unlearner": {"use": "finetune", "rounds": -1}}, "[unlearner]", "rounds must be at least 1, not -1"),
+        ({"unlearner": "fats"}, "[unlearner]", "it must be one table, not 'fats'"),
+        ({"run": {"checkpoint_every": -2}}, "[run]", "checkpoint_every must be at least 1, not -2"),
+        ({"run": {"device": "gpu"}}, "[run]", "device = 'gpu' is not 'auto' or 'cpu' or 'cuda'"),
+        ({"run": [{"dtype": "float32"}]}, "[run]", "it must be one table, not a list of tables, [[...]]"),
+    ],
+)
+def test_a_refused_value_is_named_with_file_and_table(fuaudit, config_file, tmp_path, tables, place, told):
+    path = config_file(**tables)
+    code, _, err = fuaudit("train", path, "--out", tmp_path / "run")
+    assert code == 2
+    assert err.startswith(f"error: {path}, {place}: ")
+    assert told in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[data]\nuse = 1\n[data]\n", "is not TOML: Cannot declare ('data',) twice (at line 3"),
+        (b"[data\n", "is not TOML: Expected ']'"),
+        ("[data]".encode("utf-16"), "is not TOML: byte 0 is no UTF-8\n  Save it as text in UTF-8."),
+        (b"scaling = 3\n", "scaling = 3 is no text"),
+        (b"server = 3\n", "server must be a list of tables, [[server]], not 3"),
+        (b"[runn]\n", "has no table 'runn'. Did you mean 'run'?"),
+        (b"", "needs the table [data]"),
+    ],
+)
+def test_a_file_that_is_no_config_is_named(fuaudit, tmp_path, content, told):
+    path = tmp_path / "own.toml"
+    path.write_bytes(content)
+    code, _, err = fuaudit("train", path, "--out", tmp_path / "run")
+    assert (code, err.startswith(f"error: {path}")) == (2, True)
+    assert told in err
 
 
 def dropouts(config):

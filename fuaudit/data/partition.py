@@ -173,7 +173,10 @@ def _require_concentration(concentration: float) -> None:
 
 def _require_clients(clients: int, rows: int) -> None:
     if not 1 <= clients <= rows:
-        raise UsageError(f"{clients} clients cannot share {rows} samples", "Choose from 1 client to one a sample.")
+        raise UsageError(
+            f"[partition] clients = {clients}: {clients} clients cannot share {rows} samples",
+            "Choose from 1 client to one a sample.",
+        )
 
 
 @dataclass(frozen=True)

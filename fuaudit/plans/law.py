@@ -85,7 +85,9 @@ def _require_positive(law: object, *names: str) -> None:
     for name in names:
         value = getattr(law, name)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
-            raise UsageError(f"{name} must be a whole number from 1 to 2**31 - 1, not {value!r}")
+            # as configs call it: learners have cohort and batch where laws have sizes
+            called = name.removesuffix("_size")
+            raise UsageError(f"{called} must be a whole number from 1 to 2**31 - 1, not {value!r}")
 
 
 def samples_of(draws: PlanDraws, at: Address) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ def setup(config: Config, data: Path | str | Dataset | None = None, rows: int = 
     """
     dataset = padded(load_dataset(config, data), rows)
     if config.scaling not in SCALINGS:
-        raise UsageError(f"unknown scaling {config.scaling!r}", nearest(config.scaling, SCALINGS))
+        raise UsageError(f"scaling = {config.scaling!r} is not known", nearest(config.scaling, SCALINGS))
     device = device_of(config.run.device)
     module = build_module(config, dataset)
     learner = registry.build("learners", config.learner)

@@ -24,6 +24,7 @@ from fuaudit.plans.tried_laws import require_law
 from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
+from fuaudit.text import span
 from fuaudit.training.asking import Kind, asked
 from fuaudit.training.execute import require_one_row_each
 from fuaudit.training.setup import Setup, setup
@@ -99,4 +100,7 @@ def _require_named_clients(ready: Setup, population: Population) -> None:
         if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
             raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
         if strangers := sorted({*named}.difference(population.clients)):
-            raise UsageError(f"{name!r} names client {strangers[0]}, but the federation has no such client")
+            raise UsageError(
+                f"[[client]] use = {name!r} names client {strangers[0]}, but the federation has no such client",
+                f"Clients are {span(sorted(population.clients))}.",
+            )
