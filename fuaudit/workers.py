@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256 as hasher
 from pathlib import Path
@@ -103,9 +104,10 @@ class Processes:
             return
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(Compiled(), job))
-        done = 0
+        done, others = 0, set(multiprocessing.active_children())
         try:
-            futures = [pool.submit(_compute, shard) for shard in shards]
+            with _undisturbed():
+                futures = [pool.submit(_compute, shard) for shard in shards]
             for future in futures:
                 yield future.result()
                 done += 1
@@ -113,6 +115,22 @@ class Processes:
             yield from IN_PROCESS.map(job, shards[done:])
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            if done < len(shards):  # given up: what workers still compute would keep this process from ending
+                for worker in set(multiprocessing.active_children()) - others:
+                    worker.terminate()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Processes started within it are deaf to Ctrl-C, also before they can say so themselves; here it waits."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True)
@@ -206,6 +224,7 @@ def _begin(_: Compiled, job: Job) -> None:
     """Set up a worker process. What it is to compile is read before the work, which imports it."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGTERM, _give_up)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _own.append(job)
 
@@ -218,5 +237,27 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+class _GivenUp(BaseException):
+    """The parent no longer wants the part: what is being written is taken back on the way out."""
+
+
+_computing: list[Shard] = []
+"""In a worker process: the part that is being computed."""
+
+
+def _give_up(number: int, frame: object) -> None:
+    if _computing:
+        raise _GivenUp
+    os._exit(128 + number)
+
+
 def _compute(shard: Shard) -> Arrays:
-    return _own[-1].compute(shard, 1)
+    try:
+        _computing.append(shard)
+        result = _own[-1].compute(shard, 1)
+        _computing.clear()
+    except _GivenUp:
+        os._exit(128 + signal.SIGTERM)
+    finally:
+        _computing.clear()
+    return result

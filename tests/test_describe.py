@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from fuaudit import registry
-from fuaudit.cli import cli
+from fuaudit.cli.commands import cli
 from fuaudit.config import RunOptions
 from fuaudit.declared import AGREEMENT, METHODS
 from fuaudit.describe import Option, description, in_words, options_of, toml

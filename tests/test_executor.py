@@ -3,16 +3,19 @@
 The works that worker processes compute are defined here; everything is exact, nothing samples.
 """
 
+import copy
 import json
 import multiprocessing
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +23,13 @@ import pytest
 import tomli_w
 from tests_support import changed
 
-from fuaudit import load_run, unlearn, verify
+from fuaudit import load_run, unlearn, verify, workers
 from fuaudit.audits.model_law.audit import ModelLaw
 from fuaudit.audits.model_law.measure import Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
+from fuaudit.formats import files
 from fuaudit.plans import Request, stacked
 from fuaudit.plans.stacked import expand_many
 from fuaudit.replicas import pairs as pairs_module
@@ -247,6 +251,142 @@ def test_no_part_holds_more_than_some_rounds_of_its_plans(case, monkeypatch):
     assert set(drawn) == {(6, 1)}
     for arm, values in expected.items():
         assert np.array_equal(found[arm], values), arm
+
+
+# --- Ctrl-C ---
+
+
+LONG = """
+import sys, time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fuaudit.workers import CachedJob, Processes
+
+
+@dataclass(frozen=True)
+class Long:
+    folder: Path
+    digest: str = "long"
+
+    def compute(self, shard, threads):
+        (self.folder / f"begun {shard[0]}").touch()
+        if shard[0] > 1:
+            time.sleep(60)
+        return {"values": np.arange(3)}
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    try:
+        for _ in Processes(2).map(CachedJob(Long(folder), folder / "kept"), [(i,) for i in range(6)]):
+            pass
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def interrupted(process, moment):
+    """Ctrl-C, as a terminal sends it, when a file is there: to the whole group. What is left of the group."""
+    deadline = time.monotonic() + 120
+    while not moment.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert moment.exists(), process.communicate()
+    os.killpg(process.pid, signal.SIGINT)
+    sent = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    took = time.monotonic() - sent
+    while (left := group_of(process.pid)) and time.monotonic() < sent + took + 5:  # what ends may take a moment
+        time.sleep(0.05)
+    return err, took, left
+
+
+def group_of(pid):
+    """The processes of a group that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group = path.read_text().rsplit(")", 1)[1].split()[:3]
+            found += [path.parent.name] if int(group) == pid and state != "Z" else []
+    return found
+
+
+def in_a_group(*command):
+    """A process of a group of its own, on which Ctrl-C works as in a terminal, whatever it works as here."""
+    usual = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*map(str, command)], **pipes, text=True, process_group=0, preexec_fn=usual)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("moment", ["begun 0", "begun 3"])
+def test_ctrl_c_ends_workers_at_once_without_a_word_of_theirs(tmp_path, moment):
+    """Also in the middle of a part that takes a minute, and while other workers are still starting."""
+    (tmp_path / "long.py").write_text(LONG)
+    process = in_a_group(sys.executable, tmp_path / "long.py", tmp_path)
+    err, took, left = interrupted(process, tmp_path / moment)
+    assert (process.returncode, err, left) == (130, "", [])
+    assert took < 20
+    assert all(path.suffix == ".safetensors" for path in (tmp_path / "kept").glob("*"))
+
+
+def test_a_part_that_is_given_up_leaves_nothing_half_written(tmp_path, monkeypatch):
+    def stopped(handle, content):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(files, "_write_all", stopped)
+    monkeypatch.setattr(workers, "_own", [CachedJob(Powers(tmp_path / "log"), tmp_path / "kept")])
+    left = []
+
+    def leaves(code):
+        left.append((code, sorted((tmp_path / "kept").glob("*"))))
+        raise SystemExit
+
+    monkeypatch.setattr(os, "_exit", leaves)
+    usual = signal.signal(signal.SIGTERM, workers._give_up)
+    try:
+        with pytest.raises(SystemExit):
+            workers._compute((1,))
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+    assert left == [(143, [])]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
+def test_ctrl_c_in_a_verification_with_workers(child, tmp_path):
+    table = copy.deepcopy(TABLE)
+    table["check"][0]["audit"]["pairs"] = 100_000
+    (tmp_path / "spec.toml").write_text(tomli_w.dumps(table))
+    shutil.copytree(child.path, tmp_path / "run")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    command = (sys.executable, "-c", "from fuaudit.cli import main; main()", "verify", tmp_path / "run", "--quiet")
+    command += ("--spec", tmp_path / "spec.toml", "--key", KEY.hex(), "--workers", 2, "--cache", tmp_path / "kept")
+    err, _, left = interrupted(in_a_group(*command), tmp_path / "kept")
+    assert left == []
+    assert "Traceback" not in err
+    assert err.lstrip().startswith("interrupted; there are no findings")
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert {path.name if path.suffix != ".safetensors" else "" for path in written} <= {"", "log.jsonl"}
+
+
+def test_ctrl_c_while_the_commands_are_imported():
+    """A module of the library that sends the signal itself, as if the key were pressed then."""
+    script = (
+        "import os, signal, sys, importlib.abc\n"
+        "class Press(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'fuaudit.cli.audits':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "from fuaudit.cli import main\n"
+        "main()\n"
+    )
+    process = in_a_group(sys.executable, "-c", script)
+    assert process.communicate() == ("", "\ninterrupted before anything was begun\n")
+    assert process.returncode == 130
 
 
 # --- whole audits -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from click.shell_completion import BashComplete
 
 import fuaudit
 from fuaudit import load_run, prove, report, train, unlearn, verify
-from fuaudit.cli import cli
+from fuaudit.cli.commands import cli
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.listing import runs_in

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file
 
 from fuaudit import load_run
-from fuaudit.cli import cli
+from fuaudit.cli.commands import cli
 from fuaudit.data.tensors import Tensors
 from fuaudit.errors import StorageError, UsageError
 from fuaudit.formats.files import write_folder

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests_support import by_pip, run
 
 from fuaudit import registry
-from fuaudit.cli import cli
+from fuaudit.cli.commands import cli
 from fuaudit.errors import UsageError
 from fuaudit.new.package import KINDS, class_of, new, package
 

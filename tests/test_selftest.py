@@ -6,7 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from fuaudit.cli import cli
+from fuaudit.cli.commands import cli
 from fuaudit.cli.methods import lines_of
 from fuaudit.draws import END, Keyed
 from fuaudit.errors import UsageError
