@@ -12,6 +12,7 @@ import pytest
 from fuaudit.runs.run import Run
 from fuaudit.testing import check_unlearner
 from fuaudit.verification.audit import ARGUMENTS
+from fuaudit.verification.case import Case
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,6 +63,14 @@ def test_what_the_guide_says_of_arguments_and_runs_is_there():
     assert len(found) == 11
     for name in found:
         assert hasattr(Run, name) or name in {field.name for field in fields(Run)}, name
+
+
+def test_what_the_guide_says_of_a_case_is_there():
+    text = (ROOT / "docs" / "plugin-guide.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"\| of a `Case` \| \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
+    found = [name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])]
+    assert set(found) == {"run", "parent", "request", "dataset", "evidence", "measured", "key", "known", "effort"}
+    assert all(hasattr(Case, name) or name in {field.name for field in fields(Case)} for name in found)
 
 
 def names(page):

@@ -172,6 +172,28 @@ def test_lines_out_of_order_are_no_log(tmp_path):
             history(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda line: {word: line[word] for word in line if word != "ledger"}, "an earlier version than fuaudit 0."),
+        (lambda line: line | {"machine": "x"}, "a later version than fuaudit 0."),
+    ],
+)
+def test_a_log_of_another_version_says_so_and_what_to_do(fuaudit, run, change, told):
+    """Version 0.1.0 did not name the ledger; it is no log that somebody spoilt."""
+    folder = Path(f"{run.path}.audit")
+    begin(folder, "a" * 64, "b" * 64, SPEC, True, [])
+    (folder / LOG).write_bytes(b"".join(canonical_json(change(line)) + b"\n" for line in lines(folder)))
+    code, _, err = fuaudit("history", run.path)
+    assert code == 4
+    assert f"{folder / LOG} was written by {told}" in err
+    assert ("do not say ledger" in err, "say machine too" in err) == ("earlier" in told, "later" in told)
+    assert ("fuaudit 0.1.0" in err) == ("earlier" in told)
+    assert f"rename the folder {folder}" in err
+    folder.rename(folder.with_name("before"))
+    assert fuaudit("history", run.path)[0] == 0
+
+
 def test_numbers_go_on_without_the_log(tmp_path):
     """Who deletes the log deletes what it tells; the findings that are left are still not overwritten."""
     begin(tmp_path, "a" * 64, "b" * 64, SPEC, True, [])

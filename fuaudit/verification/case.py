@@ -12,6 +12,7 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Request
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.training.measuring import Measured, measuring
 from fuaudit.verification.effort import Effort
 from fuaudit.verification.evidence import Evidence, Known
 from fuaudit.verification.finding import Verdict
@@ -60,6 +61,14 @@ class Case:
     def known(self) -> Known:
         """What the auditor knows from elsewhere."""
         return self.evidence.known
+
+    @cached_property
+    def measured(self) -> Measured:
+        """Mean loss and accuracy of a model ``(d,)`` on inputs ``(n, *shape)`` and targets ``(n,)``, n at least 1.
+
+        Inputs are rows as the data set holds them: they are scaled as in the run. UsageError without data.
+        """
+        return measuring(self.rerun.ready, self.run.plan.retained)
 
     @cached_property
     def in_use(self) -> tuple[Verdict, str] | None:

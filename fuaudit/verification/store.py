@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from fuaudit.formats.files import (
 )
 from fuaudit.formats.forms import canonical_json, parse_json, pretty_json
 from fuaudit.formats.schema import is_time
+from fuaudit.formats.versions import LAST_READER
 from fuaudit.runs.layout import AUDIT
 from fuaudit.runs.listing import is_run
 from fuaudit.text import WITH_DATA, command, counted
@@ -295,10 +297,29 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     lines = [parse_json(line, path) for line in read_bytes(path).splitlines()]
     stage: dict[int, str] = {}
     for line in lines:
+        _require_present(line, path)
         if not _is_line(line) or stage.get(line["number"], "") != ("" if line["event"] == "begun" else "begun"):
             raise EvidenceError(f"{path} is no log of verifications", "Put it elsewhere, and verify again.")
         stage[line["number"]] = line["event"]
     return lines
+
+
+def _require_present(line: object, path: Path) -> None:
+    """Raises EvidenceError for a line that another version of fuaudit wrote: it says less than this one's, or more."""
+    if not isinstance(line, dict) or line.get("event") not in ("begun", "done") or not {"number", "time"} <= {*line}:
+        return
+    shape = {"event", *(_BEGUN if line["event"] == "begun" else _DONE)}
+    own, lacking, more = version("fuaudit"), sorted(shape - line.keys()), sorted(line.keys() - shape)
+    if lacking == more == []:
+        return
+    who = f"an earlier version than fuaudit {own}" if lacking else f"a later version than fuaudit {own}"
+    what = f"do not say {', '.join(lacking)}" if lacking else f"say {', '.join(more)} too"
+    which = f"fuaudit {LAST_READER['fuaudit findings 1']}, or what else wrote it," if lacking else "That version"
+    raise EvidenceError(
+        f"{path} was written by {who}: its lines {what}",
+        f"{which} lists it (fuaudit history). To go on with this one, rename the folder {path.parent}, which keeps the "
+        "count of before, and verify again.",
+    )
 
 
 def _is_line(line: object) -> bool:
