@@ -89,10 +89,18 @@ _VECTORISED = Word(
     False,
 )
 _DRAWS = Word("draws", bool, "whether it draws: its context then has own(row) and shared", False)
+_ABRUPT = Word(
+    "abrupt",
+    bool,
+    "whether the last bit of a row can change more than last bits of what it makes: it ranks, rounds or chooses; "
+    "replay on another platform then knows no tolerance",
+    False,
+)
 _STAGE = (
     _STATE,
     _SELFTEST,
     _VECTORISED,
+    _ABRUPT,
     _DRAWS,
     _DEPENDS_ON,
     Word(
@@ -129,6 +137,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         ),
         _CITE,
         _VECTORISED,
+        _ABRUPT,
         _DRAWS,
         _DEPENDS_ON,
         _OWN_STATE,
@@ -137,6 +146,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _OWN_STATE,
         _SELFTEST,
         _VECTORISED,
+        _ABRUPT,
         _DRAWS,
         _DEPENDS_ON,
         Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
@@ -205,6 +215,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
             "shows", str, "what the server sees: the rows of clients, or sums of several", among=("rows", "sums")
         ),
         _VECTORISED,
+        _ABRUPT,
         _DRAWS,
         _DEPENDS_ON,
     ),

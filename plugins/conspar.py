@@ -56,6 +56,7 @@ class Consensus:
     per_client: int
     alpha: float = 0.0
     draws: ClassVar[bool] = True
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.per_client < 1 or not 0 <= self.alpha <= 1 or self.probability.denominator > FINEST:

@@ -59,6 +59,11 @@ class CoordinateAttack(Stateless):
         return "all" if self.proposes == "same" else "own"
 
     @property
+    def abrupt(self) -> bool:
+        """See :data:`fuaudit.declared.WORDS`."""
+        return self.proposes == "smallest"
+
+    @property
     def draws(self) -> bool:
         """See :data:`fuaudit.declared.WORDS`."""
         return self.proposes == "random"

@@ -27,9 +27,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fuaudit_plugins.fats_laws import cost
+
 from fuaudit.plugins import (
     MemoryKept,
     Outcome,
+    Population,
+    Request,
     RoundContext,
     State,
     StateShape,
@@ -112,3 +116,24 @@ class FedRep:
     def law(self) -> UniformLaw:
         """How rounds are drawn."""
         return UniformLaw(self.rounds, self.cohort, self.steps, self.batch, replacement=False)
+
+    def stability(self, population: Population) -> list[str]:
+        """What an exact unlearner computes again for one more client, and for one more sample, in words."""
+        law, clients = self.law, population.clients
+        owners = [client for client in clients if population.samples[client]]
+        one_client = Request.of(clients=owners[:1])
+        left = population.without(one_client)
+        a_round = law.steps * min(law.places(left), sum(map(bool, left.samples.values())))
+        again = cost(law, population, one_client)
+        if self.cohort >= len(clients):
+            first = f"everybody is in round 1, so all {law.rounds} rounds are computed anew"
+        else:
+            first = f"on average {again.rounds:.1f} of {law.rounds} rounds are computed anew"
+        smallest = min(owners, key=lambda client: len(population.samples[client]))
+        one_sample = Request.of(samples=population.samples[smallest][:1])
+        sample = cost(law, population, one_sample)
+        return [
+            f"forgetting one more client: {first}, about {round(again.rounds * a_round):,} client steps",
+            "forgetting one more sample of the smallest client: rounds before its first batch are kept; on average "
+            f"{sample.rounds:.1f} of {law.rounds} rounds are computed anew",
+        ]

@@ -15,7 +15,7 @@ docs/robust.md says what kappa is, and proves it. It stays above 2 where f is 0,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import of_rows, require_rows, table_of_squares
 
@@ -56,6 +56,7 @@ class Krum(Stateless):
     """
 
     byzantine: int
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require("krum", self.byzantine)
@@ -83,6 +84,7 @@ class MultiKrum(Stateless):
 
     byzantine: int
     keep: int | None = None
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require("multi-krum", self.byzantine)

@@ -32,6 +32,7 @@ class Quantise(Stateless):
     clip: float = 1.0
     bits: int = 12
     draws: ClassVar[bool] = True
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.clip < inf or not 2 <= self.bits <= 24:

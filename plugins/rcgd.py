@@ -24,7 +24,7 @@ run shows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.conspar import BYTES, top
 from fuaudit_plugins.robust import lengths, of_rows, require_rows, require_trim, trimmed
@@ -44,6 +44,7 @@ class TopK(Stateless):
     """
 
     per_client: int
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.per_client < 1:
@@ -72,6 +73,7 @@ class NormThresholding(Stateless):
     """
 
     trim: int | float
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_trim(self.trim)

@@ -17,7 +17,7 @@ most 4 sigma sqrt(f / (n - 2f)); docs/robust.md proves it. The number of coordin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fuaudit_plugins.robust import of_rows, table_of_squares
 
@@ -55,6 +55,7 @@ class SpectralFilter(Stateless):
     """
 
     sigma: float
+    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.sigma > 0:

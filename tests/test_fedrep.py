@@ -1,5 +1,6 @@
 """FedREP: consensus sparsification by its exact law, what clients keep, momentum, buffers, and a federation of all."""
 
+import json
 import shutil
 import tomllib
 from collections import defaultdict
@@ -13,12 +14,12 @@ import pytest
 import torch
 from fuaudit_plugins.conspar import Consensus, proposed, top
 from fuaudit_plugins.error_feedback import ErrorFeedback
-from fuaudit_plugins.fedrep import LocalMomentum
+from fuaudit_plugins.fedrep import FedRep, LocalMomentum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
 from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.rcgd import TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
-from tests_support import AUDIT_KEY, audits, config, secret
+from tests_support import AUDIT_KEY, audits, claimed, config, holding, of_the_run, secret
 from torch.nn.functional import cross_entropy
 
 from fuaudit import load_run, train, unlearn, verify
@@ -26,7 +27,7 @@ from fuaudit.budgets.conspar.law import ConSpar, probability
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
-from fuaudit.plans import Request
+from fuaudit.plans import Population, Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
@@ -526,3 +527,74 @@ def audit_of(run, spec):
 def told_of(run, kind):
     rounds_told = [line.get("told", []) for line in run.ledger.of_kind("round")]
     return [event for told in rounds_told for event in told if event["kind"] == kind]
+
+
+# forgetting
+
+
+def test_what_forgetting_costs_is_said_before_and_after(tmp_path, fuaudit):
+    """A client: everybody is in round 1, so all is computed anew. A sample: rounds before its first batch are kept."""
+    run = trained(tmp_path / "run", {"rounds": 5, "steps": 2, "batch": 100})
+    said = fuaudit("show", run.path)[1]
+    everybody = "everybody is in round 1, so all 5 rounds are computed anew, about 30 client steps"
+    assert f"forgetting one more client: {everybody}" in said
+    late = max(run.plan.index.samples.items(), key=lambda item: item[1].round)
+    assert late[1].round > 1
+    owner = run.plan.retained.owner[late[0]]
+    place = sorted(run.plan.retained.samples[owner]).index(late[0])
+    for options, first, steps in (
+        (("--client", "3"), 1, 2 * 3 * 5),
+        (("--sample", f"{owner}:{place}"), late[1].round, 2 * 4 * (6 - late[1].round)),
+    ):
+        made = tmp_path / options[0].strip("-")
+        code, out, err = fuaudit("unlearn", run.path, "--with", "fats", *options, "--out", made, "--json")
+        assert code == 0, err
+        computed = {"from_round": first, "rounds": 6 - first, "client_steps": steps}
+        assert json.loads(out)["computed_anew"] == computed
+        rounds = "1 round" if first == 5 else f"{6 - first} rounds"
+        assert f"computed anew from round {first} on: {rounds}, {steps} client steps" in fuaudit("show", made)[1]
+
+
+def test_fewer_than_all_start_anew_later():
+    population = Population({client: tuple(range(32 * client, 32 * client + 32)) for client in range(32)})
+    everybody, some = (FedRep(60, cohort, 5, 25, 0.1).stability(population) for cohort in (32, 8))
+    assert everybody[0].endswith(f"all 60 rounds are computed anew, about {60 * 31 * 5:,} client steps")
+    anew = sum(1 - Fraction(3, 4) ** number for number in range(1, 61))
+    assert f"on average {float(anew):.1f} of 60 rounds" in some[0]
+
+
+ABRUPT = {
+    "consensus": {"client": [{"use": "consensus", "per_client": 650}]},
+    "quantise": {"client": [{"use": "quantise", "clip": 4.0, "bits": 24}]},
+    "top-k": {"client": [{"use": "top-k", "per_client": 650}]},
+    "krum": {"server": [{"use": "krum", "byzantine": 0}]},
+    "multi-krum": {"server": [{"use": "multi-krum", "byzantine": 0}]},
+    "norm-thresholding": {"server": [{"use": "norm-thresholding", "trim": 1}]},
+    "spectral-filter": {"server": [{"use": "spectral-filter", "sigma": 9.0}]},
+    "coordinate-attack": {
+        "client": [
+            {"use": "error-feedback"},
+            {"use": "coordinate-attack", "clients": [0], "proposes": "smallest"},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("part", [*ABRUPT, "none"])
+def test_elsewhere_no_tolerance_judges_what_ranks_or_rounds(tmp_path, part):
+    """Bits of another platform within the tolerance: a chain without such a part passes, no other one does."""
+    changes = {"server": [{"use": "mean"}], "solver": {"use": "sgd"}} | ABRUPT.get(part, {})
+    run = trained(tmp_path / "run", {"rounds": 2, "steps": 2, "batch": 8}, **changes)
+    child = unlearn(run, "fats", Request.of([3]), tmp_path / "child")
+    vector, state = child.checkpoint(2)
+    models = {number: child.checkpoint(number) for number in child.checkpoints}
+    moved = holding(child.path, models | {2: (vector.nextafter(vector + 1), state)})
+    claimed(run.path, canary="0" * 64)
+    claimed(moved.path, canary="0" * 64)
+    finding = verify(child.path, of_the_run(), key=AUDIT_KEY, save=False).findings
+    found = {one.audit: one for one in finding}["replay"]
+    if part == "none":
+        assert found.verdict == "PASS", (found.shows, found.details)
+    else:
+        assert found.verdict == "INCONCLUSIVE"
+        assert f"{part!r} turns last bits into other models: no tolerance could tell." in found.shows

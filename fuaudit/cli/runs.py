@@ -379,6 +379,7 @@ def describe(
             "unlearner": run.info["unlearner"],
             "first_change": run.info["first_change"],
             "doubts": run.info["doubts"],
+            "computed_anew": _computed_anew(run),
         }
         parent, unlearner = run.info["parent"], run.info["unlearner"]
         lines += [
@@ -387,6 +388,7 @@ def describe(
             *(f"  to forget     {in_words(row)}" for row in document["to_forget"]),
             f"  method        {unlearner['use']} ({unlearner['kind']}), {unlearner['guarantee']}",
             f"  kept          {_kept(run)}",
+            *_anew(document["computed_anew"]),
             *(f"  doubted       {text}" for text in run.info["doubts"]),
         ]
     lines += [f"  {text}" for text in document["stability"]]
@@ -416,6 +418,25 @@ def _kept(run: Any) -> str:
         return "no plan: the parent's last model was edited"
     rounds = max(0, min(run.info["first_change"][0], run.rounds_executed + 1) - 1)
     return f"{rounds} of {counted(run.plan.law.rounds, 'round')}"
+
+
+def _computed_anew(run: Any) -> dict[str, int] | None:
+    """From which round on a rewriter's child was computed anew, and how much that was; None of an editor's."""
+    if run.info["unlearner"]["kind"] == "editor":
+        return None
+    first, has = run.info["first_change"][0], run.plan.retained.samples
+    cohorts = run.participation["cohorts"][max(0, first - 1) :]
+    steps = run.plan.law.steps * sum(bool(has.get(client)) for cohort in cohorts for client in cohort)
+    return {"from_round": max(1, first), "rounds": len(cohorts), "client_steps": steps}
+
+
+def _anew(computed: dict[str, int] | None) -> list[str]:
+    """The same in words; nothing where nothing was."""
+    if not computed or not computed["rounds"]:
+        return []
+    steps = f"{computed['client_steps']:,} client step{'s' * (computed['client_steps'] != 1)}"
+    rounds = counted(computed["rounds"], "round")
+    return [f"  computed anew from round {computed['from_round']} on: {rounds}, {steps}"]
 
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:

@@ -165,6 +165,11 @@ class Exchange:
         return not run_by_run and all(says(part, "vectorised") for part in self.parts)
 
     @property
+    def abrupt(self) -> tuple[str, ...]:
+        """Its parts that rank, round or choose, in words: one last bit of a row can become another model there."""
+        return tuple(called(part) for part in self.parts if says(part, "abrupt"))
+
+    @property
     def remembers(self) -> bool:
         """Whether clients keep something from round to round."""
         return self.private_solver or bool(self.client_stages.per_client_state)

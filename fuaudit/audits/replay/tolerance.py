@@ -62,7 +62,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
       for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
       away from the replay.
-    - INCONCLUSIVE: everything else.
+    - INCONCLUSIVE: everything else, and by rule whatever a part of the rounds ranked, rounded or chose.
 
     Args:
         stored: the models of the run, at the rounds of ``case.rerun.replayed``.
@@ -87,6 +87,12 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if copied := [line for link in left.links for line in _copied(case, link, stored, limit)]:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
+    if abrupt := case.rerun.ready.procedure.exchange.abrupt:
+        shows = (
+            f"Replay gives other bits on this platform, and the {abrupt[0]} turns last bits into other models: no "
+            "tolerance could tell."
+        )
+        return Judgement(Verdict.INCONCLUSIVE, shows, figures, details=left.missing)
     faults = [_faults(case, link, stored, gap > limit, limit) for link in left.links]
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
