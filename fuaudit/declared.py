@@ -151,7 +151,10 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _DEPENDS_ON,
         Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
     ),
-    "datasets": (_CITE,),
+    "datasets": (
+        _CITE,
+        Word("reads_folder", bool, "whether load reads the folder of --data; if not, none may be given", True),
+    ),
     "laws": (
         Word("name", str, "the family of the law, by which rewriters say what they are exact for"),
         Word("rounds", int, "how many rounds there are"),

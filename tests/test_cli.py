@@ -625,6 +625,24 @@ def test_a_file_that_is_no_config_is_named(fuaudit, tmp_path, content, told):
     assert told in err
 
 
+def test_a_folder_that_nothing_reads_is_refused(fuaudit, config_file, trained, child, target, tmp_path):
+    """Who gives one would take what comes out for a result of the rows in it."""
+    (tmp_path / "own").mkdir()
+    data = ("--data", tmp_path / "own")
+    config, out = config_file(), tmp_path / "out"
+    for words in (
+        ("train", config, "--out", out, *data),
+        ("commit", config, "--out", out, *data),
+        ("unlearn", trained.path, "--with", "fats", "--sample", "0:0", "--out", out, *data),
+        ("verify", child.path, *data),
+        ("verify", child.path, "--erased", tmp_path / "own"),
+    ):
+        code, _, err = fuaudit(*words)
+        assert code == 2, words
+        assert f"the dataset 'digits' reads no folder, and {tmp_path / 'own'} was given" in err
+        assert not out.exists()
+
+
 def dropouts(config):
     learner = {"use": "mimic", "scenario": "round-robin", "tau_max": 3, "rounds": 4, "epochs": 1, "largest_client": 9}
     learner |= {"batch": 2, "step_size": 0.1, "decay": 0.9, "phase": "drawn"}

@@ -35,6 +35,7 @@ class Digits:
     """
 
     cite: ClassVar[str] = "Alpaydin and Kaynak, UCI Machine Learning Repository, 1998"
+    reads_folder: ClassVar[bool] = False
 
     def load(self, root: Path | None) -> Dataset:
         """Needs no folder."""

@@ -61,7 +61,8 @@ def load_dataset(config: Config, data: Path | str | Dataset | None) -> Dataset:
     """The dataset of a config, from a folder where it needs one; or the rows themselves, where they are given.
 
     Raises:
-        UsageError: it cannot be read, or is not sound (:func:`fuaudit.data.dataset.require_sound`).
+        UsageError: it cannot be read, a folder was given and it reads none, or it is not sound
+            (:func:`fuaudit.data.dataset.require_sound`).
         PluginError: the plugin raised, or returned something that is no dataset.
     """
     if data is not None and not isinstance(data, Path | str):
@@ -69,6 +70,12 @@ def load_dataset(config: Config, data: Path | str | Dataset | None) -> Dataset:
         require_sound(data)
         return data
     plugin = registry.build("datasets", config.data)
+    if data is not None and not says(plugin, "reads_folder"):
+        # whoever gives one would take what was computed for a result of the rows in it
+        raise UsageError(
+            f"the dataset {config.data['use']!r} reads no folder, and {data} was given",
+            "Leave out --data and --erased, or name in [data] a dataset that reads one.",
+        )
     with registry.blaming(plugin, "load"):
         dataset = plugin.load(None if data is None else Path(data))
     if not isinstance(dataset, Dataset):
