@@ -25,6 +25,7 @@ from importlib.machinery import (
 )
 from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
+from os.path import isfile, join
 from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
 
@@ -79,7 +80,7 @@ def _listed(dist: Distribution | None) -> Iterator[tuple[str, Path]]:
         parts = PurePosixPath(path).parts
         noted = len(parts) == 2 and parts[0].endswith((".dist-info", ".egg-info")) and parts[1] in _NOTES
         script = ".." in parts and not path.endswith(_CODE)
-        if not (noted or script or path.endswith(".pyc")) and place.is_file():
+        if not (noted or script or path.endswith(".pyc")) and isfile(place):
             yield path, place
 
 
@@ -96,7 +97,7 @@ def _beside(module: str) -> frozenset[str]:
     places = list((spec and spec.submodule_search_locations) or ())
     homes = {Path(place).parent for place in places or [spec.origin if spec and spec.origin else "."]}
     found: set[str] = set()
-    for home in filter(Path.is_dir, homes if spec else ()):
+    for home in filter(os.path.isdir, homes if spec else ()):
         others = [_tops(str(file) for file in dist.files or ()) for dist in distributions(path=[str(home)])]
         names = {path.name.partition(".")[0] for path in home.iterdir() if _is_module(path)}
         found |= names.difference(*others)
@@ -104,9 +105,11 @@ def _beside(module: str) -> frozenset[str]:
 
 
 def _is_module(path: Path) -> bool:
-    if path.is_dir():
-        return "." not in path.name and any(inner.name.endswith(_CODE) for inner in path.iterdir())
-    return path.name.endswith(_CODE)
+    try:
+        inner = [place.name for place in path.iterdir()] if os.path.isdir(path) else []
+    except OSError:  # a folder of somebody else's
+        return False
+    return path.name.endswith(_CODE) or ("." not in path.name and any(name.endswith(_CODE) for name in inner))
 
 
 def _imported(module: str) -> Iterator[tuple[str, Path]]:
@@ -130,12 +133,12 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files in a folder, through links too: an import follows them."""
+    """All files in a folder, through links too: an import follows them. Links to nowhere and pipes are none."""
     seen = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
         folders[:] = sorted(folders) if real not in seen else []
-        yield from (Path(place, name) for name in sorted(files) if real not in seen)
+        yield from (Path(place, name) for name in sorted(files) if real not in seen and isfile(join(place, name)))
         seen.add(real)
 
 
@@ -239,7 +242,7 @@ def look(kept: Kept) -> tuple[list[str], list[str]]:
     elsewhere, uncompiled = [], []
     for name, module in sorted(sys.modules.copy().items()):
         loader, real, digest = _FINDER.ran.get(name, (None, "", ""))
-        if not digest or _said(module).get("__loader__") is not loader:
+        if not digest or _loader(module) is not loader:
             real, digest = _place(module), ""
         if not kept.covers(name, real) or (not real and _is_namespace(module)):
             continue
@@ -254,11 +257,15 @@ def _place(module: ModuleType) -> str:
     """The real path of a module's file; "" for none."""
     said = _said(module)
     place = getattr(said.get("__spec__"), "origin", None) or said.get("__file__")
-    return os.path.realpath(place) if isinstance(place, str) and os.path.isfile(place) else ""
+    return os.path.realpath(place) if isinstance(place, str) and isfile(place) else ""
 
 
 def _is_namespace(module: ModuleType) -> bool:
-    return type(getattr(_said(module).get("__spec__"), "loader", None)) is NamespaceLoader
+    return type(_loader(module)) is NamespaceLoader
+
+
+def _loader(module: ModuleType) -> object:
+    return getattr(_said(module).get("__spec__"), "loader", None)
 
 
 def _said(module: ModuleType) -> Mapping[str, object]:

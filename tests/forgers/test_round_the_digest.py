@@ -8,6 +8,7 @@ named.
 
 import importlib
 import importlib.util
+import os
 import py_compile
 import sys
 
@@ -114,6 +115,7 @@ def judged(run):
     assert result.verdict == "PASS", result.reason
     (named,) = result.context["outside"]
     assert named["name"] == "led-round"
+    assert len(named["digest"]) == 64, named["covers"]
     assert named["digest"] in result.findings[0].assumptions[0]
     return result.findings[0].shows, named["digest"], named["uncompiled"]
 
@@ -254,6 +256,18 @@ def test_a_file_that_is_exchanged_once_it_was_imported(install, run):
         judged(run)
 
 
+def test_who_edits_a_package_and_imports_it_anew_can_go_on(install, run):
+    """An honest author in a notebook does that."""
+    site = install({"led_round.py": code("import plain as helper"), "plain.py": 'WHICH = "read"\n'}, ["led_round.py"])
+    first = judged(run)
+    with (site / "led_round.py").open("a") as file:
+        file.write("# a word more\n")
+    importlib.reload(sys.modules["led_round"])
+    again = judged(run)
+    assert again[1] != first[1]
+    assert again[2] == ()
+
+
 # 5. no list
 
 
@@ -274,6 +288,16 @@ def test_a_second_module_of_a_distribution_that_lists_no_files(install, run, tmp
     assert moved_on(run, site / second)
     if beside:
         assert not moved_on(run, site / "led_other.py")  # it is another's
+
+
+def test_what_is_no_file_beside_a_module_is_passed_over(install, run, tmp_path):
+    """An editor's lock is a link to nowhere; a pipe would never end."""
+    site = install({"led_round.py": code("import led_help.inner as helper"), "led_help/inner.py": 'WHICH = "read"\n'})
+    (site / "led_round-1.0.dist-info" / "RECORD").unlink()
+    for folder in (site, site / "led_help", site / "led_round-1.0.dist-info"):
+        (folder / ".#inner.py").symlink_to("somebody@somewhere.1234")
+        os.mkfifo(folder / "pipe.py")
+    assert judged(run)[::2] == ("This code is read.", ())
 
 
 # relatives
