@@ -5,12 +5,17 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from fuaudit.plans import UniformLaw
+from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.registry import find
 from fuaudit.runs.run import Run
 from fuaudit.testing import check_unlearner
+from fuaudit.unlearning.protocol import claims_exactness
 from fuaudit.verification.audit import ARGUMENTS
 from fuaudit.verification.case import Case
 
@@ -63,6 +68,21 @@ def test_what_the_guide_says_of_arguments_and_runs_is_there():
     assert len(found) == 11
     for name in found:
         assert hasattr(Run, name) or name in {field.name for field in fields(Run)}, name
+
+
+def test_a_known_law_with_other_options_keeps_its_claims(files, monkeypatch):
+    """As the guide says: claims for its name hold, and not for a law that inherits from it."""
+    monkeypatch.syspath_prepend(files)
+    law = import_module("steady").Steady(rounds=2, steps=2, read=5, step_size=0.1).law
+    assert law == UniformLaw(2, 2, 2, 2, replacement=False)
+    assert not is_foreign(law)
+    assert claims_exactness(find("unlearners", "fats").load()(), law.name, "client")
+    assert is_foreign(import_module("alone").Alone(1, 1, 1))
+
+    class Heir(UniformLaw):
+        pass
+
+    assert is_foreign(Heir(2, 2, 2, 2, replacement=False))
 
 
 def test_what_the_guide_says_of_a_case_is_there():
