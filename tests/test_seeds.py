@@ -74,6 +74,8 @@ def test_a_prefix_is_short():
         (Part(0, 4, SEED, SEED),),
         (Part(0, 4, SEED[:31]),),
         (Part(0, 2, digest=SEED), Part(2, 4, digest=SEED)),  # has a shorter form
+        (Part(0, 2, SEED), Part(2, 4, SEED)),  # one seed gives both
+        (Part(0, 1, digest=SEED), Part(1, 2, SEED), Part(2, 3, SEED), Part(3, 4, SEED)),
         (Part(0, 2**40, SEED),),
     ],
 )

@@ -204,7 +204,10 @@ class Seeds:
             yield from _joined([*self._kept(first, middle, left, overlap)], [*self._kept(middle, last, right, overlap)])
 
     def _walk(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The subtrees that the parts must be; two halves that are both gone count as one."""
+        """The subtrees that the parts must be; two halves that are both gone, or both kept, count as one.
+
+        Else whoever makes a tree could choose the seed of every leaf that is kept, and hide 32 bytes in each.
+        """
         part = self.part_of(first)
         if part.first == first and part.last == last:
             yield first, last
@@ -213,7 +216,8 @@ class Seeds:
             raise EvidenceError("a part of a tree of seeds is none of its subtrees")
         middle = _middle(first, last)
         left, right = [*self._walk(first, middle)], [*self._walk(middle, last)]
-        if len(left) == len(right) == 1 and all(self.part_of(at).digest for at in (first, middle)):
+        kinds = {self.part_of(at).seed is None for at in (first, middle)}
+        if len(left) == len(right) == len(kinds) == 1:
             yield first, last
         else:
             yield from left

@@ -10,6 +10,8 @@ from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
 from fuaudit.draws import Stream
+from fuaudit.draws.seeds import SEED_BYTES
+from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
@@ -47,7 +49,22 @@ def assumptions(case: Case) -> tuple[str, ...]:
     ]
     if case.evidence.is_pruned and any(request.samples for request in case.run.requests):
         lines.append("The ids of erased samples are as told; no draw follows from them.")
-    return tuple(lines)
+    return (*lines, *_on_what_is_closed(case.run))
+
+
+def _on_what_is_closed(run: Run) -> list[str]:
+    """How much of a pruned run was committed to and cannot be opened any more: whoever made it could choose it."""
+    salts, seeds = run.opening.salts.parts, run.keys.seeds.parts
+    if len(seeds) == 1:
+        return []
+    leaves = sum(part.last - part.first for part in salts if part.seed is None)
+    kept = sum(part.seed is not None for part in (*salts, *seeds))
+    digests = sum(part.seed is None for part in seeds)
+    return [
+        f"Nothing was hidden in what a prune closes: {counted(leaves, 'leaf', 'leaves')} of names and rows, "
+        f"{counted(kept, 'seed')} and {counted(digests, 'digest')} follow from nothing that is left, and each has room "
+        f"for {SEED_BYTES} bytes."
+    ]
 
 
 def _doubts(case: Case) -> list[str]:
