@@ -37,7 +37,10 @@ class Counterfactual:
             population stands in all that follows: rounds that never were show nothing of what the erased data did.
         untouched: the parent's plan over the population before the request: nothing was forgotten.
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
-            retained ones. ``untouched`` minus ``taken_out`` is what the erased data did to the models.
+            retained ones. It differs from the run in its draws alone.
+        masked: as ``untouched``, but gradients of the erased data are zero. Batches keep their lengths, and sizes and
+            constants are those of before. ``untouched`` minus ``masked`` is what the erased data did to the models:
+            where rows are taken out, the mean of their batch mates changes as well, and would answer for them.
         did: the same after the last round that the parent executed, ``(d,)``, where training was stopped; None else.
         remembered: the run's own plan, with sizes and constants of the population before the request.
         retained: the population after the request.
@@ -51,6 +54,7 @@ class Counterfactual:
     executed: int
     untouched: Checkpoints
     taken_out: Checkpoints
+    masked: Checkpoints
     did: Tensor | None
     remembered: Checkpoints
     retained: Population
@@ -68,11 +72,15 @@ class Counterfactuals:
 
 @dataclass(frozen=True)
 class Leg:
-    """A plan over a population, from the end of the leg before to the last round of a schedule."""
+    """A plan over a population, from the end of the leg before to the last round of a schedule.
+
+    Gradients of samples outside ``counts`` are zero, where it is given; all count where it is None.
+    """
 
     plan: Plan
     population: Population
     schedule: Rounds
+    counts: Population | None = None
 
 
 Models = Callable[[Sequence[Leg]], Checkpoints]
@@ -123,6 +131,7 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
     then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
     untouched = models([Leg(plan, before, schedule), *then])
     taken_out = models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then])
+    masked = models([Leg(plan, before, schedule, retained), *then])
     stored = {0, *run.checkpoints}
     return Counterfactual(
         parent,
@@ -130,7 +139,8 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
         executed,
         _at(untouched, stored),
         _at(taken_out, stored),
-        untouched[executed][0] - taken_out[executed][0] if then else None,
+        _at(masked, stored),
+        untouched[executed][0] - masked[executed][0] if then else None,
         _at(models([Leg(own, before, LazySchedule([own], executed)), *then]), stored),
         retained,
         drawn,
@@ -162,14 +172,10 @@ def _drawn(before: Population, retained: Population, schedule: Rounds) -> dict[s
 
 @dataclass(frozen=True)
 class RestrictedSchedule:
-    """The same draws, but samples outside a population are in no batch: who has none left returns the model.
-
-    ``besides`` are samples outside that are kept.
-    """
+    """The same draws, but samples outside a population are in no batch: who has none left returns the model."""
 
     schedule: Rounds
     population: Population
-    besides: Rows = ()
 
     @property
     def rounds(self) -> int:
@@ -187,5 +193,5 @@ class RestrictedSchedule:
     def round(self, number: int) -> Round:
         """See :class:`~fuaudit.plans.expanded.Rounds`."""
         drawn = self.schedule.round(number)
-        kept = np.isin(drawn.batches, np.fromiter((*self.population.owner, *self.besides), dtype=np.int64))
+        kept = np.isin(drawn.batches, np.fromiter(self.population.owner, dtype=np.int64))
         return Round(drawn.cohorts, np.where(kept, drawn.batches, NONE))

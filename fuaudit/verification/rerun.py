@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuaudit.plans.expanded import Rounds
+from fuaudit.plans.expanded import Rounds, SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.derived_files import Checkpoints, derived_files
@@ -24,15 +24,18 @@ from fuaudit.verification.counterfactual import (
     Counterfactual,
     Counterfactuals,
     Leg,
-    RestrictedSchedule,
     counterfactuals,
 )
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.own_steps import OwnSteps
 
 EQUAL_BITS = (
     "Where versions, processor, plugins and the canary of two platforms are equal, both make equal bits of this run."
 )
 """What a FAIL assumes that rests on bits of models."""
+
+AT_ONCE = 2**24
+"""So many numbers of updates, parts by places by parameters, are executed side by side: 64 MB in float32."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class Rerun:
         for leg in legs:
             population, problem = leg.population, ready.client_problem(leg.population)
             start, draws = state.without(ready.procedure, before, population), self._run.stage_draws(leg.plan)
-            rounds = execute(ready.procedure, problem, population, leg.schedule, start, ready.engine, first, draws)
+            engine = ready.engine if leg.counts is None else OwnSteps(ready.engine, leg.counts.owner)
+            rounds = execute(ready.procedure, problem, population, leg.schedule, start, engine, first, draws)
             for round_number, state in rounds:
                 if events is not None and state.events:
                     events[round_number] = state.events
@@ -118,8 +122,10 @@ class Rerun:
     ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
         """What each part of a request, rows by name, does in the rounds that had drawn it: to the run's own models.
 
-        Each round that drew it is executed from the run's model before that round, with the part and without it; the
-        differences are added up. So nobody else's steps answer for it. Sizes and constants are those of before.
+        Each round that drew it is executed from the run's model before that round, over the draws and with the sizes
+        and constants of before. The part's own gradients are in it, at the weight of its rows in their batches, or
+        masked; the differences are added up. So nobody else's steps answer for it, nor the mean of its batch mates;
+        see :class:`~fuaudit.verification.own_steps.OwnSteps`.
 
         Args:
             of_parent: whether it is done to the parent's models. The run's can be such as have not learnt what the
@@ -131,10 +137,15 @@ class Rerun:
         before, plan, ready = link.parent.plan.retained, link.parent.plan, self.ready
         problem, drawn = ready.client_problem(before), LazySchedule([plan], link.executed)
 
-        def after(number: int, start: RoundState, rows: tuple[int, ...]) -> Tensor:
-            schedule, draws = RestrictedSchedule(drawn, link.retained, rows), self._run.stage_draws(plan)
-            steps = execute(ready.procedure, problem, before, schedule, start, ready.engine, number, draws)
-            return next(steps)[1].vectors[0]
+        def did(number: int, start: RoundState, some: Sequence[tuple[int, ...]]) -> Tensor:
+            """What parts do in a round ``(P, d)``: run 0 is without them."""
+            runs = np.zeros(1 + len(some), dtype=np.int64)
+            engine = OwnSteps(ready.engine, link.retained.owner, some)
+            draws = [*self._run.stage_draws(plan)] * len(runs)
+            schedule = SelectedRuns(drawn, runs, link.executed)
+            steps = execute(ready.procedure, problem, before, schedule, start[runs], engine, number, draws)
+            vectors = next(steps)[1].vectors
+            return vectors[1:] - vectors[0]
 
         walked, schedule = (plan, drawn) if of_parent else (self._run.plan, self.schedule)
         state = initial_state(ready.procedure, [walked], before, ready.device)
@@ -144,10 +155,11 @@ class Rerun:
             batches = drawn.round(min(number, link.executed)).batches
             takes = {name: rows for name, rows in parts.items() if np.isin(batches, rows).any()}
             if takes and number <= link.executed:
-                without = after(number, state, ())
-                sums = sums | {
-                    name: sums[name] + (after(number, state, rows) - without) for name, rows in takes.items()
-                }
+                at_once = max(1, AT_ONCE // (batches.shape[1] * state.vectors.shape[1]))
+                for first in range(0, len(takes), at_once):
+                    names = [*takes][first : first + at_once]
+                    moved = did(number, state, [takes[name] for name in names])
+                    sums = sums | {name: sums[name] + row for name, row in zip(names, moved, strict=True)}
             state = following
             if number in self.stored_rounds:
                 kept[number] = sums

@@ -132,7 +132,8 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
             UNKNOWN_KEY,
             "Rounding on the platform of the run moves models by at most the tolerance.",
             "A fault leaves in a model a share of what one of the executed faults leaves in it; of each client of a "
-            f"request the quietest tenth of the rows drawn is one, and so is each of {CHOSEN} that the key chose.",
+            f"request the quietest tenth of the rows drawn is one, and so is each of {CHOSEN} that the key chose, at "
+            "their weight in their batches.",
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
@@ -201,7 +202,7 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
     """The faults of one request; ``apart`` says that the stored models are not within the limit of the replay."""
     replayed, request = case.rerun.replayed, f"request to {link.parent.path.name}"
     pairs = {
-        LEFT_IN: (link.untouched, link.taken_out),
+        LEFT_IN: (link.untouched, link.masked),
         "the untouched models": (_since(link, link.untouched), replayed),
         "the draws of before, without the erased data": (_since(link, link.taken_out), replayed),
         "sizes and constants of before": (link.remembered, replayed),
@@ -306,8 +307,8 @@ def _effect(least: float) -> Figure:
         "effect",
         "What the data in question does, at least",
         _number(least),
-        "smallest gap between the parent's draws executed with it and without it, over all stored models, or what a "
-        "part of it does there by itself",
+        "smallest gap between the parent's draws executed with it and with its gradients masked, over all stored "
+        "models, or what a part of it does there by itself, at its weight in its batches",
     )
 
 

@@ -1,0 +1,111 @@
+"""What some rows of a batch do by themselves, at the weight that they have in it.
+
+Taking rows out of a batch changes the mean of the others, and asking them alone makes them as many times as loud as
+the batch was long. Here a row counts 1 / b, where b is the length of the batch as it was drawn, whoever else counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fuaudit.plans.expanded import NONE
+from fuaudit.training.engines.protocol import ClientProblem, Engine
+from fuaudit.training.solvers import Outcome, Steps
+
+
+@dataclass(frozen=True)
+class OwnSteps:
+    """An engine that masks gradients. Run 0 takes the steps of the kept rows; run 1 + j adds those of part j.
+
+    A part's steps are added up beside the others': its gradients are those at the model that the kept rows and its
+    own earlier steps make, and what it does changes no other gradient. So no other row answers for it, not even in a
+    later step. What the solver makes of a gradient (momentum, a proximal term) it makes of the part's.
+
+    Every run starts from one model and has the same draws. A step whose rows are all masked is taken, with a gradient
+    of zero: the part is all that runs differ by.
+
+    Runs differ by what gradients of the part put into an update: for each of its draws the step size, times its share
+    of the batch, times its mean gradient. Leaving it in puts this in, and what others then do otherwise, which can be
+    anything. A mean makes a model's difference of it exactly, a clipping that projects makes it no longer. A stage
+    that chooses or rounds can make it longer; no tolerance judges there.
+
+    Attributes:
+        engine: computes the gradients.
+        kept: samples that count in every run.
+        parts: samples that count in one run each.
+    """
+
+    engine: Engine
+    kept: Collection[int]
+    parts: Sequence[Collection[int]] = ()
+
+    @property
+    def name(self) -> str:
+        """As that of the engine behind it."""
+        return self.engine.name
+
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        """See :class:`~fuaudit.training.engines.protocol.Engine`; one run more than there are parts."""
+        one, drawn = _of_run(steps, slice(1)), batches[0]
+        masked = ~(_among(drawn, self.kept) | (drawn == NONE))
+        walked = masked.flatten(1).any(dim=1)
+        # who has all rows counted takes the engine's own steps
+        whole = drawn.masked_fill(walked[:, None, None], NONE)[None]
+        ends = self.engine.advance(problem, vectors[:1], whole, one)
+        updates = ends.updates.repeat(len(vectors), 1, 1)
+        velocity = None if ends.velocity is None else ends.velocity.repeat(len(vectors), 1, 1)
+        if places := walked.nonzero()[:, 0].tolist():
+            ends = self._walk(problem, vectors[0], drawn[places], _of_run(steps, (0, places)))
+            updates[:, places] = ends.updates
+            if velocity is not None and ends.velocity is not None:
+                velocity[:, places] = ends.velocity
+        return Outcome(updates, velocity)
+
+    def _walk(self, problem: ClientProblem, sent: Tensor, drawn: Tensor, steps: Steps) -> Outcome:
+        """Participations of one run ``(c, E, B)``, step by step: what those of all runs end with, ``(1 + P, c, d)``."""
+        lengths, counted = (drawn != NONE).sum(dim=2), (self.kept, *self.parts)
+        counts = torch.stack([_among(drawn, rows) for rows in counted])
+        # the first of each is how far the kept rows moved models, the others what parts added to that
+        moved = sent.new_zeros(len(counted), len(drawn), len(sent))
+        speeds = torch.zeros_like(moved)  # velocities, times the step size
+        if steps.velocity is not None:
+            speeds[0] = steps.size * steps.velocity
+        for step in range(drawn.shape[1]):
+            change = steps.proximal * moved
+            if steps.drift is not None:
+                change[0] += steps.drift
+            change = steps.size * change
+            rows = torch.where(counts[:, :, step], drawn[:, step], NONE)
+            run, place = (rows != NONE).any(dim=2).nonzero().unbind(dim=1)
+            if len(run):
+                read, at = rows[run, place], (run.to(sent.device), place.to(sent.device))
+                share = (read != NONE).sum(dim=1) / lengths[place, step]
+                starts = sent + _upon_the_first(moved)[at]
+                pulls = self.engine.advance(problem, starts, read[:, None, None], Steps(steps.size)).updates[:, 0]
+                change[at] += share.to(pulls)[:, None] * pulls
+            if steps.momentum:
+                change = steps.momentum * speeds + (1 - steps.dampening) * change
+            taken = (lengths[:, step] > 0).to(sent.device)[:, None]
+            speeds, moved = torch.where(taken, change, speeds), torch.where(taken, moved - change, moved)
+        speed = _upon_the_first(speeds) / steps.size if steps.momentum else None
+        return Outcome(-_upon_the_first(moved), speed)
+
+
+def _among(rows: Tensor, wanted: Collection[int]) -> Tensor:
+    return torch.from_numpy(np.isin(rows.numpy(), np.fromiter(wanted, dtype=np.int64)))
+
+
+def _upon_the_first(rows: Tensor) -> Tensor:
+    """The first of them, and each other one added to it."""
+    return torch.cat([rows[:1], rows[:1] + rows[1:]])
+
+
+def _of_run(steps: Steps, at: slice | tuple[int, list[int]]) -> Steps:
+    """The steps of some runs, or of some participations of one."""
+    drift, velocity = (None if t is None else t[at] for t in (steps.drift, steps.velocity))
+    return replace(steps, drift=drift, velocity=velocity)
