@@ -148,3 +148,19 @@ def test_what_inherits_from_a_known_law_is_none():
     assert expand_many([plan]).cohorts[0].tolist() == [[0, 1]] * 3
     with pytest.raises(UsageError, match="the law of no statistic is known for plans drawn by 'the lowest clients'"):
         _ = Trial(plan.law, plan.retained, ()).uniform
+
+
+@dataclass(frozen=True)
+class EqualToEverything(UniformLaw):
+    """Its batches are tuples of a kind of their own, which are equal to any other."""
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        kind = type("Alike", (tuple,), {"__eq__": lambda mine, theirs: True, "__hash__": lambda mine: 0})
+        return kind(super().batch(draws, round_number, step, client, occurrence))
+
+
+def test_histories_that_proofs_compare_hold_plain_batches():
+    """A proof would find every method exact, for all histories are one."""
+    plan = Plan.fresh(EqualToEverything(1, 1, 1, 1, True), federation((2, 2)), Keyed(bytes(32)))
+    with pytest.raises(PluginError, match="not a tuple of samples"):
+        plan.history()

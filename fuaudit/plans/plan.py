@@ -286,10 +286,9 @@ class Plan:
             raise
 
     def _round(self, number: int) -> Hashable:
-        law, draws, cohort = self.law, self.draws, self.cohort(number)
-        steps = range(1, law.steps + 1)
+        cohort, steps = self.cohort(number), range(1, self.law.steps + 1)
         return cohort, tuple(
-            tuple(law.batch(draws, number, step, client, occurrence) for step in steps)
+            tuple(self.batch(number, step, client, occurrence) for step in steps)
             for client, occurrence in occurrences(cohort)
         )
 
