@@ -174,7 +174,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     with _joining(problems, f"{origin}, [run]"):
         if not isinstance(given := table.get("run", {}), Mapping):
             raise UsageError(_no_table(given), "Write [run], and its options below.")
-        run = RunOptions(**registry.options(RunOptions, "how to compute", given))  # type: ignore[arg-type]
+        run = RunOptions(**registry.options(RunOptions, "how to compute", given))
     learner = named["learner"][1] if "learner" in named else None
     client = _chain(table, "client", says(learner, "client"), origin, problems)
     server = _chain(table, "server", learner.server if learner else (), origin, problems)
