@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         strategies,
     )
     from fuaudit.training.dropouts import Dropouts
-    from fuaudit.training.events import Rejected, Released, Sent, Summed
+    from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed
     from fuaudit.training.exchange import Delivery, Exchange
     from fuaudit.training.learner import PLAIN, Learner, require_step_sizes
     from fuaudit.training.rounds import Cohort, RoundContext, State, StateShape, rows_of, with_rows
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "AvailabilityLaw", "Case", "Claim", "Cohort",
-    "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness",
+    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Answered", "AvailabilityLaw", "Case", "Claim",
+    "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness",
     "Exchange", "Facts", "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept",
     "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position",
     "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment",
@@ -85,7 +85,7 @@ _HOMES = {
     "testing": "check_aggregator check_agreement check_audit check_byzantine check_client_stage check_dataset "
     "check_law check_model check_solver check_transport check_unlearner",
     "training.dropouts": "Dropouts",
-    "training.events": "Rejected Released Sent Summed",
+    "training.events": "Answered Rejected Released Sent Summed",
     "training.exchange": "Delivery Exchange",
     "training.learner": "PLAIN Learner require_step_sizes",
     "training.rounds": "Cohort RoundContext State StateShape rows_of with_rows",

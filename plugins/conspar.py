@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from fuaudit.plugins import Rejected, Released, RoundContext, Sent, UsageError
+from fuaudit.plugins import Answered, Rejected, Released, RoundContext, Sent, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,12 +81,14 @@ class Consensus:
         ]
 
     def agree(self, proposals: list[Tensor], context: RoundContext) -> Tensor:
-        """The columns of the rest of the round, ``(c',)``, ascending. Tells the law of what each client proposed."""
+        """The columns of the rest of the round, ``(c',)``, ascending. Tells sizes, and the law of proposals."""
         import torch
 
         places = context.vectors.shape[-1] if context.coordinates is None else len(context.coordinates)
         nothing = context.vectors.new_zeros(0, dtype=torch.int64)
         agreed: Tensor = torch.cat([nothing, *self._taken(proposals, places, context)]).unique()
+        context.tell(Answered("coordinates", BYTES * len(agreed)))
+        context.tell(Answered("values", context.vectors.element_size() * len(agreed)))
         if bool(context.cohort.steps.any()):
             law = {"dim": places, "per_client": min(self.per_client, places), "alpha": self.alpha}
             context.tell(Released("conspar", law))

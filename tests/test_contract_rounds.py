@@ -21,7 +21,7 @@ from fuaudit.testing import (
     check_solver,
     check_transport,
 )
-from fuaudit.training.events import Released, Sent, Summed
+from fuaudit.training.events import Answered, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Delivery
 from fuaudit.training.solvers import Steps
 from fuaudit.training.stages import Mean, Stateless, weighted_sum
@@ -88,6 +88,7 @@ def test_the_contract_of_client_stages(stages):
         (part(Stateless, apply=tells(lambda rows, c: c.own(1).integers("x", 9**9, 1).item()), draws=True), "it tells"),
         (part(Stateless, apply=sizes(lambda row, c: int(1e6 * row[0].abs()))), "what it tells follows from values"),
         (part(Stateless, apply=sizes(lambda row, c: c.own(0).integers("x", 9, 1).item()), draws=True), "from values"),
+        (part(Stateless, apply=answered), "what it tells follows from values"),
         (part(stages.Memory, apply=remembered, settle=kept), "what it tells follows from values"),
         (part(stages.Memory, init=lambda s, shape: {"memory": shape.zeros(shape.clients, 5) + shape.clients}), "first"),
         (part(stages.Memory, apply=spoils(lambda c: c.vectors.fill_(0.25))), "the round that it is shown, in place"),
@@ -214,6 +215,12 @@ def sizes(number):
         return updates, state
 
     return apply
+
+
+def answered(self, updates, context, state):
+    """Wrong: tells a number in the place of what everybody is sent."""
+    context.tell(Answered("values", int(1e6 * updates.abs().sum())))
+    return updates, state
 
 
 def kept(self, sent, answer, context, state):

@@ -114,6 +114,14 @@ def test_what_tells_no_participations_is_refused(participation):
         read_contents(found)
 
 
+@pytest.mark.parametrize("told", [[], {"up_each": "9"}, {"up_each": -1}, {"up_each": 2**60}, {"up_each": True}])
+def test_what_tells_no_traffic_is_refused(told):
+    found = document()
+    found["context"]["traffic"] = told
+    with pytest.raises(EvidenceError):
+        read_contents(found)
+
+
 def test_a_client_that_is_drawn_twice_sends_twice(small_config, tmp_path, quick):
     """FATS draws cohorts with replacement. Its runs tell who took part as all others do, in the order of the plan."""
     learner = {"use": "fats", "rounds": 12, "cohort": 4, "steps": 1, "batch": 2, "step_size": 0.1}

@@ -30,9 +30,10 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
+from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.events import Rejected, Released, Sent, Summed
+from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
 from fuaudit.training.stages import Chain, Momentum, Stateless
 from fuaudit.verification.case import Case
@@ -162,7 +163,8 @@ def test_what_no_client_may_propose_is_rejected_by_name():
     found, told = agreed_on([[0, 4], [1], [3, 0]])
     assert found == [0, 1, 3, 4]
     sent = [Sent(0, "coordinates", 8), Sent(2, "coordinates", 4), Sent(3, "coordinates", 8)]
-    assert told == [*sent, Released("conspar", {"dim": 5, "per_client": 2, "alpha": 0.0})]
+    answered = [Answered("coordinates", 16), Answered("values", 32)]
+    assert told == [*sent, *answered, Released("conspar", {"dim": 5, "per_client": 2, "alpha": 0.0})]
     for wrong, why in (
         ([0, 1, 2], "too many coordinates"),
         ([2, 2], "a coordinate twice"),
@@ -598,3 +600,53 @@ def test_elsewhere_no_tolerance_judges_what_ranks_or_rounds(tmp_path, part):
     else:
         assert found.verdict == "INCONCLUSIVE"
         assert f"{part!r} turns last bits into other models: no tolerance could tell." in found.shows
+
+
+# traffic
+
+
+def test_traffic_is_counted_from_what_stages_told(tmp_path, fuaudit, monkeypatch):
+    """By hand: coordinates are numbers of 4 bytes, values those of the run or what rounding makes of them."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stages"))
+    three = [{"use": "error-feedback"}, {"use": "consensus", "per_client": 5}]
+    absent = {"use": "test-infinite", "clients": [0, 1, 2]}
+    buffers = {"use": "secure-sum", "size": 2}
+    for name, changes in {
+        "float64": {"client": three, "transport": buffers},
+        "rounded": {"client": [*three, {"use": "quantise", "bits": 12}], "transport": buffers},
+        "failed": {"client": [*three, absent], "transport": buffers},
+        "own": {"client": [{"use": "top-k", "per_client": 5}], "server": [{"use": "mean"}]},
+        "plain": {"server": [{"use": "mean"}]},
+    }.items():
+        run = trained(tmp_path / name, **changes)
+        agreed = [event["size"] // 4 for event in told_of(run, "answered") if event["what"] == "coordinates"]
+        assert len(agreed) == (3 if "client" in changes and name != "own" else 0)
+        assert all(5 <= one <= 20 for one in agreed)
+        if name in ("float64", "rounded"):
+            changed = [int((run.checkpoint(n)[0] != run.checkpoint(n - 1)[0]).sum()) for n in range(1, 4)]
+            assert all(one <= most for one, most in zip(changed, agreed, strict=True))
+        by_hand = {
+            "float64": lambda c: (20 + 8 * c, 12 * c),
+            "rounded": lambda c: (20 + (12 * c + 7) // 8, 12 * c),
+            "failed": lambda c: (20 + 8 * c, 4 * c),
+            "own": lambda _: (60, 8 * 650),
+            "plain": lambda _: (8 * 650, 8 * 650),
+        }[name]
+        pairs = [by_hand(one) for one in agreed or [0] * 3]
+        found = traffic(run)
+        assert (found.up, found.down) == tuple(4 * sum(column) for column in zip(*pairs, strict=True))
+        assert found.participations == 12
+        bits = None if not agreed else 12 * (96 + 32 / 4) * 4 * 5 / 8
+        assert found.printed == bits
+        assert found.table()["up_each"] == pytest.approx(found.up / 12, abs=0.05)
+        shown = fuaudit("show", run.path)[1]
+        assert f"traffic       a client and round {found.table()['up_each']:,.0f} B up, " in shown
+        assert ("FedREP's paper counts" in shown) == bool(agreed)
+        assert json.loads(fuaudit("show", run.path, "--json")[1])["traffic"] == found.table()
+    run = load_run(tmp_path / "rounded")
+    verify(run, of_the_run(), key=AUDIT_KEY)
+    assert fuaudit("report", run.path, "--format", "md", "--out", tmp_path / "report.md")[0] == 0
+    written = (tmp_path / "report.md").read_text()
+    each = traffic(run).table()
+    assert f"sends {each['up_each']:,.0f} B a round and is sent {each['down_each']:,.0f} B" in written
+    assert "FedREP's paper counts 260 B" in written

@@ -341,6 +341,7 @@ def describe(
     """
     from fuaudit.formats.schema import SALT
     from fuaudit.runs.names import in_words, to_forget
+    from fuaudit.runs.traffic import traffic
 
     last = run.metrics[-1]
     law = run.plan.law
@@ -360,6 +361,7 @@ def describe(
         "stability": _stability(run),
         "participation": {name: value for name, value in run.participation.items() if name != SALT},
         "exchange": _exchange(run),
+        "traffic": None if run.by_editor else traffic(run).table(),
     }
     lines = [
         f"{run.path}: {what}",
@@ -371,7 +373,7 @@ def describe(
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
     ]
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
-    lines += [f"  {text}" for text in _sent(document["exchange"])]
+    lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]
     if run.is_child:
         document |= {
             "parent": run.info["parent"],
@@ -493,6 +495,15 @@ def _sent(exchange: dict[str, Any]) -> list[str]:
     events = f"; events: {', '.join(told)}" * bool(told)
     plain = not exchange["client"] and exchange["transport"] == "clear"
     return [] if plain and not made and not events else [f"round         {parts}{made}{events}"]
+
+
+def _traffic(told: dict[str, Any] | None) -> list[str]:
+    """Bytes of a participation, on average; nothing where the run executed no round."""
+    if not told or not told["participations"]:
+        return []
+    printed = f" (FedREP's paper counts {told['printed_each']:,.0f} B)" if told["printed"] else ""
+    up, down = (f"{told[name]:,.0f} B {name.partition('_')[0]}" for name in ("up_each", "down_each"))
+    return [f"traffic       a client and round {up}, {down}{printed}"]
 
 
 def _stability(run: Any) -> list[str]:

@@ -111,6 +111,7 @@ class Contents:
     cohorts: tuple[tuple[int, ...], ...] = ()
     uploads: tuple[int, ...] = ()
     own_accuracy: tuple[Point, ...] = ()
+    traffic: dict[str, float] = field(default_factory=dict)
     clients: tuple[int, ...] = ()
     edited_by: str = ""
     meant: tuple[str, ...] = ()
@@ -191,6 +192,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             cohorts=tuple(map(_whole, _sequence(seen.get("cohorts", [])))),
             uploads=_sums(seen.get("uploads", [])),
             own_accuracy=_of_clients(own),
+            traffic=_sizes(context.get("traffic", {})),
             clients=_whole(sorted(map(int, own))),
             edited_by=_text(context.get("edited_by", "")),
             meant=tuple(_text(in_words(_mapping(row))) for row in _sequence(context.get("to_forget", []))),
@@ -273,6 +275,14 @@ def _whole(value: object) -> tuple[int, ...]:
     if any(type(n) is not int or not 0 <= n < EXACT for n in numbers):
         _refuse("number")
     return tuple(numbers)
+
+
+def _sizes(value: object) -> dict[str, float]:
+    """Sizes by their names; without those that are not known."""
+    known = {_text(name): size for name, size in _mapping(value).items() if size is not None}
+    if any(type(size) not in (int, float) or not 0 <= size < EXACT for size in known.values()):
+        _refuse("size")
+    return known
 
 
 def _sums(value: object) -> tuple[int, ...]:

@@ -138,7 +138,17 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
-    return [*rows, *_identity(contents), *tallies(contents), *_error_rates(contents)]
+    return [*rows, *_identity(contents), *_traffic(contents), *tallies(contents), *_error_rates(contents)]
+
+
+def _traffic(contents: Contents) -> list[tuple[str, str]]:
+    """What a client sends and is sent; nothing where the run tells of none."""
+    if not {"up_each", "down_each"} <= contents.traffic.keys():
+        return []
+    up, down, printed = (contents.traffic.get(name) for name in ("up_each", "down_each", "printed_each"))
+    beside = f"; FedREP's paper counts {printed:,.0f} B" if printed is not None else ""
+    told = f"a client sends {up:,.0f} B a round and is sent {down:,.0f} B, on average, in the plain form{beside}"
+    return [("Traffic", f"{told}. Counted from what stages told of the rounds that this run executed.")]
 
 
 def _identity(contents: Contents) -> list[tuple[str, str]]:

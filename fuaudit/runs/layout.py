@@ -185,6 +185,7 @@ _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
 }
 _TOLD: dict[str, dict[str, Shape]] = {
     "sent": {"client": is_count, "what": is_word, "size": is_count},
+    "answered": {"what": is_word, "size": is_count},
     "summed": {"rows": listed(is_count), "discarded": is_count, "failed": is_flag},
     "released": {"mechanism": is_word, "parameters": are_options},
     "rejected": {"client": is_count, "why": is_word},

@@ -34,7 +34,7 @@ from fuaudit.testing.contexts import (
     wide_shape,
 )
 from fuaudit.testing.problems import Problems
-from fuaudit.training.events import Released, Sent, Told
+from fuaudit.training.events import Answered, Event, Released, Sent, Told
 from fuaudit.training.rounds import ExchangeContext, RoundContext, State, mute, telling
 
 DTYPES = torch.float32, torch.float64
@@ -200,10 +200,14 @@ def _require_plain(trial: Trial, made: State, told: Told, problems: Problems) ->
     """With other values, memories and draws the same is told, but for sizes of what clients send more or less of."""
     clients = trial.context.cohort.clients.tolist()
     free = {client for place, client in enumerate(clients) if _amounts(made, place) != _amounts(trial.made, place)}
-    heard = [
-        [replace(event, size=0) if isinstance(event, Sent) and event.client in free else event for _, event in events]
-        for events in (told, trial.told)
-    ]
+    resized = [*map(len, made.values())] != [*map(len, trial.made.values())]  # as where other columns are agreed on
+
+    def plain(event: Event) -> Event:
+        if isinstance(event, Sent) and event.client in free:
+            return replace(event, size=0)
+        return replace(event, size=0) if isinstance(event, Answered) and resized else event
+
+    heard = [[plain(event) for _, event in events] for events in (told, trial.told)]
     follows = "what it tells follows from values: tell of sizes, mechanisms and public parameters"
     problems.require(heard[0] == heard[1], follows)
 

@@ -25,6 +25,17 @@ class Sent:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """Every participation of the round is sent something: ``what`` in words, of so many bytes in the plain form.
+
+    A round that delivers nothing has no values to answer with: whoever accounts for traffic reads that from ``Summed``.
+    """
+
+    what: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Summed:
     """A transport summed rows: how many in each buffer, how many buffers it discarded, whether it delivered none."""
 
@@ -56,7 +67,7 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z -]{0,59}")
 LIMIT = 2**63
 """What whole numbers of events stay below."""
 
-Event = Sent | Summed | Released | Rejected
+Event = Sent | Answered | Summed | Released | Rejected
 
 Told: TypeAlias = list[tuple[str, Event]]
 """Events, each with the part of the round that told it."""
@@ -66,7 +77,7 @@ def require_event(event: object) -> None:
     """Raises PluginError for what is no event, or has other values than whole and finite numbers, and words."""
     if not isinstance(event, Event):
         raise PluginError(
-            f"a stage told {event!r}, which is no event", "There are Sent, Summed, Released and Rejected."
+            f"a stage told {event!r}, which is no event", "There are Sent, Answered, Summed, Released and Rejected."
         )
     if isinstance(event, Summed) and not (isinstance(event.rows, tuple) and type(event.failed) is bool):
         raise PluginError(f"a stage told {event}: rows are a tuple of whole numbers, and failed is True or False")

@@ -11,6 +11,7 @@ from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.names import place_of, to_forget
 from fuaudit.runs.platforms import makers, platforms_of, versions
 from fuaudit.runs.run import Run
+from fuaudit.runs.traffic import traffic
 from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -50,6 +51,8 @@ def context_of(case: Case) -> dict[str, Any]:
         # uploads are those of the plan; what the edit itself sent is no part of them
         table["edited_by"] = info["edited_by"]
         del table["participation"]["uploads"]
+    elif not run.exchange.plain:
+        table["traffic"] = traffic(run).table()
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if run.is_child:

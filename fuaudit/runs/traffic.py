@@ -1,0 +1,81 @@
+"""Traffic: how many bytes a client sends and is sent in a round, from what stages told in the ledger of a run.
+
+Sizes are those of the plain form. Where nobody told of values, they are numbers of the run's dtype: those that were
+agreed on, or a whole model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fuaudit.declared import says
+from fuaudit.registry import build
+from fuaudit.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes over the rounds that a run executed itself.
+
+    Attributes:
+        participations: how many there were.
+        up: what clients sent, together.
+        down: what they were sent, together.
+        printed: of the same participations what FedREP's paper counts, (96 + 32 / m) K bits each, where all rounds
+            agreed on coordinates by ConSpar: m clients with samples proposed k each, and K is m k. None elsewhere.
+    """
+
+    participations: int
+    up: int
+    down: int
+    printed: int | None
+
+    def table(self) -> dict[str, Any]:
+        """For JSON: totals, and the mean of a participation."""
+        count = max(1, self.participations)
+        totals = {"up": self.up, "down": self.down, "printed": self.printed}
+        each = {f"{name}_each": None if size is None else round(size / count, 1) for name, size in totals.items()}
+        return {"participations": self.participations, **totals, **each}
+
+
+def traffic(run: Run) -> Traffic:
+    """The traffic of a run; of a child's kept rounds its ancestors tell."""
+    model, solver = run.model.numel() * run.model.element_size(), build("solvers", run.config.solver)
+    more, vectors = says(solver, "uploads") - 1, says(solver, "downloads") + run.exchange.downloads
+    participations = up = down = printed = 0
+    agreed = True
+    for line in run.ledger.of_kind("round"):
+        told, cohort = line.get("told", []), Counter(run.participation["cohorts"][line["round"] - 1])
+        count, answers = cohort.total(), {event["what"]: event["size"] for event in told if event["kind"] == "answered"}
+        values = answers.get("values", model)
+        participations += count
+        up += count * more * model + sum(_sent(told, client, values * times) for client, times in cohort.items())
+        failed = any(event["kind"] == "summed" and event["failed"] for event in told)
+        received = sum(size for what, size in answers.items() if what != "values" or not failed)
+        down += count * (received if answers else vectors * model)
+        law = [_proposed(event["parameters"]) for event in told if event.get("mechanism") == "conspar"]
+        proposing = len({event["client"] for event in told if _is(event, "coordinates") and event["size"]})
+        agreed &= (len(law) == 1 and law[0] > 0) or not count
+        printed += count * (12 * proposing + 4) * sum(law)
+    return Traffic(participations, up, down, printed if agreed and printed else None)
+
+
+def _proposed(parameters: Mapping[str, Any]) -> int:
+    """K of ConSpar, as a stage told it; 0 where it told none."""
+    told = parameters.get("per_client")
+    return told if type(told) is int and told > 0 else 0
+
+
+def _sent(told: Sequence[Mapping[str, Any]], client: int, values: int) -> int:
+    """What a client sent in a round; ``values`` bytes of numbers where nobody told of any."""
+    own = [event for event in told if event["kind"] == "sent" and event["client"] == client]
+    numbers = any(not _is(event, "coordinates") for event in own)
+    told_of: int = sum(event["size"] for event in own)
+    return told_of + (0 if numbers else values)
+
+
+def _is(event: Mapping[str, Any], what: str) -> bool:
+    return bool(event["kind"] == "sent" and event["what"] == what)
