@@ -91,14 +91,54 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     made = [(FatsUnlearning(), replace(SAMPLE, moment=1)), (Retrain(), CLIENT), (FatsUnlearning(), TWO)]
     tasks = tasks_of(RUN, made)
     words = [task.words for task in tasks]
-    assert "1 sample during training, then 1 client, then 2 samples" in words
-    assert "1 sample during training" in words
-    moments = {toy.not_before[0] for task in tasks if "during" in task.words for toy in task.toys}
-    assert moments == {Position(2, 0)}
-    assert {toy.not_before for task in tasks if task.alone for toy in task.toys} == {(END,)}
+    for stop, when in ((1, "1 round"), (2, "2 rounds")):
+        assert f"1 sample during training, after {when}, then 1 client, then 2 samples" in words
+        assert f"1 sample during training, after {when}" in words
+        moments = {toy.not_before[0] for task in tasks if task.stop == stop for toy in task.toys}
+        assert moments == {Position(stop + 1, 0)}
+    after = {toy.not_before for task in tasks if task.alone and not task.stop for toy in task.toys}
+    assert after == {(END,)}
     found = Enumeration(leaves=30_000).judged(RUN, MEMBERS, made, ["it"] * 3)
     assert found.verdict == "PASS", found.shows
     assert "3 requests one after another" in found.shows
+    assert "; and during training, after 2 rounds: at most 3 rounds, " in found.shows
+
+
+DURING = {
+    "rounds": lambda plan, executed: executed == 2,
+    "places": lambda plan, executed: executed > 0 and plan.law.cohort_size > 1,
+    "steps": lambda plan, executed: executed == 2 and plan.law.steps > 1,
+    "batch": lambda plan, executed: executed > 0 and plan.law.batch_size > 1,
+}
+
+
+@dataclass(frozen=True)
+class PrintedDuring(FatsUnlearning):
+    """As printed for requests during training alone, and there for some laws and stops."""
+
+    what: str = ""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        during = not_before.round <= plan.law.rounds
+        wrong = during and DURING[self.what](plan, not_before.round - 1)
+        return (FatsAsPrinted() if wrong else FatsUnlearning()).rewrite(plan, request, fresh, not_before)
+
+
+@pytest.mark.parametrize("what", DURING)
+def test_who_is_wrong_during_training_alone_is_refuted_there(what):
+    found = judged(PrintedDuring(what), replace(SAMPLE, moment=1))
+    assert found.verdict == "FAIL", found.shows
+    assert "when round" in "".join(found.details)
+    assert judged(PrintedDuring(what), SAMPLE, leaves=12_000).verdict == "PASS"
+
+
+@pytest.mark.parametrize("leaves", [3000, 50_000])
+def test_requests_during_training_have_a_floor(leaves):
+    """With few leaves the smallest federations alone are walked."""
+    found = judged(FatsUnlearning(), replace(SAMPLE, moment=1), leaves=leaves)
+    assert found.verdict == ("PASS" if leaves > 3000 else "INCONCLUSIVE"), found.shows
+    short = "places 2 (only 1) for 1 sample during training, after 1 round"
+    assert (short in found.shows) is (leaves == 3000), found.shows
 
 
 @pytest.mark.parametrize("leaves", [0, 20, 300])
@@ -413,6 +453,16 @@ def test_a_key_used_again_is_told_whoever_catches_the_error():
         judged(AsksTwice(), CLIENT, leaves=6000)
 
 
+def test_a_prune_does_not_forget_whose_samples_were_erased(tmp_path):
+    run = train(config(), tmp_path / "run", secret=secret(3))
+    first, second = (run.original.samples[client] for client in run.original.clients[:2])
+    child = unlearn(run, "fats", Request.of(samples=[*first[:2], second[0]]), tmp_path / "child")
+    pruned = prune(child)[0]
+    for asked in (child, pruned):
+        made, _ = requests_made(Case(Evidence(asked, parent_of(asked), None), Keyed(bytes(32))))
+        assert [shape for _, shape in made] == [Shape(0, (2, 1))]
+
+
 def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
     run = train(config(), tmp_path / "run", secret=secret(3), stop_after=5)
     child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")
@@ -420,3 +470,17 @@ def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
     pruned = prune(child)[0]
     after, _ = requests_made(Case(Evidence(pruned, parent_of(pruned), None), Keyed(bytes(32))))
     assert [shape for _, shape in before] == [shape for _, shape in after] == [Shape(1, (), moment=1)]
+
+
+@pytest.mark.parametrize(("method", "verdict"), [("mutant-printed-during", "FAIL"), ("fats", "PASS")])
+def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, tmp_path, monkeypatch):
+    """As printed only where two rounds were executed and others were to follow; with the leaves of the built-in spec."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
+    run = train(small_config(), tmp_path / "run", secret=bytes(32), stop_after=2)
+    client = run.plan.cohort(1)[0]
+    sample = run.plan.batch(1, 1, client, 0)[0]
+    child = unlearn(run, method, Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
+    found = Enumeration().examine(Case(Evidence(child, run, None), Keyed(bytes(32))))
+    assert found.verdict == verdict, found.shows
+    if verdict == "FAIL":
+        assert "refuted for 1 sample during training, after 2 rounds" in found.details

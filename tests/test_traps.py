@@ -307,6 +307,25 @@ def test_nothing_to_forget_is_said(tmp_path):
     assert result.verdict == "FAIL"  # the algorithm is still judged
 
 
+def test_the_parent_never_drew_what_an_earlier_run_had_used(tmp_path, quick):
+    """The first request starts over, and its draws miss who asks next: training had used her rows all the same."""
+    run = train(config(run={"requests": 2}), tmp_path / "run", secret=secret(7))
+    used = run.plan.index.clients
+    for first in run.original.clients:
+        child = unlearn(run, "retrain", Request.of([first]), tmp_path / f"without-{first}")
+        missed = [c for c in used if c != first and not child.plan.first_involvement(Request.of([c]))]
+        if missed:
+            break
+    last = unlearn(child, "fats", Request.of(missed[:1]), tmp_path / "last")
+    found = verify(last, quick, key=AUDIT_KEY, save=False)
+    provenance = next(finding for finding in found.findings if finding.audit == "provenance")
+    assert found.verdict == "PASS"
+    assert provenance.values["nothing_to_forget"] == "yes: the run before never drew it, but run had"
+    assert "an earlier model had been trained with it" in provenance.plainly
+    assert "The training never used" not in found.reason
+    assert "The run before never used what was to be forgotten" in found.reason
+
+
 def test_after_a_prune_a_pass_rests_on_there_having_been_something_to_forget(tmp_path, quick):
     run = train(config(), tmp_path / "parent", secret=secret(2))
     child = unlearn(run, "fats", Request.of([drawn_client(run)]), tmp_path / "child")

@@ -1,15 +1,30 @@
 """What a rewriter gets: draws of cohorts and batches, and nothing that tells one run from another."""
 
 from collections import UserDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
 from fuaudit_plugins.fats import FatsUnlearning
 
-from fuaudit.draws import END, START, Address, Enumeration, Keyed, Position, Purpose, Recorded, Stream
-from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Plan, Request, Segment, UniformLaw
+from fuaudit.draws import (
+    END,
+    START,
+    Address,
+    Enumeration,
+    Keyed,
+    Leaves,
+    Position,
+    Purpose,
+    Recorded,
+    Seeded,
+    Seeds,
+    Stream,
+    enumerate_law,
+)
+from fuaudit.errors import BudgetError, PluginError, UsageError
+from fuaudit.plans import Plan, Request, Segment, UniformLaw, veil
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.veil import rewritten
 from fuaudit.proofs import exactness
@@ -298,3 +313,82 @@ def test_a_population_is_read_once():
 
     through(rewrite)
     assert found == [(1,)]
+
+
+class TheirOwn(int):
+    """A number of another type."""
+
+
+AT = Address(Purpose.COUPLING, 1)
+ODD = {
+    "nobody": lambda draws: draws.sequence(AT, (), 1),
+    "a count of no whole number": lambda draws: draws.sequence(AT, (0, 1), float("nan")),
+    "a count that is a truth": lambda draws: draws.subset(AT, (0, 1), True),
+    "a count below zero": lambda draws: draws.sequence(AT, (0, 1), -1),
+    "a subset below zero": lambda draws: draws.subset(AT, (0, 1), -1),
+    "a huge count": lambda draws: draws.sequence(AT, (0, 1), 2**70),
+    "more than there are": lambda draws: draws.subset(AT, (0, 1), 3),
+    "one named twice": lambda draws: draws.subset(AT, (0, 0, 1), 2),
+    "an order of one named twice": lambda draws: draws.permutation(AT, (0, 0, 1)),
+    "a truth among ids": lambda draws: draws.sequence(AT, (True, 2), 1),
+    "no number among ids": lambda draws: draws.permutation(AT, (float("nan"), 2)),
+    "ids of a type of their own": lambda draws: draws.subset(AT, [TheirOwn(1), 2], 1),
+    "weights of zero": lambda draws: draws.weighted(AT, (0, 1), (0, 0), 1),
+    "fewer of a weight than asked": lambda draws: draws.weighted(AT, (0, 1), (0, 1), 2),
+    "a weight below zero": lambda draws: draws.weighted(AT, (0, 1), (-1, 2), 1),
+    "huge weights": lambda draws: draws.weighted(AT, (0, 1), (2**64, 1), 1),
+    "a weight that is no number": lambda draws: draws.weighted(AT, (0, 1), (float("nan"), 1), 1),
+    "a weight that is a truth": lambda draws: draws.weighted(AT, (0, 1), (True, 1), 1),
+    "fewer weights": lambda draws: draws.weighted(AT, (0, 1), (1,), 1),
+    "weights of one named twice": lambda draws: draws.weighted(AT, (0, 0, 1), (1, 2, 3), 1),
+    "many of two purposes": lambda draws: draws.many_subsets([AT, Address(Purpose.COHORT, 1)], [(0, 1)] * 2, [1, 1]),
+    "many with too few counts": lambda draws: draws.many_subsets([AT, AT], [(0, 1)] * 2, [1]),
+    "many, one too many": lambda draws: draws.many_subsets([AT], [(0, 1)], [3]),
+}
+
+
+def sources():
+    yield Keyed(bytes(32))
+    yield Seeded(Seeds.of(bytes(32), 64), Leaves((0, 1, 2), 2, 1), 0, "a test")
+    yield Recorded({AT: (0,)})
+    yield Enumeration([]).source("a test")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_all_kinds_of_draws_refuse_the_same_in_the_same_words(name):
+    """Another error in a proof than in a run would tell who asks where he is."""
+    told = set()
+    for source in sources():
+        for draws in (source, veil.Veiled(source)):
+            with pytest.raises(Exception) as caught:
+                ODD[name](draws)
+            told.add((type(caught.value), str(caught.value)))
+    assert {kind for kind, _ in told} <= {PluginError, UsageError}
+    assert len(told) == 1, told
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda draws: draws.sequence(AT, range(2), 60),
+        lambda draws: draws.permutation(AT, range(40)),
+        lambda draws: draws.subset(AT, range(60), 30),
+        lambda draws: draws.weighted(AT, range(40), (1,) * 40, 20),
+    ],
+)
+def test_one_draw_of_too_many_outcomes_is_told_whoever_catches_it(draw):
+    """They were listed, for ever; and he who could catch an error there would know that he is in a proof."""
+
+    class Catches(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, not_before):
+            with suppress(Exception):
+                draw(fresh)
+            return super().rewrite(plan, request, fresh, not_before)
+
+    with pytest.raises(BudgetError, match="outcomes"):
+        exactness(Catches(), LAW, MEMBERS, [CLIENT])
+
+
+def test_what_cannot_be_drawn_is_no_outcome():
+    drawn = enumerate_law(lambda draws: draws.source("it").weighted(AT, (0, 1, 2), (0, 1, 3), 1))
+    assert drawn == {(1,): Fraction(1, 4), (2,): Fraction(3, 4)}

@@ -51,8 +51,8 @@ def requests_made(case: Case) -> tuple[Made, list[str]]:
 
 
 def _shape(run: Run, parent: Run | Tombstone | None) -> Shape:
-    shape = Shape.of(run.request, parent.plan.retained if isinstance(parent, Run) else None)
-    # after the first of two or three rounds; a tombstone tells how many were executed, too
+    shape = Shape.of(run.request, run.plan.populations[-2])
+    # small federations stop after one round, and after two; a tombstone tells how many were executed, too
     stopped = parent is not None and moment(parent, run.plan.law.rounds) < END
     return replace(shape, moment=1) if stopped else shape
 
@@ -115,7 +115,7 @@ class Enumeration:
         shows = (
             f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
             "retraining (total variation 0): "
-            f"{'; and '.join(map(str, reached.numbers))}."
+            f"{'; and '.join(reached.numbers)}."
         )
         return _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
 

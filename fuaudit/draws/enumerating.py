@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, permutations, product
-from math import inf, prod
+from math import comb, inf, perm, prod
 from typing import TypeVar
 
 from fuaudit.draws.address import Address, Purpose
+from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_weighted
 from fuaudit.draws.keyed import Keyed
 from fuaudit.draws.protocol import Draws
 from fuaudit.errors import BudgetError, KeyReuseError
@@ -34,6 +35,9 @@ class Token:
     key: str
     at: Address
 
+
+LISTED = 2**22
+"""The most outcomes of one draw: they are listed before one of them is taken."""
 
 BIT: Outcomes = [((0,), Fraction(1, 2)), ((1,), Fraction(1, 2))]
 """The outcomes of an initial draw."""
@@ -60,7 +64,7 @@ def _weighted(population: tuple[int, ...], weights: tuple[int, ...], count: int)
     weight = dict(zip(population, weights, strict=True))
     total = sum(weights)
     outcomes = []
-    for drawn in permutations(population, count):
+    for drawn in permutations([member for member in population if weight[member]], count):
         left, probability = total, Fraction(1)
         for member in drawn:
             probability *= Fraction(weight[member], left)
@@ -80,16 +84,18 @@ class Enumeration:
         self.tape = tape
         self._next = 0
         self._asked: dict[tuple[str, Address], tuple[Hashable, tuple[int, ...]]] = {}
-        self._reused: KeyReuseError | None = None
+        self._broken: KeyReuseError | BudgetError | None = None
 
     def result(self, procedure: Callable[[Enumeration], Result]) -> Result:
-        """What the procedure gives on this path; KeyReuseError where a key was used again, whoever caught it.
+        """What the procedure gives on this path.
 
-        In a run nothing is raised there. Who could catch it in a proof would know where he is.
+        Raises:
+            KeyReuseError, BudgetError: a key was used again, or one draw has too many outcomes to be listed, whoever
+                caught it. In a run nothing is raised there. Who could catch it in a proof would know where he is.
         """
         found = procedure(self)
-        if self._reused is not None:
-            raise self._reused
+        if self._broken is not None:
+            raise self._broken
         return found
 
     def source(self, key: str) -> _Source:
@@ -100,24 +106,36 @@ class Enumeration:
         """Whether any draw of a purpose was asked for on this path."""
         return any(at.purpose == purpose for _, at in self._asked)
 
-    def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
-        """The outcome of one draw on this path; branches when the draw is new on it."""
+    def draw(
+        self, key: str, at: Address, question: Hashable, size: int, outcomes: Callable[[], Outcomes]
+    ) -> tuple[int, ...]:
+        """The outcome of one draw of ``size`` outcomes at most on this path; branches when the draw is new on it."""
         known = self._asked.get((key, at))
         if known is not None:
             if known[0] != question:
-                self._reused = KeyReuseError(
+                self._broken = KeyReuseError(
                     f"key {key!r} was asked twice at {at}, over different populations",
                     "Both answers would come from one random number. Use the fresh key, or a new population version.",
                 )
-                raise self._reused
+                raise self._broken
             return known[1]
         if self._next == len(self.tape):
+            if size > LISTED:
+                self._broken = BudgetError(
+                    f"a draw at {at} has more than {LISTED:,} outcomes", "Choose a smaller federation."
+                )
+                raise self._broken
             self.tape.append((0, outcomes()))
         choice, options = self.tape[self._next]
         self._next += 1
         answer = options[choice][0]
         self._asked[key, at] = question, answer
         return answer
+
+
+def _ways(count: Callable[[int, int], int], size: int, chosen: int) -> int:
+    """How many outcomes a draw has; of larger ones at least so many, for nobody waits for their number."""
+    return max(count(min(size, 64), min(chosen, 32)), size if chosen else 1)
 
 
 @dataclass(frozen=True)
@@ -128,28 +146,41 @@ class _Source(Draws):
     key: str
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-        members = tuple(population)
-        return self.enumeration.draw(self.key, at, ("sequence", members, count), lambda: _sequences(members, count))
+        members = tuple(for_sequence(population, count))
+        size = len(members) ** min(count, 64)
+        return self.enumeration.draw(
+            self.key, at, ("sequence", members, count), size, lambda: _sequences(members, count)
+        )
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-        members = tuple(population)
-        return self.enumeration.draw(self.key, at, ("subset", members, count), lambda: _subsets(members, count))
+        members = tuple(for_subset(population, count))
+        size = _ways(comb, len(members), min(count, len(members) - count))
+        return self.enumeration.draw(self.key, at, ("subset", members, count), size, lambda: _subsets(members, count))
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
-        members, sizes = tuple(population), tuple(weights)
+        among, sizes = for_weighted(population, weights, count)
+        members = tuple(among)
         return self.enumeration.draw(
-            self.key, at, ("weighted", members, sizes, count), lambda: _weighted(members, sizes, count)
+            self.key,
+            at,
+            ("weighted", members, sizes, count),
+            _ways(perm, len(members), count),
+            lambda: _weighted(members, sizes, count),
         )
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
-        members = tuple(population)
+        members = tuple(for_permutation(population))
         return self.enumeration.draw(
-            self.key, at, ("permutation", members), lambda: _weighted(members, (1,) * len(members), len(members))
+            self.key,
+            at,
+            ("permutation", members),
+            _ways(perm, len(members), len(members)),
+            lambda: _weighted(members, (1,) * len(members), len(members)),
         )
 
     def uniform(self, at: Address, count: int) -> Token | tuple[int, ...]:
         if at.purpose == Purpose.INIT:
-            return self.enumeration.draw(self.key, at, "uniform", lambda: BIT)
+            return self.enumeration.draw(self.key, at, "uniform", 2, lambda: BIT)
         return Token(self.key, at)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuaudit.draws.address import Address, Purpose
+from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_subsets, for_weighted
 from fuaudit.draws.philox import Words, block, blocks, stream
 from fuaudit.errors import UsageError
 
@@ -95,22 +96,25 @@ class Keyed:
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return tuple(population[rank] for rank in self._integers(at, [len(population)] * count))
+        among = for_sequence(population, count)
+        return tuple(among[rank] for rank in self._integers(at, [len(among)] * count))
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`. Floyd's method: one integer an element, no rejection."""
-        size = len(population)
+        among = for_subset(population, count)
+        size = len(among)
         chosen: set[int] = set()
         first = size - count
         for last, rank in enumerate(self._integers(at, range(first + 1, size + 1)), first):
             chosen.add(last if rank in chosen else rank)
-        return tuple(population[rank] for rank in sorted(chosen))
+        return tuple(among[rank] for rank in sorted(chosen))
 
     def many_subsets(
         self, places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
     ) -> list[tuple[int, ...]]:
         """:meth:`subset` at many addresses of one purpose at once, equal to one after another."""
         drawn: list[tuple[int, ...]] = [()] * len(places)
+        populations = [among for _, among, _ in for_subsets(places, populations, counts)]
         asked = np.array(counts)
         columns = np.array([at[1:] for at in places], dtype=np.int64).reshape(len(places), 5)
         sizes = np.array([len(population) for population in populations])
@@ -125,7 +129,7 @@ class Keyed:
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        left = list(zip(population, weights, strict=True))
+        left = list(zip(*for_weighted(population, weights, count), strict=True))
         drawn = []
         for index in range(count):
             ticket = self.integer(at, index, sum(weight for _, weight in left))
@@ -138,7 +142,8 @@ class Keyed:
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`. The order of distinct 64-bit words; equal ones are drawn anew."""
-        return tuple(map(population.__getitem__, _order(philox_key(self.secret, at.purpose), at, len(population))))
+        among = for_permutation(population)
+        return tuple(map(among.__getitem__, _order(philox_key(self.secret, at.purpose), at, len(among))))
 
     def uniform(self, at: Address, count: int) -> NDArray[np.float64]:
         """See :class:`~fuaudit.draws.protocol.Draws`; multiples of 2**-53, the same on every platform."""

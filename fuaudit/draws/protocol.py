@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fuaudit.draws.address import Address
+from fuaudit.draws.asked import for_subsets
 
 
 class Draws(Protocol):
@@ -27,7 +28,7 @@ class Draws(Protocol):
         self, places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
     ) -> list[tuple[int, ...]]:
         """:meth:`subset` at many addresses of one purpose, one after another; a source may be faster."""
-        return [self.subset(*asked) for asked in zip(places, populations, counts, strict=True)]
+        return [self.subset(*asked) for asked in for_subsets(places, populations, counts)]
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """``count`` distinct ids in drawn order, each proportional to its integer weight among those left."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuaudit.draws.address import Address
+from fuaudit.draws.asked import for_permutation, for_sequence, for_subset, for_weighted
 from fuaudit.draws.protocol import Draws
 from fuaudit.errors import EvidenceError
 
@@ -32,19 +33,21 @@ class Recorded(Draws):
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return self._read(at, population, count, distinct=False)
+        return self._read(at, for_sequence(population, count), count, distinct=False)
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return self._read(at, population, count, distinct=True)
+        return self._read(at, for_subset(population, count), count, distinct=True)
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return self._read(at, population, count, distinct=True)
+        among, _ = for_weighted(population, weights, count)
+        return self._read(at, among, count, distinct=True)
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""
-        return self._read(at, population, len(population), distinct=True)
+        among = for_permutation(population)
+        return self._read(at, among, len(among), distinct=True)
 
     def uniform(self, at: Address, count: int) -> Any:
         """No continuous draw is recorded."""

@@ -41,22 +41,21 @@ class Veiled:
         """``source`` answers; it is not kept under a name."""
 
         def sequence(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.sequence(_open(at), _ids(population), _count(count))
+            return source.sequence(_open(at), population, count)
 
         def subset(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.subset(_open(at), _ids(population), _count(count))
+            return source.subset(_open(at), population, count)
 
         def many_subsets(
             places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
         ) -> list[tuple[int, ...]]:
-            among, wanted = [_ids(ids) for ids in populations], [_count(count) for count in counts]
-            return source.many_subsets([_open(at) for at in places], among, wanted)
+            return source.many_subsets([_open(at) for at in places], list(populations), list(counts))
 
         def weighted(at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.weighted(_open(at), _ids(population), _ids(weights), _count(count))
+            return source.weighted(_open(at), population, weights, count)
 
         def permutation(at: Address, population: Sequence[int]) -> tuple[int, ...]:
-            return source.permutation(_open(at), _ids(population))
+            return source.permutation(_open(at), population)
 
         self.many_subsets: Many = many_subsets
         self.sequence: Finite = sequence
@@ -104,22 +103,6 @@ def _open(at: Address) -> Address:
 def _is_address(at: Any) -> bool:
     """Whether it is an address of plain numbers."""
     return type(at) is Address and type(at.purpose) is Purpose and is_plain(tuple(at[1:]))
-
-
-def _ids(population: Sequence[int]) -> Sequence[int]:
-    """What is drawn from, as every source reads it: numbers of type int, in a tuple or a range."""
-    if type(population) is range:
-        return population
-    listed = population if type(population) is tuple else tuple(population)
-    if not {*map(type, listed)} <= {int}:
-        raise PluginError("a rewriter drew from what are no ids", "Draw from numbers of type int, in a tuple.")
-    return listed
-
-
-def _count(count: int) -> int:
-    if type(count) is not int:
-        raise PluginError(f"a rewriter drew {count!r} members", "A count is a number of type int.")
-    return count
 
 
 def _refuse(at: Address) -> None:

@@ -90,8 +90,28 @@ FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients":
 """The same for uniform cohorts, which have fewer outcomes."""
 
 
-def missing(found: Coverage, law: Law, population: Population) -> list[str]:
-    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)"."""
+STOPS = (1, 2)
+"""How many rounds were executed when a request during training comes, in small federations."""
+
+FLOOR_DURING = {1: {"rounds": 2, "places": 2}, 2: {"rounds": 3}}
+"""How far they must go for requests during training, by the rounds executed then."""
+
+FLOOR_OF_UNIFORM_DURING = {
+    1: {"rounds": 2, "places": 2, "steps": 2, "batch": 2, "clients": 3},
+    2: {"rounds": 3, "steps": 2, "clients": 3},
+}
+"""The same for uniform cohorts."""
+
+
+def missing(found: Coverage, law: Law, population: Population, stop: int | None = None) -> list[str]:
+    """What federations like those of a run must reach, and do not: in words, as "batch 3 (only 2)".
+
+    Args:
+        found: what they reach.
+        law: of the run.
+        population: of the run, before the request.
+        stop: how many rounds were executed when the request came; None where training was over.
+    """
     own = {
         "rounds": law.rounds,
         "places": law.places(population),
@@ -99,7 +119,11 @@ def missing(found: Coverage, law: Law, population: Population) -> list[str]:
         "batch": law.slots,
         "clients": len(population.clients),
     }
-    floor = FLOOR_OF_UNIFORM if type(law) is UniformLaw else FLOOR
+    uniform = type(law) is UniformLaw
+    if stop is None:
+        floor = FLOOR_OF_UNIFORM if uniform else FLOOR
+    else:
+        floor = (FLOOR_OF_UNIFORM_DURING if uniform else FLOOR_DURING)[stop]
     asked = {name: min(least, own[name]) for name, least in floor.items()}
     reached = {name: getattr(found, name) for name in asked}
     short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -15,9 +15,9 @@ from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
 from fuaudit.plans.reference import BehindEdit, Edited, in_turn
 from fuaudit.plans.strange_laws import is_foreign
-from fuaudit.proofs.coverage import Coverage, missing
+from fuaudit.proofs.coverage import STOPS, Coverage, missing
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
-from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, numbers_of, toys_like, trials
+from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
 from fuaudit.text import counted
 
 SHARE = 4
@@ -152,7 +152,10 @@ def _walk(unlearner: object, toy: Toy, most: int) -> tuple[Exactness | None, int
 
 def _fits(unlearner: object, toy: Toy, most: int) -> bool:
     """Whether a proof takes at most so many leaves, about; most that do not are seen by one path of retraining."""
-    return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
+    try:
+        return bool(_once(_one_path, None, toy) <= ROUGHLY * most and _once(_estimate, unlearner, toy, most) <= most)
+    except BudgetError:
+        return False
 
 
 def _one_path(_: None, toy: Toy) -> float:
@@ -222,8 +225,9 @@ class Task:
     Attributes:
         steps: the places of its methods among those of a lineage, oldest first.
         alone: marks one request by itself, whose federations must reach as far as
-            :data:`fuaudit.proofs.coverage.FLOOR`.
+            :data:`fuaudit.proofs.coverage.FLOOR`, or, during training, as ``FLOOR_DURING``.
         group: tasks of one group share leaves. Others have their own: whoever is asked besides takes none away.
+        stop: how many rounds were executed when a request came during training; None where none did.
     """
 
     unlearner: Any
@@ -231,7 +235,8 @@ class Task:
     toys: tuple[Toy, ...]
     steps: tuple[int, ...]
     alone: bool = False
-    group: int = 0
+    group: Hashable = 0
+    stop: int | None = None
 
 
 FIXED = "the fixed list"
@@ -241,7 +246,10 @@ Made = Sequence[tuple[Any, Shape]]
 
 
 def tasks_of(law: Law, made: Made) -> list[Task]:
-    """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list."""
+    """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list.
+
+    Requests that came during training come after one round and after two, as far as the run has more.
+    """
     tasks, first = list[Task](), dict[Any, int]()
     rewriters = [
         (first.setdefault(_identity(own), place), shape)
@@ -255,18 +263,34 @@ def tasks_of(law: Law, made: Made) -> list[Task]:
             tasks.append(Task(made[place][0], FIXED, tuple(fixed), (place,), group=number))
         tasks.append(_task(made, law, [after], place, alone=True, group=number))
         if shape.moment is not None:
-            tasks.append(_task(made, law, [shape], place, group=number))
+            tasks += [
+                _task(made, law, [stopped], place, alone=True, group=(number, stopped.moment))
+                for (stopped,) in _stopped([shape], law)
+            ]
         tasks.append(_task(made, law, [after, Shape.of_kind(after.kind)], place, group=number))
     if len(made) > 1:
         latest = range(max(0, len(made) - LONGEST), len(made))
-        tasks.append(_task(made, law, [made[place][1] for place in latest], *latest, group=len(tasks)))
+        for shapes in _stopped([made[place][1] for place in latest], law):
+            tasks.append(_task(made, law, shapes, *latest, group=len(tasks)))
     return tasks
 
 
-def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, group: int, alone: bool = False) -> Task:
+def _stopped(shapes: Sequence[Shape], law: Law) -> Iterator[list[Shape]]:
+    """Requests with those during training after one round, and after two; as they are where none came then."""
+    if all(shape.moment is None for shape in shapes):
+        yield [*shapes]
+        return
+    for stop in STOPS:
+        if stop < law.rounds:
+            yield [shape if shape.moment is None else replace(shape, moment=stop) for shape in shapes]
+
+
+def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, group: Hashable, alone: bool = False) -> Task:
     methods = in_turn([made[place][0] for place in steps])
     unlearner = Succession(methods) if len(methods) > 1 else methods[0]
-    return Task(unlearner, ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes)), steps, alone, group)
+    words, toys = ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes))
+    stop = next((shape.moment for shape in shapes if shape.moment is not None), None)
+    return Task(unlearner, words, toys, steps, alone, group, stop)
 
 
 def _fixed(law: Law) -> Iterator[Toy]:
@@ -283,13 +307,14 @@ class Reached:
     """What the proofs of a sweep reach: where they fall short, and how far they go for each task, in words.
 
     Attributes:
-        numbers: how far they go for one request, for two, and so on: what those of every method do.
+        numbers: how far they go for one request, for two, and so on, after training and then during it, in words: what
+            those of every method do.
         refuted: the task that ended it.
     """
 
     short: tuple[str, ...]
     details: tuple[str, ...]
-    numbers: tuple[Coverage, ...] = ()
+    numbers: tuple[str, ...] = ()
     refuted: Task | None = None
 
 
@@ -328,7 +353,7 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         leaves: of a group, by what :class:`Keeping` takes.
     """
     found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
-    tasks, proved = tasks_of(law, made), dict[tuple[int, int], list[Toy]]()
+    tasks, proved = tasks_of(law, made), dict[tuple[int, int, Hashable], list[Toy]]()
     left = dict.fromkeys((task.group for task in tasks), leaves)
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:] if later.group == task.group]
@@ -338,21 +363,33 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         if part.refuted:
             return found, Reached(tuple(short), tuple(details), refuted=task)
         reached = Coverage.of(part.proved)
-        if part.proved:
-            details.append(f"{task.words}: {counted(len(part.proved), 'federation')} proved; {reached}")
+        details += _proved(task, part)
         if part.costly or (task.toys and not part.proved):
             short.append(_unwalked(part, task.words))
         if task.alone:
-            short += [f"{words} for {task.words}" for words in missing(reached, law, before)]
+            short += [f"{words} for {task.words}" for words in missing(reached, law, before, task.stop)]
         if task.words != FIXED and part.proved:
-            proved.setdefault((len(part.proved[0].requests), task.group), []).extend(part.proved)
+            proved.setdefault((task.stop or 0, len(part.proved[0].requests), task.group), []).extend(part.proved)
     return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)))
 
 
-def _by_number(proved: Mapping[tuple[int, int], Sequence[Toy]]) -> Iterator[Coverage]:
+def _proved(task: Task, part: Sweep) -> list[str]:
+    """In words: what was proved for a task; the fixed list has requests after training and during it."""
+    after = [toy for toy in part.proved if task.stop or toy.not_before[-1] == END]
+    during = [toy for toy in part.proved if toy not in after]
+    return [
+        f"{task.words}{when}: {counted(len(toys), 'federation')} proved; {Coverage.of(toys)}"
+        for when, toys in (("", after), (", during training", during))
+        if toys
+    ]
+
+
+def _by_number(proved: Mapping[tuple[int, int, Hashable], Sequence[Toy]]) -> Iterator[str]:
     """How far proofs go for each number of requests: what those of all groups of tasks reach."""
-    for number in sorted({count for count, _ in proved}):
-        yield reduce(Coverage.and_, [Coverage.of(toys) for (count, _), toys in proved.items() if count == number])
+    for stop, number in sorted({key[:2] for key in proved}):
+        reached = [Coverage.of(toys) for key, toys in proved.items() if key[:2] == (stop, number)]
+        when = f"{during_training(stop)}: " if stop else ""
+        yield f"{when}{reduce(Coverage.and_, reached)}"
 
 
 def _unwalked(part: Sweep, words: str) -> str:

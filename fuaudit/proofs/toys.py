@@ -103,7 +103,13 @@ class Shape:
         if self.samples:
             count, owners = sum(self.samples), len(self.samples)
             words.append(counted(count, "sample") + (f" of {owners} clients" if owners > 1 else ""))
-        return " and ".join(words) + (" during training" if self.moment is not None else "")
+        during = "" if self.moment is None else f" {during_training(self.moment)}"
+        return " and ".join(words) + during
+
+
+def during_training(executed: int) -> str:
+    """In words: when a request came, by the rounds executed until then."""
+    return f"during training, after {counted(executed, 'round')}"
 
 
 class Frame(NamedTuple):
@@ -114,13 +120,16 @@ class Frame(NamedTuple):
     rest: tuple[int, ...]
 
 
-def frames(shapes: Sequence[Shape], batch: int) -> Iterator[Frame]:
+def frames(shapes: Sequence[Shape], batch: int, steps: int = 2) -> Iterator[Frame]:
     """Federations for a stream of requests under batches of a size, the most telling first.
 
     Owners keep ``batch`` samples, where every batch that is left is all of them, or one more, where there is a choice.
+    Clients alone are also asked for where nobody has a second sample: that leaves room for rounds and places.
     """
     taken = [sum(column) for column in _columns(shapes)]
     gone = sum(shape.clients for shape in shapes)
+    if not taken and batch == steps == 1:
+        yield Frame((), (1,) * gone, (1, 1))
     spare = 2 - min(len(taken), 2)  # so many others make two clients that are left
     for left, more, others in ((0, 1, (2,)), (1, 0, (2,)), (0, 1, (2, 1)), (1, 0, (1, 1, 1))):
         rest = tuple(size + batch - 1 if size > 1 else size for size in others)
@@ -202,7 +211,8 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
 
     First come the laws in which one number is as large as small ones get and all others are 1, then those in which
     two are above 1, and so on: each by the product of its numbers. Each law comes over several federations, with the
-    lowest, the middle and the highest ids requested.
+    lowest, the middle and the highest ids requested. During training there are two rounds at least, or three: there
+    the first federation goes through all pairs before larger ones are looked at.
 
     A law says by ``smaller()`` what small laws are like it; without that, it has no toys.
     """
@@ -210,26 +220,30 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
     numbers = {small: numbers_of(small) for small in laws}
     most = [max(column) for column in zip(*numbers.values(), strict=True)] if laws else []
 
-    def telling(small: Law) -> tuple[object, ...]:
+    def telling(small: Law) -> tuple[Any, ...]:
         own = numbers[small]
         above = [at for at, number in enumerate(own) if number > 1]
         return len(above), len(above) == 1 and own[above[0]] < most[above[0]], prod(own), own
 
-    not_before = tuple(END if s.moment is None else Position(s.moment + 1, 0) for s in shapes)
-    for small in sorted(laws, key=telling):
-        seen = set()
-        for frame, place in product(frames(shapes, small.slots), PLACES):
-            population, requests = placed(frame, shapes, place)
-            key = tuple(population.samples.items()), requests
-            if key in seen:
-                continue
-            seen.add(key)
-            try:
-                if leaves_choice(population, requests):
-                    require_room(small, population)
-                    yield Toy(small, population, requests, not_before)
-            except FuauditError:
-                continue
+    during = any(s.moment is not None for s in shapes)
+    asked = [
+        (small, frame, during and not (number == 0 and telling(small)[0] <= 2))
+        for small in sorted(laws, key=telling)
+        for number, frame in enumerate(frames(shapes, small.slots, small.steps))
+    ]
+    not_before, seen = tuple(END if s.moment is None else Position(s.moment + 1, 0) for s in shapes), set()
+    for (small, frame, _), place in product(sorted(asked, key=lambda one: one[2]), PLACES):
+        population, requests = placed(frame, shapes, place)
+        key = id(small), tuple(population.samples.items()), requests
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            if leaves_choice(population, requests):
+                require_room(small, population)
+                yield Toy(small, population, requests, not_before)
+        except FuauditError:
+            continue
 
 
 def numbers_of(law: Law) -> tuple[int, ...]:

@@ -246,6 +246,19 @@ class PrintedForLargest(PrintedSometimes):
 
 
 @dataclass(frozen=True)
+class PrintedDuring(PrintedSometimes):
+    """Where two rounds or more, and not all, were executed when the request came."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        if not 3 <= not_before.round <= plan.law.rounds:
+            return FatsUnlearning().rewrite(plan, request, fresh, not_before)
+        return super().rewrite(plan, request, fresh, not_before)
+
+    def printed(self, plan, request):
+        return bool(request.samples)
+
+
+@dataclass(frozen=True)
 class PrintedFromHundred(PrintedSometimes):
     """For samples whose id is 100 or more: no small federation has such ids."""
 

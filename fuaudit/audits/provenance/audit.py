@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
-from fuaudit.audits.provenance.draws import NOTHING, absence, asked, key_reuse, never_drawn
+from fuaudit.audits.provenance.draws import absence, asked, key_reuse, never_drawn
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
@@ -20,12 +20,6 @@ from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 SHOWS_NOT = "It does not show that the method has the right law; that is for enumeration."
-
-EMPTY = "The training never used what was to be forgotten: this run shows nothing of how the method forgets."
-"""What a PASS says to the whole then."""
-
-UNUSED = "The training had never used this data, so this model held nothing of it."
-"""What that means for the person concerned."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class Provenance:
         shows = told[0].text
         if worst is Verdict.PASS and case.run.is_child:
             shows = all_well(case, answers)
-        nothing = never_drawn(case)
+        use = never_drawn(case)
         return Finding(
             "provenance",
             Subject.RUN,
@@ -72,7 +66,7 @@ class Provenance:
                 Figure(
                     "nothing_to_forget",
                     "Is there nothing to forget?",
-                    nothing,
+                    use.answer,
                     "every draw that the parent executed was looked at, and what its config says that rounds depend on",
                 ),
                 Figure(
@@ -92,14 +86,9 @@ class Provenance:
                 *assumptions(case),
                 *dict.fromkeys(a.trusts for a in answers if a.trusts),
                 *of_earlier(case, answers),
-                *([f"There was something to forget: whether the training used it is {nothing}."] * _is_untold(nothing)),
+                *([f"There was something to forget: whether the training used it is {use.answer}."] * use.is_untold),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
-            plainly=UNUSED if nothing == NOTHING and worst is Verdict.PASS else "",
-            qualification=EMPTY if nothing == NOTHING and worst is Verdict.PASS else "",
+            plainly=use.plainly if worst is Verdict.PASS else "",
+            qualification=use.qualification if worst is Verdict.PASS else "",
         )
-
-
-def _is_untold(nothing: str) -> bool:
-    """Whether nobody can tell any more what the training used."""
-    return nothing.startswith("unknown")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan
@@ -12,7 +12,28 @@ from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, first_drawn
 
-NOTHING = "yes: it was never drawn, this run contains nothing to forget"
+
+@dataclass(frozen=True)
+class Use:
+    """Whether there was nothing to forget: the answer, and what it means to the person concerned and for a PASS."""
+
+    answer: str
+    plainly: str = ""
+    qualification: str = ""
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether nobody can tell any more what the training used."""
+        return self.answer.startswith("unknown")
+
+
+SHOWS_NOTHING = "this run shows nothing of how the method forgets."
+NOTHING = Use(
+    "yes: it was never drawn, this run contains nothing to forget",
+    "The training had never used this data, so this model held nothing of it.",
+    f"The training never used what was to be forgotten: {SHOWS_NOTHING}",
+)
+BEFORE = f"The run before never used what was to be forgotten: {SHOWS_NOTHING}"
 
 
 def asked(case: Case) -> CheckResult:
@@ -72,16 +93,36 @@ def key_reuse(plan: Plan) -> CheckResult:
     return holds("The draws of every request were used over one population only.")
 
 
-def never_drawn(case: Case) -> str:
+def never_drawn(case: Case) -> Use:
     """Whether the parent holds nothing of what was to be forgotten: it never drew it, nor used it otherwise."""
     if case.request is None:
-        return "no request"
+        return Use("no request")
     if not isinstance(case.parent, Run):
-        return "unknown: the parent is not at hand"
+        return Use("unknown: the parent is not at hand")
     if first_drawn(case.parent, case.request):
-        return "no: it was drawn"
+        return Use("no: it was drawn")
     if case.parent.by_editor:
-        return "unknown: the parent's model was edited, and what its editor read is in no plan"
+        return Use("unknown: the parent's model was edited, and what its editor read is in no plan")
     if known := depended_on(case.parent.config, case.request):
-        return f"no: it was never drawn, but rounds depend on {known}"
+        return Use(f"no: it was never drawn, but rounds depend on {known}")
+    return _of_earlier(case)
+
+
+def _of_earlier(case: Case) -> Use:
+    """Where the parent never drew it: a request before may have drawn anew what an earlier run had used."""
+    assert case.request is not None
+    earlier = case.evidence.ancestors[1:]
+    for run in earlier:
+        if isinstance(run, Run) and first_drawn(run, case.request):
+            return Use(
+                f"yes: the run before never drew it, but {name_of(run)} had",
+                "The model before held nothing of this data, but an earlier model had been trained with it.",
+                BEFORE,
+            )
+    if len(earlier) < len(case.run.requests) - 1 or not all(isinstance(run, Run) for run in earlier):
+        return Use(
+            "yes: the run before never drew it; whether an earlier one had is not known, for not all are at hand",
+            "The model before held nothing of this data.",
+            BEFORE,
+        )
     return NOTHING
