@@ -474,7 +474,7 @@ def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
 
 @pytest.mark.parametrize(("method", "verdict"), [("mutant-printed-during", "FAIL"), ("fats", "PASS")])
 def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, tmp_path, monkeypatch):
-    """As printed only where two rounds were executed and others were to follow; with the leaves of the built-in spec."""
+    """As printed only where two rounds were executed and others follow; with the leaves of the built-in spec."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
     run = train(small_config(), tmp_path / "run", secret=bytes(32), stop_after=2)
     client = run.plan.cohort(1)[0]

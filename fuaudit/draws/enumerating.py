@@ -46,14 +46,26 @@ _kept = lru_cache(maxsize=1024)
 """The same few questions are asked on every path."""
 
 
+def _require_few(outcomes: int) -> None:
+    if outcomes > LISTED:
+        raise BudgetError(f"a draw has more than {LISTED:,} outcomes", "Choose a smaller federation.")
+
+
+def _ways(count: Callable[[int, int], int], size: int, chosen: int) -> int:
+    """How many outcomes a draw has; of larger ones at least so many, for nobody waits for their number."""
+    return max(count(min(size, 64), min(chosen, 32)), size if chosen else 1)
+
+
 @_kept
 def _sequences(population: tuple[int, ...], count: int) -> Outcomes:
+    _require_few(len(population) ** min(count, 64))
     weight = Fraction(1, len(population) ** count)
     return [(outcome, weight) for outcome in product(population, repeat=count)]
 
 
 @_kept
 def _subsets(population: tuple[int, ...], count: int) -> Outcomes:
+    _require_few(_ways(comb, len(population), min(count, len(population) - count)))
     outcomes = list(combinations(population, count))
     weight = Fraction(1, len(outcomes))
     return [(outcome, weight) for outcome in outcomes]
@@ -61,6 +73,7 @@ def _subsets(population: tuple[int, ...], count: int) -> Outcomes:
 
 @_kept
 def _weighted(population: tuple[int, ...], weights: tuple[int, ...], count: int) -> Outcomes:
+    _require_few(_ways(perm, len(population), count))
     weight = dict(zip(population, weights, strict=True))
     total = sum(weights)
     outcomes = []
@@ -106,10 +119,8 @@ class Enumeration:
         """Whether any draw of a purpose was asked for on this path."""
         return any(at.purpose == purpose for _, at in self._asked)
 
-    def draw(
-        self, key: str, at: Address, question: Hashable, size: int, outcomes: Callable[[], Outcomes]
-    ) -> tuple[int, ...]:
-        """The outcome of one draw of ``size`` outcomes at most on this path; branches when the draw is new on it."""
+    def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
+        """The outcome of one draw on this path; branches when the draw is new on it."""
         known = self._asked.get((key, at))
         if known is not None:
             if known[0] != question:
@@ -120,22 +131,16 @@ class Enumeration:
                 raise self._broken
             return known[1]
         if self._next == len(self.tape):
-            if size > LISTED:
-                self._broken = BudgetError(
-                    f"a draw at {at} has more than {LISTED:,} outcomes", "Choose a smaller federation."
-                )
-                raise self._broken
-            self.tape.append((0, outcomes()))
+            try:
+                self.tape.append((0, outcomes()))
+            except BudgetError as error:
+                self._broken = error
+                raise
         choice, options = self.tape[self._next]
         self._next += 1
         answer = options[choice][0]
         self._asked[key, at] = question, answer
         return answer
-
-
-def _ways(count: Callable[[int, int], int], size: int, chosen: int) -> int:
-    """How many outcomes a draw has; of larger ones at least so many, for nobody waits for their number."""
-    return max(count(min(size, 64), min(chosen, 32)), size if chosen else 1)
 
 
 @dataclass(frozen=True)
@@ -147,15 +152,11 @@ class _Source(Draws):
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         members = tuple(for_sequence(population, count))
-        size = len(members) ** min(count, 64)
-        return self.enumeration.draw(
-            self.key, at, ("sequence", members, count), size, lambda: _sequences(members, count)
-        )
+        return self.enumeration.draw(self.key, at, ("sequence", members, count), lambda: _sequences(members, count))
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         members = tuple(for_subset(population, count))
-        size = _ways(comb, len(members), min(count, len(members) - count))
-        return self.enumeration.draw(self.key, at, ("subset", members, count), size, lambda: _subsets(members, count))
+        return self.enumeration.draw(self.key, at, ("subset", members, count), lambda: _subsets(members, count))
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         among, sizes = for_weighted(population, weights, count)
@@ -164,7 +165,6 @@ class _Source(Draws):
             self.key,
             at,
             ("weighted", members, sizes, count),
-            _ways(perm, len(members), count),
             lambda: _weighted(members, sizes, count),
         )
 
@@ -174,13 +174,12 @@ class _Source(Draws):
             self.key,
             at,
             ("permutation", members),
-            _ways(perm, len(members), len(members)),
             lambda: _weighted(members, (1,) * len(members), len(members)),
         )
 
     def uniform(self, at: Address, count: int) -> Token | tuple[int, ...]:
         if at.purpose == Purpose.INIT:
-            return self.enumeration.draw(self.key, at, "uniform", 2, lambda: BIT)
+            return self.enumeration.draw(self.key, at, "uniform", lambda: BIT)
         return Token(self.key, at)
 
 
