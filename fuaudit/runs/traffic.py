@@ -13,6 +13,7 @@ from typing import Any
 
 from fuaudit.declared import says
 from fuaudit.registry import build
+from fuaudit.runs.layout import MODEL
 from fuaudit.runs.run import Run
 
 
@@ -43,7 +44,7 @@ class Traffic:
 
 def traffic(run: Run) -> Traffic:
     """The traffic of a run; of a child's kept rounds its ancestors tell."""
-    model, solver = run.model.numel() * run.model.element_size(), build("solvers", run.config.solver)
+    model, solver = sum(part.nbytes for part in run.arrays(MODEL).values()), build("solvers", run.config.solver)
     more, vectors = says(solver, "uploads") - 1, says(solver, "downloads") + run.exchange.downloads
     participations = up = down = printed = 0
     agreed = True
