@@ -217,6 +217,12 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word(
             "shows", str, "what the server sees: the rows of clients, or sums of several", among=("rows", "sums")
         ),
+        Word(
+            "sparse",
+            bool,
+            "whether of a row it sends some coordinates alone, all times one number, and divides by all participations",
+            False,
+        ),
         _VECTORISED,
         _ABRUPT,
         _DRAWS,

@@ -19,7 +19,8 @@ from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
 from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.rcgd import TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
-from tests_support import AUDIT_KEY, audits, claimed, config, holding, of_the_run, secret
+from fuaudit_plugins.sparse_sum import SparseSum
+from tests_support import AUDIT_KEY, audits, broken, claimed, config, holding, of_the_run, secret
 from torch.nn.functional import cross_entropy
 
 from fuaudit import load_run, train, unlearn, verify
@@ -362,7 +363,7 @@ def summed(transport, rows, came=None, number=1):
     context = context_of([place % 6 for place in range(len(rows))], rows.dtype, number)
     here = replace(context.at(Place("transport"), transport), tell=told.append, accepted=came)
     delivery = transport.deliver(rows[came], replace(here, cohort=here.cohort.among(came)))
-    return delivery, told[0]
+    return delivery, next(event for event in told if isinstance(event, Summed))
 
 
 def test_means_are_exact_in_any_order():
@@ -650,3 +651,98 @@ def test_traffic_is_counted_from_what_stages_told(tmp_path, fuaudit, monkeypatch
     each = traffic(run).table()
     assert f"sends {each['up_each']:,.0f} B a round and is sent {each['down_each']:,.0f} B" in written
     assert "FedREP's paper counts 260 B" in written
+
+
+# SparseSecAgg
+
+
+def test_a_sparse_sum_keeps_its_contract():
+    for alpha in (0.05, 0.5, 1.0):
+        check_transport(SparseSum(alpha))
+    for alpha in (0, 1.5, float("nan"), 1e-7):
+        with pytest.raises(UsageError, match="sparse-sum needs an alpha"):
+            SparseSum(alpha)
+
+
+@dataclass(frozen=True)
+class Alone(SparseSum):
+    """Wrong: opens coordinates that one client alone sends."""
+
+    def deliver(self, rows, context):
+        made = super().deliver(rows, context)
+        if not len(made.rows):
+            return made
+        sent = made.sent.clone()
+        sent[1:, 0], sent[0, 0] = 0, 2 * rows[0, 0]
+        mean = (sent.sum(dim=0, keepdim=True, dtype=torch.float64) / len(sent)).to(rows.dtype)
+        return replace(made, rows=mean, sent=sent)
+
+
+@dataclass(frozen=True)
+class Weighed(SparseSum):
+    """Wrong: one client counts twice."""
+
+    def deliver(self, rows, context):
+        heavy = rows.clone()
+        heavy[:1] *= 2
+        return super().deliver(heavy, context)
+
+
+def test_the_contract_finds_a_sparse_sum_that_shows_one_client_or_weighs_it():
+    broken(check_transport, Alone(0.5), "a coordinate that it shows is of one participation")
+    broken(check_transport, Weighed(0.5), "weigh nobody")
+
+
+def test_a_sparse_sum_by_a_plain_loop():
+    """Who sends which coordinate, the mean of all, and the smallest group; nobody sends one alone."""
+    rows, stage, seen = updates_of(1, 6, torch.float64), SparseSum(0.4), set()
+    p = 1 - (1 - Fraction(2, 25)) ** 5
+    assert stage.of_a_client(6) == p
+    for number in range(1, 30):
+        delivery, told = summed(stage, rows, number=number)
+        wanted = torch.zeros_like(rows)
+        lot = context_of(CLIENTS, torch.float64, number).at(Place("transport"), stage).shared
+        for one, other in combinations(range(6), 2):
+            hit = torch.from_numpy(lot.integers(f"pair {one} {other}", 25, 5) < 2)
+            for row in (one, other):
+                wanted[row, hit] = rows[row, hit] / float(p)
+        assert torch.equal(delivery.sent, wanted)
+        groups = [count for count in (wanted != 0).sum(dim=0).tolist() if count]
+        if not groups:
+            assert (len(delivery.rows), told) == (0, Summed((0,), 0, failed=True))
+            continue
+        assert torch.allclose(delivery.rows, wanted.mean(dim=0, keepdim=True), rtol=1e-15)
+        assert told == Summed((min(groups),), 0, failed=False)
+        seen.add(min(groups))
+        # a rejected row leaves groups behind: one that is left alone is not opened
+        came = torch.arange(6) != number % 6
+        some, _ = summed(stage, rows, came, number)
+        left = wanted[came]
+        left[:, (left != 0).sum(dim=0) < 2] = 0
+        assert torch.equal(some.sent, left)
+    assert 2 in seen
+
+
+def test_a_sparse_sum_is_unbiased():
+    """The mean over many lots is the mean of rows, within five standard errors."""
+    rows, count = torch.full((4, 5), 3.0, dtype=torch.float64), 400
+    total = torch.zeros(5, dtype=torch.float64)
+    for number in range(1, count + 1):
+        came = summed(SparseSum(0.6), rows, number=number)[0].rows
+        total += came[0] if len(came) else 0
+    p = float(SparseSum(0.6).of_a_client(4))
+    assert torch.allclose(total / count, rows[0], atol=5 * 3 * ((1 - p) / p / count) ** 0.5)
+
+
+def test_a_federation_of_sparse_sums_forgets(tmp_path, quick):
+    parts = {"transport": {"use": "sparse-sum", "alpha": 0.3}, "server": [{"use": "mean"}], "client": []}
+    run = trained(tmp_path / "run", **parts)
+    child = unlearn(run, "fats", Request.of([2]), tmp_path / "child")
+    assert audit_of(run, quick) == audit_of(child, quick) == FINE
+    assert [len(event["rows"]) for event in told_of(child, "summed")] == [1, 1, 1]
+    shown = traffic(run)
+    assert 12 * 82 < shown.up < 12 * (82 + 0.4 * 650 * 8)
+    pruned, _ = prune(child)
+    assert audit_of(pruned, quick) == FINE
+    with pytest.raises(UsageError, match="two clients at least"):
+        trained(tmp_path / "one", {"cohort": 1}, 1, **parts)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.declared import must_say
+from fuaudit.declared import must_say, says
 from fuaudit.testing.contexts import DIMENSION, Step, context_of, updates_of
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.trials import DTYPES, Trial, is_stacked, require_stacks, trials
@@ -24,16 +24,17 @@ def check_transport(transport: Any) -> None:
     the same when repeated, inputs left alone. **What it shows is so.** What was sent of a participation follows from
     its own row. "rows": each is what was sent by the client that the cohort names, and of one whose row does not come
     nothing was sent. "sums": the cohort is counted and no more; each row is, up to rounding, the mean of what was sent
-    of two participations or more, or of none; nobody is in two sums. Of equal rows all is sent alike. Numbers of all
-    clients and samples are those that it got. What it does not declare has no effect: shared draws, how many clients
-    and samples there are. ``in_the_clear`` makes the same deliveries. No global generator is touched.
+    of two participations or more, or of none, and of all where it is sparse; nobody is in two sums. Of equal rows all
+    is sent alike, and where it is sparse times one number of 1 or more. Numbers of all clients and samples are those
+    that it got. What it does not declare has no effect: shared draws, how many clients and samples there are.
+    ``in_the_clear`` makes the same deliveries. No global generator is touched.
 
     Raises:
         AssertionError: the list of all that is wrong.
     """
     problems = Problems(transport, "transports")
     shows, step = must_say(transport, "shows"), _step(transport)
-    problems.require(shows in _SHOWN, 'it must say in shows whether the server sees "rows" or "sums"')
+    problems.require(shows in ("rows", "sums"), 'it must say in shows whether the server sees "rows" or "sums"')
     problems.conclude()
     for dtype in DTYPES:
         if is_stacked(transport):
@@ -60,7 +61,10 @@ def _check_rounds(
             came = transport.deliver(trial.updates, trial.context)
             others = [_turned(transport, trial, row) for row in range(count)]
             _check_sent(came, others, trial, problems)
-            _SHOWN[must_say(transport, "shows")](came, trial, _bears(came, others), problems)
+            if must_say(transport, "shows") == "sums":
+                _check_sums(came, trial, _bears(came, others), says(transport, "sparse"), problems)
+            else:
+                _check_rows(came, trial, _bears(came, others), problems)
             if count:
                 _check_equal(transport, trial, problems)
 
@@ -119,18 +123,22 @@ def _check_sent(came: Delivery, others: list[Delivery], trial: Trial, problems: 
     )
 
 
-def _check_sums(came: Delivery, trial: Trial, bears: Tensor, problems: Problems) -> None:
+def _check_sums(came: Delivery, trial: Trial, bears: Tensor, sparse: bool, problems: Problems) -> None:
     counted = _places(trial.context.cohort.counted(len(came.rows)))
     told = "behind sums it names who is in them: cohort.counted(b) is all that may be known"
     problems.require(torch.equal(_places(came.cohort), counted), told)
     numbers = bears.sum(dim=0)
     problems.require(bool((numbers != 1).all()), "what it shows as a sum is the row of one participation")
+    few = (came.sent != 0).sum(dim=0) == 1
+    problems.require(not (sparse and bool(few.any())), "a coordinate that it shows is of one participation")
     once = bool((bears.sum(dim=1) <= 1).all())
     problems.require(once, "a participation is in two of its sums: their difference shows who is in one of them")
     among, kind = bears.T.to(came.sent.dtype), torch.finfo(came.sent.dtype)
     # each of the additions and the division may round once, and what is nearly zero becomes zero
     near = 2 * len(bears) * (kind.eps * (among @ came.sent.abs()) + kind.tiny)
-    off = (came.rows * numbers.unsqueeze(1) - among @ came.sent).abs()
+    # who drew no coordinate bears on none, and is one of those a sparse sum is divided by
+    divided = torch.full_like(numbers, len(bears)) if sparse else numbers
+    off = (came.rows * divided.unsqueeze(1) - among @ came.sent).abs()
     problems.require(bool((off <= near).all()), "a sum is not the mean of what was sent of its rows")
 
 
@@ -139,6 +147,10 @@ def _check_equal(transport: Any, trial: Trial, problems: Problems) -> None:
     one = trial.updates[:1].sign() + 0.5
     came = transport.deliver(one.expand(trial.updates.shape).clone(), trial.context)
     told = "of equal rows it delivers others: divide each sum by the number of rows in it, and weigh nobody"
+    if says(transport, "sparse"):
+        scales = (came.sent / one)[came.sent != 0]
+        problems.require(bool((scales >= 1).all()) and torch.allclose(scales, scales[:1]), told)
+        return
     problems.require(torch.allclose(came.rows, one.expand(came.rows.shape), rtol=0.25), told)
     sent = came.sent[came.sent.any(dim=-1)]
     problems.require(torch.allclose(sent, one.expand(sent.shape), rtol=0.25), told)
@@ -169,6 +181,3 @@ def _check_places(transport: Any, dtype: torch.dtype, problems: Problems) -> Non
 def _places(cohort: Cohort) -> Tensor:
     """What is said of each place, ``(n, 5)``."""
     return torch.stack([getattr(cohort, name).to(torch.int64) for name in ARRAYS], dim=-1)
-
-
-_SHOWN = {"rows": _check_rows, "sums": _check_sums}
