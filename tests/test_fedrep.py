@@ -558,6 +558,15 @@ def test_what_forgetting_costs_is_said_before_and_after(tmp_path, fuaudit):
         assert f"computed anew from round {first} on: {rounds}, {steps} client steps" in fuaudit("show", made)[1]
 
 
+def test_who_was_never_drawn_costs_nothing(tmp_path, fuaudit):
+    run = trained(tmp_path / "run", {"rounds": 1, "steps": 1})
+    never = min({*run.plan.retained.owner} - {*run.plan.index.samples})
+    child = unlearn(run, "fats", Request.of(samples=[never]), tmp_path / "child")
+    computed = json.loads(fuaudit("show", child.path, "--json")[1])["computed_anew"]
+    assert computed == {"from_round": None, "rounds": 0, "client_steps": 0}
+    assert "computed anew" not in fuaudit("show", child.path)[1].partition("forgetting")[0]
+
+
 def test_fewer_than_all_start_anew_later():
     population = Population({client: tuple(range(32 * client, 32 * client + 32)) for client in range(32)})
     everybody, some = (FedRep(60, cohort, 5, 25, 0.1).stability(population) for cohort in (32, 8))

@@ -422,17 +422,17 @@ def _kept(run: Any) -> str:
     return f"{rounds} of {counted(run.plan.law.rounds, 'round')}"
 
 
-def _computed_anew(run: Any) -> dict[str, int] | None:
+def _computed_anew(run: Any) -> dict[str, int | None] | None:
     """From which round on a rewriter's child was computed anew, and how much that was; None of an editor's."""
     if run.info["unlearner"]["kind"] == "editor":
         return None
     first, has = run.info["first_change"][0], run.plan.retained.samples
     cohorts = run.participation["cohorts"][max(0, first - 1) :]
     steps = run.plan.law.steps * sum(bool(has.get(client)) for cohort in cohorts for client in cohort)
-    return {"from_round": max(1, first), "rounds": len(cohorts), "client_steps": steps}
+    return {"from_round": max(1, first) if cohorts else None, "rounds": len(cohorts), "client_steps": steps}
 
 
-def _anew(computed: dict[str, int] | None) -> list[str]:
+def _anew(computed: dict[str, Any] | None) -> list[str]:
     """The same in words; nothing where nothing was."""
     if not computed or not computed["rounds"]:
         return []

@@ -6,8 +6,7 @@ agreed on, or a whole model.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,9 @@ from fuaudit.declared import says
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.run import Run
+
+COORDINATES = "coordinates"
+"""What stages call the numbers of coordinates; all else that is sent is values."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +51,25 @@ def traffic(run: Run) -> Traffic:
     participations = up = down = printed = 0
     agreed = True
     for line in run.ledger.of_kind("round"):
-        told, cohort = line.get("told", []), Counter(run.participation["cohorts"][line["round"] - 1])
-        count, answers = cohort.total(), {event["what"]: event["size"] for event in told if event["kind"] == "answered"}
-        values = answers.get("values", model)
+        told, cohort = line.get("told", []), run.participation["cohorts"][line["round"] - 1]
+        count, answers = len(cohort), {event["what"]: event["size"] for event in told if event["kind"] == "answered"}
+        sent = [event for event in told if event["kind"] == "sent"]
         participations += count
-        up += count * more * model + sum(_sent(told, client, values * times) for client, times in cohort.items())
+        up += count * more * model + sum(event["size"] for event in sent)
+        # of whom nobody told how many bytes her values were: as many numbers as were agreed on, or a whole model
+        valued = {event["client"] for event in sent if event["what"] != COORDINATES}
+        up += answers.get("values", model) * sum(client not in valued for client in cohort)
         failed = any(event["kind"] == "summed" and event["failed"] for event in told)
         received = sum(size for what, size in answers.items() if what != "values" or not failed)
         down += count * (received if answers else vectors * model)
         law = [_proposed(event["parameters"]) for event in told if event.get("mechanism") == "conspar"]
-        proposing = len({event["client"] for event in told if _is(event, "coordinates") and event["size"]})
+        proposing = len({event["client"] for event in sent if event["what"] == COORDINATES and event["size"]})
         agreed &= (len(law) == 1 and law[0] > 0) or not count
         printed += count * (12 * proposing + 4) * sum(law)
     return Traffic(participations, up, down, printed if agreed and printed else None)
 
 
 def _proposed(parameters: Mapping[str, Any]) -> int:
-    """K of ConSpar, as a stage told it; 0 where it told none."""
+    """How many coordinates ConSpar lets a client propose, as a stage told it; 0 where it told none."""
     told = parameters.get("per_client")
     return told if type(told) is int and told > 0 else 0
-
-
-def _sent(told: Sequence[Mapping[str, Any]], client: int, values: int) -> int:
-    """What a client sent in a round; ``values`` bytes of numbers where nobody told of any."""
-    own = [event for event in told if event["kind"] == "sent" and event["client"] == client]
-    numbers = any(not _is(event, "coordinates") for event in own)
-    told_of: int = sum(event["size"] for event in own)
-    return told_of + (0 if numbers else values)
-
-
-def _is(event: Mapping[str, Any], what: str) -> bool:
-    return bool(event["kind"] == "sent" and event["what"] == what)
