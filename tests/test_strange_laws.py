@@ -46,6 +46,11 @@ WRONG = {
         lambda self, draws, t, step, client, occurrence: draws.subset(THERE._replace(step=0, client=client), (), 0),
         "that is not round 1, step 1",
     ),
+    "nobody by another number": (
+        "cohort",
+        lambda self, draws, t: draws.sequence(HERE._replace(client=2**64 - 1), (0,), 1),
+        "which is no address",
+    ),
     "no client": (
         "batch",
         lambda self, draws, t, step, client, occurrence: draws.subset(Address(Purpose.BATCH, t, step), (), 0),

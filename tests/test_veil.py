@@ -287,6 +287,10 @@ class TwoLists(tuple):
     ("ask", "words"),
     [
         (lambda draws: draws.sequence(Address(Purpose.COHORT, 1, client=2**64 - 1), (0, 1), 1), "no address"),
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, 1, version=-1), (0, 1), 1), "no address"),
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, 1, occurrence=-1), (0, 1), 1), "no address"),
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, 1, -1), (0, 1), 1), "no address"),
+        (lambda draws: draws.sequence(Address(Purpose.COHORT, -1), (0, 1), 1), "no address"),
         (lambda draws: draws.subset(Address(Purpose.COHORT, 1, 2**32), (0, 1), 1), "no address"),
         (lambda draws: draws.subset(Address(Purpose.COHORT, Odd(1)), (0, 1), 1), "no address"),
         (lambda draws: draws.many_subsets([Address(Purpose.COHORT, 2**31)], [(0, 1)], [1]), "no address"),

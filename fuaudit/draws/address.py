@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NOBODY = -1
 """The client of a draw that concerns the whole federation."""
@@ -62,7 +62,10 @@ class Position(NamedTuple):
 START = Position(0, 0)
 """Before the first round: the initial model is drawn here."""
 
-END = Position(2**31 - 1, 0)
+LARGEST = 2**31
+"""Above every number of an address. Larger ones, and numbers below zero, would be other addresses to a key."""
+
+END = Position(LARGEST - 1, 0)
 """After every round that a plan can have."""
 
 
@@ -85,3 +88,18 @@ class Address(NamedTuple):
     def position(self) -> Position:
         """When the draw is made."""
         return Position(self.round, self.step)
+
+
+def is_address(at: Any) -> bool:
+    """Whether it is an address of plain numbers, each in its range. All other questions have answers that differ.
+
+    A key makes one counter of five numbers, so some that are no address would be one draw to it, and two in a proof.
+    """
+    if type(at) is not Address:
+        return False
+    purpose, t, step, client, occurrence, version = at
+    plain = type(t) is type(step) is type(client) is type(occurrence) is type(version) is int
+    if not plain or type(purpose) is not Purpose:
+        return False
+    when = 0 <= t < LARGEST and 0 <= step < LARGEST
+    return when and NOBODY <= client < LARGEST and 0 <= occurrence < LARGEST and 0 <= version < LARGEST

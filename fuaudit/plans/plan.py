@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
-from fuaudit.draws.address import STREAM_OF
+from fuaudit.draws.address import STREAM_OF, is_address
+from fuaudit.errors import PluginError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_plain, not_plain, require_unbroken
+from fuaudit.plans.strange_laws import SEE, is_plain, not_plain, require_unbroken
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,9 @@ class Routed(PlanDraws):
         return segments[0] if len(segments) == 1 else segment_at(segments, at.position)
 
     def _route(self, at: Address) -> tuple[Draws, Address]:
+        if not is_address(at):  # a key and a proof would answer otherwise
+            name = type(self.plan.law).__name__
+            raise PluginError(f"the law {name}, with its draws, asked for one at {at!r}, which is no address", SEE)
         segment = self._segment(at)
         same = at.version == segment.version  # most draws are over the first population
         return self.plan.sources[segment.source], at if same else at._replace(version=segment.version)

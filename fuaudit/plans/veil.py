@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fuaudit.draws import START, Address, Draws, Position, Purpose, Recorded, Stream
-from fuaudit.draws.address import NOBODY, STREAM_OF
+from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
+from fuaudit.draws.address import STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Request
@@ -23,9 +23,6 @@ from fuaudit.plans.strange_laws import is_plain
 
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
-
-LARGEST = 2**31
-"""Above every number of an address; see :class:`fuaudit.draws.Address`."""
 
 Finite = Callable[[Address, Sequence[int], int], tuple[int, ...]]
 
@@ -89,8 +86,8 @@ class Asked:
 
 
 def _open(at: Address) -> Address:
-    """An address that may be asked. Keys take numbers below 2**31, and larger ones for others; proofs do not."""
-    if not _is_address(at) or not all(NOBODY <= number < LARGEST for number in at[1:]):
+    """An address that may be asked."""
+    if not is_address(at):
         raise PluginError(
             f"a rewriter asked for a draw at {at!r}, which is no address",
             "An Address has a Purpose and numbers of type int, from 0 to 2**31 - 1.",
@@ -98,11 +95,6 @@ def _open(at: Address) -> Address:
     if at.purpose not in OPEN:
         _refuse(at)
     return at
-
-
-def _is_address(at: Any) -> bool:
-    """Whether it is an address of plain numbers."""
-    return type(at) is Address and type(at.purpose) is Purpose and is_plain(tuple(at[1:]))
 
 
 def _refuse(at: Address) -> None:
@@ -162,7 +154,7 @@ def _written(name: str, record: Any) -> Recorded:
     """A record of addresses and ids alone: what else could stand there compares as it likes."""
     answers: Mapping[Any, Any] = dict(record.answers) if type(record.answers) is dict else {None: None}
     for at, answer in answers.items():
-        if not (_is_address(at) and is_plain(answer)):
+        if not (is_address(at) and is_plain(answer)):
             raise PluginError(
                 f"unlearner {name!r} recorded something else than a dict of addresses and tuples of ids",
                 "Use plan.recorded, with ids of type int.",
