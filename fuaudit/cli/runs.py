@@ -171,8 +171,8 @@ def unlearn(
     note = "; not verified yet"
     if not parent.by_editor and not parent.plan.first_involvement(request):
         known = depended_on(parent.config, request)
-        rest = f", but rounds depend on {known}" if known else ": this run contains nothing to forget"
-        note += f"; it was never drawn{rest}"
+        rest = f", but rounds depend on {known}" if known else ": it contains nothing to forget"
+        note += f"; {parent.path.name} never drew it{rest}"
     promised = parent.config.unlearner
     if promised is not None and promised["use"] != name:
         note += (

@@ -233,7 +233,11 @@ class Stack:
         version = versions[row, column]
         sizes = self._sizes[version, client[:, None]]
         if (sizes == ABSENT).any():
-            raise PluginError("the plan draws a batch of a client that is not in the population of that draw")
+            raise PluginError(
+                "the plan draws a batch of a client that is not in the population of that draw",
+                "A method of this lineage kept draws of a client that was erased, as noop does: unlearn from the run "
+                "before that, or start over with retrain.",
+            )
         counts = np.minimum(sizes, self.batch_size)
         result = np.full((*column.shape, law.slots), NONE, dtype=np.int64)
         noted = recorded[row, column]

@@ -17,7 +17,11 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.training.setup import depended_on
 
-OWN = "Clients made their secrets by generators of their systems, and nobody else has them: no run can show it."
+OWN = {
+    "apart": "Clients made their secrets by generators of their systems, and nobody else has them: no run can show it.",
+    "from one secret": "Whoever has the one secret of training has those of all clients, and knows what they draw.",
+}
+"""What it rests on that nobody else knows what clients draw, by how their secrets were made."""
 
 
 def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
@@ -51,7 +55,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
                 f"Clients of {name_of(run)} have other secrets after request {number} than follow from before it."
             )
     text = f"The secrets of {name_of(run)} follow from those that were committed to, which were made {secrets.made}."
-    return holds(text, " ".join([OWN, *_in_common(run)]))
+    return holds(text, " ".join([OWN[secrets.made], *_in_common(run)]))
 
 
 def noise_used_once(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
