@@ -286,7 +286,7 @@ def test_redacted(whole, tmp_path, quick, fuaudit):
         drawn = f"  round         {stages} -> test-sums -> test-median -> momentum{made}; events: 8 released, 32 sent\n"
         assert drawn in fuaudit("show", path)[1]
     assert verdicts(looked_at(redacted, quick)) == REDACTED
-    told = next(one for one in looked_at(whole, quick).findings if one.audit == "provenance").assumptions
+    told = looked_at(whole, quick)["provenance"].assumptions
     assert any("has the one secret of training" in line for line in told)
     assert not any("generators of their systems" in line for line in told)
     shutil.copytree(whole.path, tmp_path / "torn")
