@@ -334,6 +334,16 @@ def test_missing_evidence_is_inconclusive(lineage):
             assert words in finding.shows
 
 
+def test_lineage_asks_again_what_replay_had_executed(lineage):
+    """The faults of a request are most of the work, and both audits ask them of the same models."""
+    case, alone = case_of(elsewhere(lineage["client"])), case_of(load_run(lineage["client"].path))
+    replayed, found = Replay().examine(case), Lineage().examine(case)
+    assert len(case.rerun.kept) == 1
+    again = Lineage().examine(alone)
+    assert (found.verdict, found.values, found.details) == (again.verdict, again.values, again.details)
+    assert replayed.values["effect"] == found.values["effect"]
+
+
 def test_the_untouched_models_under_a_right_plan(lineage):
     """Bits of two runs need no platform; a forger who blurs them is told of, but rounding is not excluded."""
     parent, child = lineage["parent"], lineage["client"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,6 +87,11 @@ class Rerun:
         """What the models would be with erased data left in; see :mod:`fuaudit.verification.counterfactual`."""
         given = self.evidence
         return counterfactuals(given.run, given.ancestors, given.complete_lineage, self.ready.dataset, self.models)
+
+    @cached_property
+    def kept(self) -> dict[Hashable, Any]:
+        """What one audit had executed here and the next one asks for again, by what was asked."""
+        return {}
 
     @cached_property
     def regenerated(self) -> dict[str, bytes]:

@@ -93,7 +93,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
             "tolerance could tell."
         )
         return Judgement(Verdict.INCONCLUSIVE, shows, figures, details=left.missing)
-    faults = [_faults(case, link, stored, gap > limit, limit) for link in left.links]
+    faults = [_found_once(case, link, stored, gap > limit, limit) for link in left.links]
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
     controls = tuple(control for fault in faults for control in fault.controls)
@@ -196,6 +196,15 @@ class _Faults:
     controls: tuple[Control, ...]
     lines: tuple[str, ...]
     hidden: float
+
+
+def _found_once(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
+    """For replay and lineage alike: both ask it of the same stored models, and it is most of their work."""
+    kept, asked = case.rerun.kept, ("faults", link.parent.digest, apart, limit)
+    if asked not in kept:
+        kept[asked] = _faults(case, link, stored, apart, limit)
+    found: _Faults = kept[asked]
+    return found
 
 
 def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
