@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.machinery import ModuleSpec, PathFinder
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,10 @@ def largest(name: str, sizes: dict[str, int]) -> Measure:
     return Measure(name, str(most[0][1]), [f"{where}: {size}" for where, size in most])
 
 
+OF_IMPORTS = {*dir(ModuleSpec("any", None)), *dir(PathFinder)}
+"""Words of Python's import machinery."""
+
+
 def words(house: House) -> set[str]:
     """Attributes that are asked for by a literal name, each with its places.
 
@@ -254,7 +259,11 @@ def words(house: House) -> set[str]:
     table = {node.args[0].value for _, node in every(house, ast.Call) if ast.unparse(node.func) == "Word"}
     for module, tree in house.trees.items():
         for word, call in asked_for(tree, table):
-            if not word.startswith("__") and ast.unparse(call.args[0]) not in imports_whole(tree):
+            if (
+                not word.startswith("_")
+                and word not in OF_IMPORTS
+                and ast.unparse(call.args[0]) not in imports_whole(tree)
+            ):
                 places[word].append(place(house, module, call))
     return {f"{word}: {', '.join(found)}" for word, found in places.items()}
 

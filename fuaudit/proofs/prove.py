@@ -10,14 +10,11 @@ from typing import Any
 from fuaudit.errors import BudgetError, PluginError, UsageError
 from fuaudit.plans import Request, UniformLaw
 from fuaudit.progress import Progress, silent
-from fuaudit.proofs.exactness import Exactness, exactness
+from fuaudit.proofs.exactness import DEFAULT_LEAVES, Exactness, exactness
 from fuaudit.proofs.sweep import Sweep, sweep
 from fuaudit.proofs.toys import AllToys, Shape, federation, stream_of
 from fuaudit.registry import build
 from fuaudit.unlearning.protocol import claims_exactness, is_editor
-
-LEAVES = 200_000
-"""The budget of leaves where none is given."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def prove(
     request: str | None = None,
     up_to: int | None = None,
     replacement: bool = True,
-    leaves: int = LEAVES,
+    leaves: int = DEFAULT_LEAVES,
     progress: Progress = silent,
     **sizes: int | None,
 ) -> Proofs | Swept:

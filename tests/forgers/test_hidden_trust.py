@@ -1,8 +1,7 @@
 """A word in a name makes the trust that a PASS names disappear: "non-adaptive" in a folder, a client, a plugin.
 
-`conclude._once` and `reporting.words.trusted` replace EVERY assumption that contains "non-adaptive" by one fixed
-sentence. Names of folders and of clients are the operator's (data alone, no code), names of plugins and distributions
-the plugin author's.
+A PASS once put one fixed sentence in the place of every assumption that contains "non-adaptive". Names of folders and
+of clients are the operator's (data alone, no code), names of plugins and distributions the plugin author's.
 """
 
 import sys
