@@ -225,9 +225,8 @@ def prove(
             table, request, up_to, not without_replacement, leaves, progress, **(sizes if up_to is None else {})
         )
     lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
-    left_out = ["mixed"] if request is None else []
-    lines += [NOT_ASKED] if left_out else []
-    output.emit(found.as_json() | {"not_asked": left_out}, lines, [short])
+    lines += [NOT_ASKED] if found.not_asked else []
+    output.emit(found.as_json(), lines, [short])
     sys.exit({True: 0, False: 1, None: 3}[found.exact])
 
 

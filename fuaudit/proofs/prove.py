@@ -16,6 +16,17 @@ from fuaudit.proofs.toys import AllToys, Shape, federation, stream_of
 from fuaudit.registry import build
 from fuaudit.unlearning.protocol import claims_exactness, is_editor
 
+KINDS = ("client", "sample", "mixed")
+"""All kinds of request."""
+
+BY_DEFAULT = KINDS[:2]
+"""Those that are asked where none is named."""
+
+
+def _left_out(kinds: Sequence[str]) -> list[str]:
+    """What was not asked though no kind was named: a reader could take it for proved."""
+    return [kind for kind in KINDS if kind not in kinds] if tuple(kinds) == BY_DEFAULT else []
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -54,11 +65,17 @@ class Proofs:
         """Whether the laws do not differ for any of the kinds."""
         return all(proof.result.total_variation == 0 for proof in self.proofs)
 
+    @property
+    def not_asked(self) -> list[str]:
+        """Kinds of request that were not asked, where none was named."""
+        return _left_out([proof.kind for proof in self.proofs])
+
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return {
             "unlearner": self.unlearner,
             "exact": self.exact,
+            "not_asked": self.not_asked,
             "proofs": [proof.as_json() for proof in self.proofs],
         }
 
@@ -77,12 +94,18 @@ class Swept:
         """Whether the laws do not differ on any; None where every federation was too large for the budget."""
         return False if self.found.refuted else True if self.found.proved else None
 
+    @property
+    def not_asked(self) -> list[str]:
+        """Kinds of request that were not asked, where none was named."""
+        return _left_out(self.kinds)
+
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         found = self.found
         document: dict[str, Any] = {
             "unlearner": self.unlearner,
             "requests": list(self.kinds),
+            "not_asked": self.not_asked,
             "proved": len(found.proved),
             "refuted": len(found.refuted),
             "too_large": found.too_large,
@@ -137,7 +160,7 @@ def prove(
     if unknown := sorted(sizes.keys() - SIZES.keys()):
         raise UsageError(f"prove() takes no {', '.join(unknown)}", f"Sizes are {', '.join(SIZES)}.")
     asked = {word: value for word, value in sizes.items() if value is not None}
-    kinds = (request,) if request else ("client", "sample")
+    kinds = (request,) if request else BY_DEFAULT
     if up_to is not None and asked:
         raise UsageError(f"up_to sweeps all federations up to a bound, and {', '.join(asked)} would say which one")
     with _named(name):
