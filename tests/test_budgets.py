@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -15,12 +16,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from fuaudit.budgets import statement as statements
-from fuaudit.budgets.compose import Losses, composed, optimal
+from fuaudit.budgets.compose import composed, optimal
 from fuaudit.budgets.conspar.account import COARSE, account, decimal_text
 from fuaudit.budgets.conspar.law import ConSpar, decimal, epsilon, growth_by_sum, growths, probability
 from fuaudit.budgets.conspar.losses import hits, losses, overlaps
 from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
-from fuaudit.budgets.conspar.targets import for_alpha, for_per_client, for_rounds
+from fuaudit.budgets.conspar.targets import Asked, answer, for_alpha, for_per_client, for_rounds
+from fuaudit.budgets.losses import Losses
 from fuaudit.budgets.statement import meaning
 from fuaudit.errors import UsageError
 
@@ -370,6 +372,25 @@ def test_targets_are_met_and_nothing_less_would_do():
         for_rounds(ConSpar(300, 3, Fraction(1, 2)), 0.0, 0.5)
     with pytest.raises(UsageError, match="no number of coordinates"):
         for_per_client(300, Fraction(1, 2), 1, 3, 0.0, 0.5)
+
+
+def test_what_is_missing_is_what_is_searched_for():
+    whole = Asked(300, 20, Fraction(99, 100), 3, 1, 0.0)
+    one = ConSpar(300, 20, Fraction(99, 100))
+    assert answer(whole, None) == (one, 3)
+    assert answer(replace(whole, rounds=None), 20) == (one, for_rounds(one, 0.0, 20.0))
+    assert answer(replace(whole, alpha=None), 20) == (for_alpha(one, 3, 0.0, 20.0), 3)
+    fewest = for_per_client(300, Fraction(99, 100), 1, 3, 0.0, 9.0)
+    assert answer(replace(whole, per_client=None), 9.0) == (fewest, 3)
+    for asked, target in (
+        (whole, 1.0),
+        (replace(whole, rounds=None), None),
+        (replace(whole, rounds=None, alpha=None), 1.0),
+        (replace(whole, rounds=None), math.inf),
+        (replace(whole, rounds=None), -1.0),
+    ):
+        with pytest.raises(UsageError, match="target"):
+            answer(asked, target)
 
 
 @pytest.fixture

@@ -9,27 +9,14 @@ from typing import Any
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 
+from fuaudit.budgets.losses import LOSS_ERROR, MASS_ERROR, Floats, Losses, normal
 from fuaudit.errors import UsageError
 
-Floats = NDArray[np.float64]
 Cells = tuple[int, Floats]
+"""A first cell, and the masses from there on."""
 UNIT = 2.0**-53
 """The unit roundoff of float64."""
-MASS_ERROR = 1e-11
-"""Relative error of a probability of one round."""
-LOSS_ERROR = 3e-11
-"""Relative error of a loss."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Losses ``(n,)`` with their probabilities ``(n,)`` under the first law, and a bound on what was left out."""
-
-    values: Floats
-    masses: Floats
-    left_out: float
 
 
 @dataclass(frozen=True)
@@ -38,12 +25,6 @@ class Bracket:
 
     low: float
     high: float
-
-
-def normal(logs: Floats) -> Floats:
-    """Weights from their logs, scaled to a sum of 1."""
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
 
 
 def optimal(epsilon: float, rounds: int, delta: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from fuaudit.budgets.conspar.account import ConSparAccount
-    from fuaudit.budgets.conspar.law import ConSpar
 
 
 @click.group()
@@ -51,6 +49,7 @@ def conspar(
     """
     from fuaudit.budgets.conspar.account import BINS, COARSE, account
     from fuaudit.budgets.conspar.law import decimal
+    from fuaudit.budgets.conspar.targets import Asked, answer
 
     rounds = 1 if rounds is None and target is None else rounds
     given = {"--per-client": per_client, "--alpha": alpha, "--rounds": rounds}
@@ -63,7 +62,7 @@ def conspar(
             "As in: fuaudit budget conspar --dim 270000 --per-client 422 --alpha 0.95 --rounds 7500 --delta 1e-5",
         )
     chance = None if alpha is None else decimal(alpha)
-    shape, number = _found(dim, per_client, chance, rounds, differ, delta, target)
+    shape, number = answer(Asked(dim, per_client, chance, rounds, differ, delta), target)
     if picture is not None:
         from fuaudit.budgets.conspar.plot import plot
 
@@ -72,37 +71,6 @@ def conspar(
     document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
     sought = [] if target is None else [f"found for epsilon {target:g}: {missing[0]} {_sought(result, missing[0])}"]
     output.emit(document, [*sought, *_lines(result)], [*sought, *_short(result)])
-
-
-def _found(
-    dim: int,
-    per_client: int | None,
-    alpha: Fraction | None,
-    rounds: int | None,
-    differ: int,
-    delta: float,
-    target: float | None,
-) -> tuple[ConSpar, int]:
-    """The round and their number; the one that is None is searched for."""
-    from fuaudit.budgets.conspar.law import ConSpar
-    from fuaudit.budgets.conspar.targets import for_alpha, for_per_client, for_rounds
-
-    if target is None:
-        assert per_client is not None
-        assert alpha is not None
-        assert rounds is not None
-        return ConSpar(dim, per_client, alpha, differ), rounds
-    if not 0 <= target < float("inf"):
-        raise UsageError(f"--target is an epsilon of at least 0, not {target}")
-    if rounds is None:
-        assert per_client is not None
-        assert alpha is not None
-        shape = ConSpar(dim, per_client, alpha, differ)
-        return shape, for_rounds(shape, delta, target)
-    if alpha is None:
-        assert per_client is not None
-        return for_alpha(ConSpar(dim, per_client, Fraction(1), differ), rounds, delta, target), rounds
-    return for_per_client(dim, alpha, differ, rounds, delta, target), rounds
 
 
 def _sought(found: ConSparAccount, name: str) -> str:

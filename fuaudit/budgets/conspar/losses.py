@@ -11,8 +11,8 @@ from math import comb, exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from fuaudit.budgets.compose import Floats, Losses, normal
 from fuaudit.budgets.conspar.law import ConSpar, growths
+from fuaudit.budgets.losses import Floats, Losses, normal
 
 TINY = 1e-200
 """A probability up to which a loss is left out: sums of such masses underflow."""

@@ -8,12 +8,48 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 
 from fuaudit.budgets.conspar.account import COARSE, ROUNDS, ConSparAccount, account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An account that is asked for; with a target, what is None is searched for."""
+
+    dim: int
+    per_client: int | None
+    alpha: Fraction | None
+    rounds: int | None
+    differ: int
+    delta: float
+
+
+def answer(asked: Asked, target: float | None) -> tuple[ConSpar, int]:
+    """The round and their number: as they are asked for, or the missing one as the target allows it.
+
+    Raises:
+        UsageError: not exactly one is missing where there is a target, or any where there is none; the target is no
+            epsilon, or nothing keeps to it.
+    """
+    if target is not None and not 0 <= target < inf:
+        raise UsageError(f"a target is an epsilon of at least 0, not {target}")
+    dim, differ, delta = asked.dim, asked.differ, asked.delta
+    match (asked.per_client, asked.alpha, asked.rounds, None if target is None else float(target)):
+        case (int(k), Fraction() as alpha, int(rounds), None):
+            return ConSpar(dim, k, alpha, differ), rounds
+        case (int(k), Fraction() as alpha, None, float(most)):
+            one = ConSpar(dim, k, alpha, differ)
+            return one, for_rounds(one, delta, most)
+        case (int(k), None, int(rounds), float(most)):
+            return for_alpha(ConSpar(dim, k, Fraction(1), differ), rounds, delta, most), rounds
+        case (None, Fraction() as alpha, int(rounds), float(most)):
+            return for_per_client(dim, alpha, differ, rounds, delta, most), rounds
+    raise UsageError("with a target one of coordinates, alpha and rounds is left out, and without one none is")
 
 
 def alphas() -> Sequence[Fraction]:
