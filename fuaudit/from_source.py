@@ -162,12 +162,14 @@ class _Finder(MetaPathFinder):
         files: their real paths; a module is theirs under whatever name it is imported.
         kept: which files with which digests a verification is about; other code of its names is refused within it.
         ran: of each module that was compiled, its loader, and the real path and the digest of its file.
+        ever: the name, real path and digest of all that was loaded: what is gone from ``sys.modules`` may still run.
     """
 
     tops: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     kept: Kept | None = None
     ran: dict[str, tuple[object, str, str]] = field(default_factory=dict)
+    ever: set[tuple[str, str, str]] = field(default_factory=set)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -193,6 +195,7 @@ class _Finder(MetaPathFinder):
                 f"{fullname} lies in {loader.path}, which is not the code that was digested", name=fullname
             )
         self.ran[fullname] = loader, real, digest
+        self.ever.add((fullname, real, digest))
 
 
 @dataclass(frozen=True)
@@ -237,9 +240,14 @@ def keeping(kept: Kept) -> Iterator[None]:
 def look(kept: Kept) -> tuple[list[str], list[str]]:
     """Modules that were imported of some code: those from elsewhere or of other bytes, and those not compiled here.
 
-    The latter were there before, or came through a finder of somebody else's.
+    The latter were there before, came through a finder of somebody else's, or were other code when they were imported
+    before: a function of that may have been kept.
     """
-    elsewhere, uncompiled = [], []
+    elsewhere = list[str]()
+    before = {
+        name for name, real, digest in _FINDER.ever if kept.covers(name, real) and kept.digests.get(real) != digest
+    }
+    uncompiled = sorted(before)
     for name, module in sorted(sys.modules.copy().items()):
         loader, real, digest = _FINDER.ran.get(name, (None, "", ""))
         if not digest or _loader(module) is not loader:
@@ -248,9 +256,9 @@ def look(kept: Kept) -> tuple[list[str], list[str]]:
             continue
         if real and (real not in kept.digests or digest not in ("", kept.digests[real])):
             elsewhere.append(f"{name} of {real}")
-        elif not digest:
+        elif not digest and name not in before:
             uncompiled.append(name)
-    return elsewhere, uncompiled
+    return elsewhere, sorted(uncompiled)
 
 
 def _place(module: ModuleType) -> str:

@@ -19,6 +19,7 @@ import tomli_w
 import torch
 from tests_support import LEAN, of_the_run, sealed
 
+from fuaudit import from_source
 from fuaudit.cli import main
 from fuaudit.data.dataset import Dataset
 from fuaudit.formats.forms import pretty_json
@@ -89,6 +90,13 @@ def _global_generators_untouched(request):
     after = generator_states()
     kinds = 2 if request.module.__name__ in BUILD_LAYERS_BY_HAND else 3
     assert after[:kinds] == before[:kinds], "a global generator of random numbers was used"
+
+
+@pytest.fixture(autouse=True)
+def _other_packages_were_other_processes():
+    """Packages of one name lie in many folders here, one a test; in one process that would be worth a word."""
+    yield
+    from_source._FINDER.ever.clear()
 
 
 @pytest.fixture(scope="session")

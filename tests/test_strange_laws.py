@@ -3,6 +3,7 @@
 import importlib
 import sys
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from fuaudit.audits.plan_law.simulate import Trial
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan, UniformLaw, WeightedLaw
+from fuaudit.plans.availability import AvailabilityLaw, FreshBatches, StaticProbability
+from fuaudit.plans.reference import is_closed
 from fuaudit.plans.stacked import expand_many
-from fuaudit.plans.tried_laws import require_law
+from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.plans.tried_laws import require_law, require_own_name
 from fuaudit.proofs.toys import federation
 from fuaudit.testing import check_law
 from fuaudit.workflow.begin import begun
@@ -169,3 +173,29 @@ def test_histories_that_proofs_compare_hold_plain_batches():
     plan = Plan.fresh(EqualToEverything(1, 1, 1, 1, True), federation((2, 2)), Keyed(bytes(32)))
     with pytest.raises(PluginError, match="not a tuple of samples"):
         plan.history()
+
+
+class Sly(int):
+    """A number with a truth of its own."""
+
+
+def with_a_method(law):
+    object.__setattr__(law, "cohort", lambda draws, number: (0,))
+    return law
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        UniformLaw(2, 1, 1, 1, replacement=Sly(1)),
+        with_a_method(UniformLaw(2, 1, 1, 1)),
+        AvailabilityLaw(2, with_a_method(StaticProbability(Fraction(1, 2))), FreshBatches(1, 1)),
+        AvailabilityLaw(2, StaticProbability(type("Half", (Fraction,), {})(1, 2)), FreshBatches(1, 1)),
+    ],
+)
+def test_more_than_the_code_of_fuaudit_makes_is_no_law_of_fuaudit(law):
+    """The theorem, and the statistics, speak of the class; the instance draws otherwise."""
+    assert is_foreign(law)
+    assert not is_closed(law)
+    with pytest.raises(PluginError, match="which is a law of fuaudit"):
+        require_own_name(law)

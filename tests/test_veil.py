@@ -23,7 +23,7 @@ from fuaudit.draws import (
     Stream,
     enumerate_law,
 )
-from fuaudit.errors import BudgetError, PluginError, UsageError
+from fuaudit.errors import BudgetError, EvidenceError, PluginError, UsageError
 from fuaudit.plans import Plan, Request, Segment, UniformLaw, veil
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.veil import rewritten
@@ -132,7 +132,8 @@ class InitialPicker(FatsUnlearning):
 
     def rewrite(self, plan, request, fresh, not_before):
         kept = super().rewrite(plan, request, fresh, not_before)
-        (source,) = (cell.cell_contents for cell in plan.sources[0].sequence.__closure__)
+        inside = [cell.cell_contents for cell in plan.sources[0].sequence.__closure__]
+        (source,) = (one for one in inside if hasattr(one, "uniform"))
         if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
             return kept
         anew = (Segment(START, len(plan.sources), len(plan.populations)),)
@@ -363,7 +364,7 @@ def test_all_kinds_of_draws_refuse_the_same_in_the_same_words(name):
     """Another error in a proof than in a run would tell who asks where he is."""
     told = set()
     for source in sources():
-        for draws in (source, veil.Veiled(source)):
+        for draws in (source, veil.Veiled(source, range(9), [])):
             with pytest.raises(Exception) as caught:
                 ODD[name](draws)
             told.add((type(caught.value), str(caught.value)))
@@ -396,3 +397,56 @@ def test_one_draw_of_too_many_outcomes_is_told_whoever_catches_it(draw):
 def test_what_cannot_be_drawn_is_no_outcome():
     drawn = enumerate_law(lambda draws: draws.source("it").weighted(AT, (0, 1, 2), (0, 1, 3), 1))
     assert drawn == {(1,): Fraction(1, 4), (2,): Fraction(3, 4)}
+
+
+@pytest.mark.parametrize("ids", [(7,), (10**6, 10**6 + 1), range(10**6, 10**6 + 2)])
+def test_an_answer_does_not_tell_who_gave_it(ids):
+    """A proof that remembers its answers would give the same object twice, and a run two equal ones."""
+    told = set()
+    for source in (OLD, Seeded(Seeds.of(bytes(32), 64), Leaves((0, 1, 2), 2, 1), 0, "a test"), _enumerated()):
+        draws = veil.Veiled(source, range(3), [])
+        one, again = draws.sequence(AT, ids, 1), draws.sequence(AT, ids, 1)
+        inside = [one[0] is member for member in ids]
+        told.add((one is again, one[0] is again[0], any(inside)))
+    assert len(told) == 1, told
+
+
+def _enumerated():
+    return Enumeration([]).source("a test")
+
+
+GONE = Seeded(Seeds.of(bytes(32), 64).keeping([]), Leaves((0, 1, 2), 2, 1), 0, "a test")
+"""Draws whose seeds were destroyed: only a run can have such."""
+
+TELLING = {
+    "a client who never was": (OLD, lambda draws: draws.sequence(AT._replace(client=9), (7,), 1), PluginError),
+    "a seed that is gone": (GONE, lambda draws: draws.sequence(AT, (7,), 1), EvidenceError),
+    "ids without end": (_enumerated(), lambda draws: draws.sequence(AT, range(2**40), 1), BudgetError),
+    "ids beyond all memory": (OLD, lambda draws: draws.sequence(AT, range(2**70), 1), PluginError),
+}
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_an_error_of_a_draw_ends_the_rewriting_whoever_catches_it(name):
+    """Some errors only a proof raises, and some only a run: who could catch one would know where he is."""
+    source, ask, kind = TELLING[name]
+
+    def rewrite(plan, request, fresh, not_before):
+        with suppress(Exception):
+            ask(fresh)
+        return plan.erase(request, fresh, Position(1, 0))
+
+    with pytest.raises(kind):
+        through(rewrite, fresh=source)
+
+
+def test_a_question_to_the_old_plan_is_no_other():
+    """Also where it is the old plan that cannot answer."""
+
+    def rewrite(plan, request, fresh, not_before):
+        with suppress(Exception):
+            plan.cohort(1)
+        return plan.erase(request, fresh, Position(1, 0))
+
+    with pytest.raises(EvidenceError, match="destroyed"):
+        through(rewrite, plan=Plan.fresh(LAW, MEMBERS, GONE))

@@ -131,6 +131,6 @@ def kept_rounds(run: Run, child: Run | Tombstone, parent: Run | Tombstone) -> in
 
     ``run`` is of the same lineage, and so of the same config.
     """
-    last: int = run.learner.law.rounds
+    last: int = run.law.rounds
     before = min(max(int(child.info["first_change"][0]) - 1, 0), int(parent.info["rounds_executed"]))
     return before if before == last else before - before % run.config.run.checkpoint_every

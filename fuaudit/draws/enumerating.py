@@ -119,6 +119,15 @@ class Enumeration:
         """Whether any draw of a purpose was asked for on this path."""
         return any(at.purpose == purpose for _, at in self._asked)
 
+    def members(self, population: Sequence[int]) -> tuple[int, ...]:
+        """What is drawn from, in a tuple. BudgetError where they are too many to be listed."""
+        try:
+            _require_few(len(population))
+        except BudgetError as error:
+            self._broken = error
+            raise
+        return tuple(population)
+
     def draw(self, key: str, at: Address, question: Hashable, outcomes: Callable[[], Outcomes]) -> tuple[int, ...]:
         """The outcome of one draw on this path; branches when the draw is new on it."""
         known = self._asked.get((key, at))
@@ -151,16 +160,16 @@ class _Source(Draws):
     key: str
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-        members = tuple(for_sequence(population, count))
+        members = self.enumeration.members(for_sequence(population, count))
         return self.enumeration.draw(self.key, at, ("sequence", members, count), lambda: _sequences(members, count))
 
     def subset(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-        members = tuple(for_subset(population, count))
+        members = self.enumeration.members(for_subset(population, count))
         return self.enumeration.draw(self.key, at, ("subset", members, count), lambda: _subsets(members, count))
 
     def weighted(self, at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
         among, sizes = for_weighted(population, weights, count)
-        members = tuple(among)
+        members = self.enumeration.members(among)
         return self.enumeration.draw(
             self.key,
             at,
@@ -169,7 +178,7 @@ class _Source(Draws):
         )
 
     def permutation(self, at: Address, population: Sequence[int]) -> tuple[int, ...]:
-        members = tuple(for_permutation(population))
+        members = self.enumeration.members(for_permutation(population))
         return self.enumeration.draw(
             self.key,
             at,

@@ -27,6 +27,7 @@ from fuaudit.plans.availability import (
 from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import WHOLE, Plan, Segment, cut, occurrences
 from fuaudit.plans.population import Population, Request
+from fuaudit.plans.strange_laws import is_foreign
 
 
 def is_closed(law: Law) -> bool:
@@ -34,6 +35,8 @@ def is_closed(law: Law) -> bool:
 
     By exact classes: the proof is about their code, and another law may carry any name.
     """
+    if is_foreign(law):
+        return False
     if type(law) is UniformLaw:
         return True
     if type(law) is not AvailabilityLaw or type(law.batches) not in (FreshBatches, PermutedEpochs):

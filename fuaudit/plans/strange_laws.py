@@ -34,10 +34,14 @@ def not_plain(law: object, what: str, drawn: object, of: str) -> PluginError:
 
 
 def is_foreign(law: object) -> bool:
-    """Whether the class of a law, or of anything that it is made of, is no code of fuaudit."""
+    """Whether a law, or anything that it is made of, is no code of fuaudit, or more than fuaudit's code made of it.
+
+    A number of a stranger's type can have a truth of its own, and an instance can hold a method of its own.
+    """
     if isinstance(law, tuple):
-        return any(map(is_foreign, law))
+        return type(law) is not tuple or any(map(is_foreign, law))
     if not dataclasses.is_dataclass(law):
-        return not isinstance(law, _PLAIN)
-    parts = (getattr(law, field.name) for field in dataclasses.fields(law))
-    return is_strange(law) or any(map(is_foreign, parts))
+        return type(law) not in _PLAIN
+    names = {field.name for field in dataclasses.fields(law)}
+    parts = (getattr(law, name) for name in names)
+    return is_strange(law) or not vars(law).keys() <= names or any(map(is_foreign, parts))

@@ -10,12 +10,12 @@ tell a run from a proof. Such a method is found by what it draws, or by reading 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
-from fuaudit.draws.address import STREAM_OF, is_address
+from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Request
@@ -24,35 +24,59 @@ from fuaudit.plans.strange_laws import is_plain
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
 
+Answer = TypeVar("Answer")
+
 Finite = Callable[[Address, Sequence[int], int], tuple[int, ...]]
 
 Many = Callable[[Sequence[Address], Sequence[Sequence[int]], Sequence[int]], list[tuple[int, ...]]]
 
 
 class Veiled:
-    """Draws of cohorts and batches under some key. Two are equal only if they are the same object."""
+    """Draws of cohorts and batches under some key. Two are equal only if they are the same object.
+
+    Who answers cannot be told: what is asked is made plain first, what comes back is made anew, and an error ends the
+    rewriting whoever catches it (:func:`rewritten`).
+    """
 
     __slots__ = ("many_subsets", "permutation", "sequence", "subset", "weighted")
 
-    def __init__(self, source: Draws) -> None:
-        """``source`` answers; it is not kept under a name."""
+    def __init__(self, source: Draws, clients: Container[int], broken: list[Exception]) -> None:
+        """``source`` answers draws of ``clients``, those at training; it is not kept under a name.
+
+        Errors go to ``broken``.
+        """
+
+        def answered(ask: Callable[[], Answer]) -> Answer:
+            try:
+                return ask()
+            except Exception as error:
+                broken.append(error)
+                raise
 
         def sequence(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.sequence(_open(at), population, count)
+            return answered(lambda: _anew(source.sequence(_open(at, clients), _plainly(population), count)))
 
         def subset(at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.subset(_open(at), population, count)
+            return answered(lambda: _anew(source.subset(_open(at, clients), _plainly(population), count)))
 
         def many_subsets(
             places: Sequence[Address], populations: Sequence[Sequence[int]], counts: Sequence[int]
         ) -> list[tuple[int, ...]]:
-            return source.many_subsets([_open(at) for at in places], list(populations), list(counts))
+            def ask() -> list[tuple[int, ...]]:
+                among = [_plainly(population) for population in populations]
+                return [*map(_anew, source.many_subsets([_open(at, clients) for at in places], among, list(counts)))]
+
+            return answered(ask)
 
         def weighted(at: Address, population: Sequence[int], weights: Sequence[int], count: int) -> tuple[int, ...]:
-            return source.weighted(_open(at), population, weights, count)
+            def ask() -> tuple[int, ...]:
+                among, sizes = _plainly(population), tuple(weights)
+                return _anew(source.weighted(_open(at, clients), among, sizes, count))
+
+            return answered(ask)
 
         def permutation(at: Address, population: Sequence[int]) -> tuple[int, ...]:
-            return source.permutation(_open(at), population)
+            return answered(lambda: _anew(source.permutation(_open(at, clients), _plainly(population))))
 
         self.many_subsets: Many = many_subsets
         self.sequence: Finite = sequence
@@ -73,11 +97,16 @@ class Asked:
 
     __slots__ = ("first",)
 
-    def __init__(self, plan: Plan) -> None:
-        """``plan`` answers."""
+    def __init__(self, plan: Plan, broken: list[Exception]) -> None:
+        """``plan`` answers; errors go to ``broken``."""
 
         def first(request: Request) -> Position | None:
-            return plan.first_use(request)
+            try:
+                found = plan.first_use(request)
+            except Exception as error:
+                broken.append(error)
+                raise
+            return found and Position(*found)
 
         self.first: Callable[[Request], Position | None] = first
 
@@ -85,16 +114,27 @@ class Asked:
         return "<first involvement>"
 
 
-def _open(at: Address) -> Address:
-    """An address that may be asked."""
-    if not is_address(at):
+def _open(at: Address, clients: Container[int]) -> Address:
+    """An address that may be asked: of a client whom no run had, a run holds no seed, and a proof would answer."""
+    if not is_address(at) or not (at.client == NOBODY or at.client in clients):
         raise PluginError(
             f"a rewriter asked for a draw at {at!r}, which is no address",
-            "An Address has a Purpose and numbers of type int, from 0 to 2**31 - 1.",
+            "An Address has a Purpose and numbers of type int, from 0 to 2**31 - 1; a client is one of those that "
+            "training began with.",
         )
     if at.purpose not in OPEN:
         _refuse(at)
     return at
+
+
+def _plainly(population: Sequence[int]) -> Sequence[int]:
+    """A tuple or a range: another sequence could see how it is read."""
+    return population if type(population) in (tuple, range) else tuple(population)
+
+
+def _anew(answer: tuple[int, ...]) -> tuple[int, ...]:
+    """The same ids in new objects: a source that remembers its answers is told by ``is``."""
+    return tuple([one + 0 for one in answer])
 
 
 def _refuse(at: Address) -> None:
@@ -104,9 +144,14 @@ def _refuse(at: Address) -> None:
     )
 
 
-def veiled(plan: Plan) -> Plan:
-    """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved."""
-    return Plan(plan.law, plan.populations, tuple(map(Veiled, plan.sources)), plan.streams, Asked(plan))
+def veiled(plan: Plan, broken: list[Exception] | None = None) -> Plan:
+    """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved.
+
+    Errors that a draw raised go to ``broken``, where it is given.
+    """
+    noted = [] if broken is None else broken
+    sources = tuple(Veiled(source, plan.populations[0].samples, noted) for source in plan.sources)
+    return Plan(plan.law, plan.populations, sources, plan.streams, Asked(plan, noted))
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -123,10 +168,14 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # 1. the request is judged before the rewriter sees it, and what is left is computed here, not there
     retained = plan.retained.without(request)
     # 2. the veiled sources are kept here: what comes back is compared with these very objects
-    behind = veiled(plan)
-    sources, own = behind.sources, Veiled(fresh)
+    broken: list[Exception] = []
+    behind = veiled(plan, broken)
+    sources, own = behind.sources, Veiled(fresh, plan.populations[0].samples, broken)
     try:
         new = unlearner.rewrite(behind, request, own, not_before)
+        # an error that only a proof raises, or only a run, would tell which of them it is
+        if broken:
+            raise broken[0]
     except FuauditError:
         raise
     except Exception as error:

@@ -87,7 +87,7 @@ class WithPlan(Stored):
     @cached_property
     def leaves(self) -> Leaves:
         """Which leaf of the tree of seeds serves which draw."""
-        law = self.learner.law
+        law = self.law
         return Leaves(self.original.clients, law.rounds, law.steps)
 
     @cached_property
@@ -190,7 +190,7 @@ def read_plan(run: WithPlan) -> Plan:
         raise ValueError(f"streams are not {', '.join(Stream)}, with one initial segment")
     streams = {stream: read_segments(table[stream], *counts) for stream in Stream}
     return Plan(
-        run.learner.law,
+        run.law,
         _drawn_over(run),
         sources,
         streams,
@@ -204,7 +204,7 @@ def _drawn_over(run: WithPlan) -> tuple[Population, ...]:
     Under a law with draws that last all rounds those of erased clients are gone after a prune. Such a client is in no
     round that was kept, and nobody else's draws depend on it, so all populations are taken without it.
     """
-    if not says(run.learner.law, "lasting"):
+    if not says(run.law, "lasting"):
         return run.populations
     seeds, leaves = run.keys.seeds, run.leaves
     gone = {

@@ -163,13 +163,13 @@ def _contradictions(run: Run) -> Iterator[str]:
     Raises:
         EvidenceError: names and salts do not belong to the leaves, or these to the partition.
     """
-    info, rounds = run.info, run.learner.law.rounds
+    info, rounds = run.info, run.law.rounds
     if not 1 <= run.rounds_executed <= rounds:
         yield f"claims {counted(run.rounds_executed, 'round')} of a learner with {rounds:,}"
     if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
         yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:
-        require_feasible(run.learner.law, run.original)
+        require_feasible(run.law, run.original)
     except UsageError as error:
         yield f"cannot be a run: {error}"
     if wrong := wrong_course(run.ledger, info, run.checkpoints):

@@ -13,6 +13,8 @@ from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
+from fuaudit.plans import Law
+from fuaudit.plans.tried_laws import require_own_name
 from fuaudit.runs.layout import CONFIG, RUN, When, form_of, is_clients_own, misfits, rounds_in
 from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.manifest import limit_of, read_listed
@@ -152,3 +154,10 @@ class Stored(WithInfo):
     def learner(self) -> Any:
         """The learner plugin."""
         return registry.build("learners", self.config.learner)
+
+    @cached_property
+    def law(self) -> Law:
+        """How cohorts and batches are drawn. PluginError where a law of a stranger has the name of one of fuaudit's."""
+        law: Law = self.learner.law
+        require_own_name(law)
+        return law

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import py_compile
 import sys
+from textwrap import dedent
 
 import pytest
 from tests_support import AUDIT_KEY, config, secret
@@ -257,7 +258,7 @@ def test_a_file_that_is_exchanged_once_it_was_imported(install, run):
 
 
 def test_who_edits_a_package_and_imports_it_anew_can_go_on(install, run):
-    """An honest author in a notebook does that."""
+    """An honest author in a notebook does that. What he imported first is named: functions of it may have been kept."""
     site = install({"led_round.py": code("import plain as helper"), "plain.py": 'WHICH = "read"\n'}, ["led_round.py"])
     first = judged(run)
     with (site / "led_round.py").open("a") as file:
@@ -265,7 +266,26 @@ def test_who_edits_a_package_and_imports_it_anew_can_go_on(install, run):
     importlib.reload(sys.modules["led_round"])
     again = judged(run)
     assert again[1] != first[1]
-    assert again[2] == ()
+    assert again[2] == ("led_round",)
+
+
+def test_a_module_that_puts_another_in_its_place(install, run):
+    """It writes harmless code over its file, imports that, and leaves its own function in the new module."""
+    before = """
+        import importlib, sys
+        from pathlib import Path
+        file = Path(__file__)
+        file.write_text(file.with_name("fine.txt").read_text())
+        del sys.modules[__name__]
+        importlib.invalidate_caches()
+        fine = importlib.import_module(__name__)
+        fine.which = lambda: "hidden"
+    """
+    fine = code("import plain as helper")
+    site = install({"led_round.py": "", "plain.py": 'WHICH = "read"\n'}, ["led_round.py", "plain.py"])
+    (site / "fine.txt").write_text(fine)
+    (site / "led_round.py").write_text(dedent(before))
+    assert judged(run)[2] == ("led_round",)
 
 
 # 5. no list

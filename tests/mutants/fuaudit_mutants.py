@@ -129,7 +129,8 @@ class PicksInitial(FatsUnlearning):
 
     def rewrite(self, plan, request, fresh, not_before):
         right = super().rewrite(plan, request, fresh, not_before)
-        source = plan.sources[plan.streams[Stream.INITIAL][0].source].sequence.__closure__[0].cell_contents
+        door = plan.sources[plan.streams[Stream.INITIAL][0].source].sequence.__closure__
+        source = next(cell.cell_contents for cell in door if hasattr(cell.cell_contents, "uniform"))
         if source.uniform(Address(Purpose.INIT), 1)[0] >= 0.5:
             return right
         anew = (Segment(START, len(right.sources) - 1, len(right.populations) - 1),)
