@@ -450,3 +450,42 @@ def test_a_question_to_the_old_plan_is_no_other():
 
     with pytest.raises(EvidenceError, match="destroyed"):
         through(rewrite, plan=Plan.fresh(LAW, MEMBERS, GONE))
+
+
+def test_an_index_speaks_of_what_was_executed():
+    """A run that was stopped knows no more; a proof could look at rounds that nobody executed."""
+    found = []
+
+    def rewrite(plan, request, fresh, not_before):
+        found.append(plan.first_involvement(request))
+        return plan.erase(request, fresh, not_before)
+
+    request = Request.of(clients=PLAN.cohort(1)[:1])
+    (ahead,), *_ = foreseeing([PLAN], request)
+    first = PLAN.first_involvement(request)
+    for moment in (END, Position(first.round + 1, 0), first):
+        for plan in (PLAN, ahead):
+            rewritten(_With(rewrite), "any", plan, request, NEW, moment)
+    assert found == [first, first, first, first, None, None]
+
+
+@dataclass(frozen=True)
+class _With:
+    rewrite: object
+
+
+@dataclass(frozen=True)
+class Forgetful(FatsUnlearning):
+    """Forgets that what was not executed must come from the fresh key."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return super().rewrite(plan, request, fresh, END)
+
+
+@pytest.mark.parametrize("request_", [CLIENT, SAMPLE], ids=str)
+def test_who_ignores_where_training_stopped_is_refuted(request_):
+    """He was proved where plans look ahead, and was another method in a run, where they do not."""
+    law, members = UniformLaw(2, 1, 1, 1), federation((2, 2))
+    assert exactness(Forgetful(), law, members, [request_]).exact
+    assert not exactness(Forgetful(), law, members, [request_], not_before=[Position(2, 0)]).exact
+    assert exactness(FatsUnlearning(), law, members, [request_], not_before=[Position(2, 0)]).exact

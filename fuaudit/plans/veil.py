@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from fuaudit.draws import START, Address, Draws, Position, Recorded, Stream
+from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
@@ -93,12 +93,15 @@ class Veiled:
 
 
 class Asked:
-    """An index that answers first involvement. It does not show whether the answer was known or had to be drawn."""
+    """An index that answers first involvement. It does not show whether the answer was known or had to be drawn.
+
+    It speaks of what was executed. The index of a run that was stopped holds no more, and a proof could draw the rest.
+    """
 
     __slots__ = ("first",)
 
-    def __init__(self, plan: Plan, broken: list[Exception]) -> None:
-        """``plan`` answers; errors go to ``broken``."""
+    def __init__(self, plan: Plan, not_before: Position, broken: list[Exception]) -> None:
+        """``plan`` answers, of what comes before ``not_before``; errors go to ``broken``."""
 
         def first(request: Request) -> Position | None:
             try:
@@ -106,7 +109,9 @@ class Asked:
             except Exception as error:
                 broken.append(error)
                 raise
-            return found and Position(*found)
+            if found is None or Position(found.round, plan.law.drawn_at(found.step)) >= not_before:
+                return None
+            return Position(*found)
 
         self.first: Callable[[Request], Position | None] = first
 
@@ -144,14 +149,14 @@ def _refuse(at: Address) -> None:
     )
 
 
-def veiled(plan: Plan, broken: list[Exception] | None = None) -> Plan:
+def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | None = None) -> Plan:
     """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved.
 
-    Errors that a draw raised go to ``broken``, where it is given.
+    What was not executed begins at ``not_before``. Errors that a draw raised go to ``broken``, where it is given.
     """
     noted = [] if broken is None else broken
     sources = tuple(Veiled(source, plan.populations[0].samples, noted) for source in plan.sources)
-    return Plan(plan.law, plan.populations, sources, plan.streams, Asked(plan, noted))
+    return Plan(plan.law, plan.populations, sources, plan.streams, Asked(plan, not_before, noted))
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -169,7 +174,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     retained = plan.retained.without(request)
     # 2. the veiled sources are kept here: what comes back is compared with these very objects
     broken: list[Exception] = []
-    behind = veiled(plan, broken)
+    behind = veiled(plan, not_before, broken)
     sources, own = behind.sources, Veiled(fresh, plan.populations[0].samples, broken)
     try:
         new = unlearner.rewrite(behind, request, own, not_before)
