@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fuaudit import registry
+from fuaudit.budgets.target import Target
 from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
 from fuaudit.data.dataset import DatasetPlugin
 from fuaudit.data.partition import Partition
@@ -94,6 +95,7 @@ def config_lines() -> list[str]:
         *("## Configs", "", "A TOML file. Each table but `run` names a plugin by `use` and holds its options.", ""),
         *("| key | names one of | what it says |", "|---|---|---|", *rows, ""),
         *("### run", "", *option_lines(options_of(RunOptions)), ""),
+        *("### budget", "", *option_lines(options_of(Target)), ""),
     ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from fuaudit import registry
+from fuaudit.budgets.target import Target
 from fuaudit.declared import is_agreement, must_say, says
 from fuaudit.errors import UsageError, nearest, nearest_beside
 from fuaudit.reading import require_regular
@@ -119,6 +120,7 @@ class Config:
             divides by their standard deviation.
         run: how to compute and what to keep.
         unlearner: names, before training, the method for requests to come; left out, it stays open.
+        budget: the epsilon that the rounds of a run keep to; left out, none is promised.
     """
 
     data: Table
@@ -132,6 +134,7 @@ class Config:
     unlearner: Table | None = None
     client: tuple[Table, ...] = ()
     transport: Table | None = None
+    budget: Target | None = None
 
     def tables(self) -> Table:
         """As plain tables, for TOML; of what is left out nothing is written."""
@@ -168,13 +171,19 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     Raises:
         UsageError: all that is wrong with names, options and types, in one message.
     """
-    known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner"}
+    known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner", "budget"}
     problems = [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     named, run = _plugins(table, origin, problems), RunOptions()
     with _joining(problems, f"{origin}, [run]"):
         if not isinstance(given := table.get("run", {}), Mapping):
             raise UsageError(_no_table(given), "Write [run], and its options below.")
         run = RunOptions(**registry.options(RunOptions, "how to compute", given))
+    budget: Target | None = None
+    with _joining(problems, f"{origin}, [budget]"):
+        if not isinstance(given := table.get("budget", {}), Mapping):
+            raise UsageError(_no_table(given), "Write [budget], and epsilon and delta below.")
+        if "budget" in table:
+            budget = Target(**registry.options(Target, "a budget", given))
     learner = named["learner"][1] if "learner" in named else None
     client = _chain(table, "client", says(learner, "client"), origin, problems)
     server = _chain(table, "server", learner.server if learner else (), origin, problems)
@@ -198,7 +207,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     if chosen["transport"] == CLEAR:
         del chosen["transport"]
     client_tables, server_tables = (tuple(whole for whole, _ in chain) for chain in (client, server))
-    return Config(**chosen, client=client_tables, server=server_tables, scaling=str(scaling), run=run)
+    return Config(**chosen, client=client_tables, server=server_tables, scaling=str(scaling), run=run, budget=budget)
 
 
 @contextmanager

@@ -150,6 +150,13 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         _DRAWS,
         _DEPENDS_ON,
         Word("answered", bool, "whether every participant is sent the aggregator's row as well", False),
+        Word(
+            "releases",
+            FunctionType,
+            "releases(columns): the Released that it tells in rounds over so many columns; a config's [budget] asks "
+            "for it before training",
+            None,
+        ),
     ),
     "datasets": (
         _CITE,

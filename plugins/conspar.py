@@ -90,9 +90,13 @@ class Consensus:
         context.tell(Answered("coordinates", BYTES * len(agreed)))
         context.tell(Answered("values", context.vectors.element_size() * len(agreed)))
         if bool(context.cohort.steps.any()):
-            law = {"dim": places, "per_client": min(self.per_client, places), "alpha": self.alpha}
-            context.tell(Released("conspar", law))
+            context.tell(self.releases(places))
         return agreed
+
+    def releases(self, columns: int) -> Released:
+        """The law of proposals over so many columns: docs/budgets.md."""
+        law = {"dim": columns, "per_client": min(self.per_client, columns), "alpha": self.alpha}
+        return Released("conspar", law)
 
     def _taken(self, proposals: list[Tensor], columns: int, context: RoundContext) -> Iterator[Tensor]:
         """The proposals that a client may make, of so many columns; the others are told."""

@@ -26,6 +26,7 @@ from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
 from fuaudit.text import span
 from fuaudit.training.asking import Kind, asked
+from fuaudit.training.capped import capped
 from fuaudit.training.execute import require_one_row_each
 from fuaudit.training.setup import Setup, setup
 
@@ -56,7 +57,8 @@ def begun(
     ``apart``: clients make secrets of their own; else all follow from the master secret.
 
     Raises:
-        UsageError: a wrong config or secret, data that cannot be read or dealt, or more seeds than a tree can have.
+        UsageError: a wrong config or secret, data that cannot be read or dealt, more seeds than a tree can have, or
+            rounds that exceed the config's budget.
     """
     resolved = (
         config
@@ -78,6 +80,8 @@ def begun(
     transport = ready.procedure.exchange.transport
     if offers(transport, "require_places"):
         asked(transport, "require_places", NOTHING, law.places(population))
+    if resolved.budget is not None:
+        capped(resolved.budget, ready.procedure.exchange, law, population, ready.procedure.layout.dimension)
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = ready.procedure.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fuaudit.audits.provenance.budget import budget
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
 from fuaudit.audits.provenance.draws import absence, asked, key_reuse, never_drawn
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
@@ -45,6 +46,7 @@ class Provenance:
                 answers += link(case, child, chain[place:])
         if case.run.is_child:
             answers += [key_reuse(case.run.plan)]
+        answers += [budget(case.run, target)] if (target := case.run.config.budget) is not None else []
         answers += [secrets_follow(case.run, chain)] if case.run.exchange.has_secrets else []
         planned = case.evidence.planned
         if case.run.exchange.draws and isinstance(planned, Run):

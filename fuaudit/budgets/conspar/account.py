@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fuaudit.budgets.conspar.law import ConSpar, epsilon
 from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
 from fuaudit.budgets.statement import Statement, finite, version_of
+from fuaudit.budgets.target import require_delta
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
 
@@ -73,10 +74,6 @@ class ConSparAccount:
         }  # fmt: skip
 
 
-SMALLEST = 1e-300
-"""Of deltas above 0: below it chances that add up to delta vanish in floats, and an account would be too small."""
-
-
 def account(mechanism: ConSpar, rounds: int, delta: float = 0.0, bins: int = BINS) -> ConSparAccount:
     """The account of so many rounds; the exact loss is composed on a grid of so many ``bins``.
 
@@ -85,8 +82,7 @@ def account(mechanism: ConSpar, rounds: int, delta: float = 0.0, bins: int = BIN
     """
     if not 1 <= rounds <= ROUNDS:
         raise UsageError(f"rounds are 1 to {ROUNDS:,}, not {rounds}")
-    if not (delta == 0 or SMALLEST <= delta < 1):
-        raise UsageError(f"delta is 0, or at least {SMALLEST:g} and below 1, not {delta}")
+    require_delta(delta)
     one = epsilon(mechanism)
     if not 0 < mechanism.alpha < 1:
         return ConSparAccount(mechanism, rounds, delta, one, one * rounds, note=CONSTANT if one == 0 else UNBOUNDED)

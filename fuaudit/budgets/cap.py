@@ -1,0 +1,66 @@
+"""The cap: whether rounds that were not yet executed keep to a target.
+
+It is decided before anything is drawn. Who stops in the middle, when an account runs out, chooses by what was seen
+which draws are made, and the figures of an account do not hold for such a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
+from fuaudit.budgets.conspar.law import ConSpar
+from fuaudit.budgets.conspar.targets import for_rounds
+from fuaudit.budgets.target import ExceededError, Target
+from fuaudit.errors import UsageError
+
+Parameters = Mapping[str, int | float | str]
+
+
+def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> ConSparAccount:
+    """The account of rounds in which one client takes part up to so many ``times`` each.
+
+    Raises:
+        ExceededError: it exceeds the target, or nobody accounts for such a mechanism.
+        UsageError: there cannot be such a round, or no library that composes at a delta.
+    """
+    one = _conspar(mechanism, parameters, target.differ)
+    charged = rounds * times
+    found = account(one, charged, target.delta, COARSE)
+    if found.total > target.epsilon:
+        raise ExceededError(_too_many(found, target, times), _hint(one, target, times, found.note))
+    return found
+
+
+def _conspar(mechanism: str, parameters: Parameters, differ: int) -> ConSpar:
+    try:
+        if mechanism != "conspar":
+            raise KeyError(mechanism)
+        dim, per_client, alpha = (str(parameters[name]) for name in ("dim", "per_client", "alpha"))
+        return ConSpar(int(dim), int(per_client), Fraction(alpha), differ)
+    except (KeyError, ValueError):
+        told = ", ".join(f"{name} {value}" for name, value in parameters.items())
+        raise ExceededError(
+            f"nobody accounts for the mechanism {mechanism!r} with {told or 'no parameters'}",
+            "There is an account of conspar, with dim, per_client and alpha.",
+        ) from None
+
+
+def _too_many(found: ConSparAccount, target: Target, times: int) -> str:
+    several = f", each up to {times} times a client," if times > 1 else ""
+    total = f"epsilon {found.total:.4g}" if found.total < float("inf") else "no guarantee"
+    return (
+        f"{found.rounds // times:,} rounds{several} have {total} at delta {target.delta:g}, and the target is "
+        f"{target.epsilon:g}"
+    )
+
+
+def _hint(one: ConSpar, target: Target, times: int, note: str) -> str:
+    try:
+        most = for_rounds(one, target.delta, target.epsilon) // times
+    except UsageError:
+        most = 0
+    if most:
+        return f"At most {most:,} rounds keep to it."
+    return note or "Not even one round keeps to it: take a larger alpha, or a larger target."
