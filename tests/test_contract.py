@@ -486,9 +486,22 @@ def meddles(self, case):
     return finding()
 
 
+def centres(self, case):
+    if case.dataset is not None:
+        case.dataset.inputs -= case.dataset.inputs.mean()
+    return finding()
+
+
+def renames(self, case):
+    case.run.info["parent"] = "another"
+    return finding()
+
+
 @pytest.mark.parametrize(
     ("examine", "reason"),
     [
+        (centres, "it changes case.dataset.inputs, which it was given: compute on a copy"),
+        (renames, "it changes case.run.info, which it was given"),
         (lambda self, case: None, "not a Finding"),
         (lambda self, case: finding(shows=" "), "shows must be a sentence"),
         (lambda self, case: finding(figures=(figure("gap", float("nan")),)), "finite number"),

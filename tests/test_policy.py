@@ -36,6 +36,14 @@ from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Subject, Verdict
 
 OLD = torch.linspace(-1, 1, 650)
+WRITES = {
+    "inputs": lambda case: case.dataset.inputs.mul_(-1),
+    "targets": lambda case: case.dataset.targets.zero_(),
+    "test_inputs": lambda case: case.dataset.test_inputs.zero_(),
+    "info": lambda case: case.run.info.update(first_change=[1, 0]),
+    "parent.info": lambda case: case.parent.info.clear(),
+    "document('plan.json')": lambda case: case.run.document("plan.json").clear(),
+}
 
 
 class Adding(nn.Linear):
@@ -67,6 +75,8 @@ class Free:
             raise ValueError("the dog ate the finding")
         if self.word == "nothing":
             return None
+        if self.word in WRITES:
+            WRITES[self.word](case)
         name = "replay" if self.word == "name" else "free"
         verdict = {"verdict": "PASS", "fails": Verdict.FAIL}.get(self.word, Verdict.PASS)
         finding = Finding(name, Subject.RUN, verdict, "It was looked at.", "Anything else.")
@@ -449,6 +459,12 @@ def beside(stranger, family):
         ("spends", "spent an error rate of 0.5, of 0"),
         ("nothing", "returned NoneType, not a Finding"),
         ("raises", "the dog ate the finding"),
+        ("inputs", "it changed case.dataset.inputs, which it was given"),
+        ("targets", "it changed case.dataset.targets"),
+        ("test_inputs", "it changed case.dataset.test_inputs"),
+        ("info", "it changed case.run.info"),
+        ("parent.info", "it changed case.parent.info"),
+        ("document('plan.json')", "it changed case.run.document('plan.json')"),
     ],
 )
 def test_an_audit_that_breaks_its_contract_is_named_and_the_others_stay(beside, word, reason, tmp_path):

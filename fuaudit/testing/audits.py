@@ -23,6 +23,7 @@ from fuaudit.runs.run import load_run
 from fuaudit.testing.problems import Problems
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.training.engines.protocol import threads_restored
+from fuaudit.verification.apart import changes, copied
 from fuaudit.verification.audit import declared, wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.effort import Effort
@@ -43,8 +44,8 @@ def check_audit(audit: object, expected: Mapping[str, str] | None = None, subjec
 
     It declares what it must, and returns a Finding of the form that ``verify`` asks for, in the name under which the
     audit is registered, where its package is installed; it
-    repeats itself byte for byte, whatever the clock says; it leaves the run, its parent and the global generators
-    alone; without data or parent it still answers, or says by an error of fuaudit why not. A training run names no
+    repeats itself byte for byte, whatever the clock says; it leaves the run, its parent, the rows and the global
+    generators alone; without data or parent it still answers, or says by an error of fuaudit why not. A training run names no
     unlearner, so a finding about the *algorithm* cannot PASS there.
 
     Args:
@@ -123,10 +124,14 @@ def _case(run: Path, dataset: Dataset | None, alone: bool = False) -> Case:
 def _examined(audit: Any, name: str, case: Case, alpha: float, problems: Problems) -> Finding | None:
     """The finding, checked for form; None where the audit said by an error of fuaudit that it cannot answer."""
     with problems.during(name):
+        ours = copied(case.evidence)
         try:
             finding = audit.examine(case)
         except FuauditError:
             return None
+        finally:
+            for what in changes(ours, case.evidence):
+                problems.require(False, f"{name}: it changes {what}, which it was given: compute on a copy")
         own = finding.audit if isinstance(finding, Finding) else ""
         names = [entry.name for entry in entries("audits").values() if entry.loaded is type(audit)] or [own]
         if wrong := wrong_in(finding, own if own in names else names[0], alpha):

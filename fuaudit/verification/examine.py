@@ -10,6 +10,7 @@ from pathlib import Path
 from fuaudit import registry
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, RedactedError, line_of
 from fuaudit.text import said_by
+from fuaudit.verification.apart import apart, changes
 from fuaudit.verification.audit import wrong_in
 from fuaudit.verification.case import Case
 from fuaudit.verification.finding import Finding, Subject, Verdict
@@ -26,8 +27,9 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     """
     name = check.audit["use"]
     entry, audit = registry.find("audits", name), check.built
+    given = case if entry.own else apart(case)
     try:
-        finding = audit.examine(case)
+        finding = audit.examine(given)
     except RedactedError as error:
         return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, _sentences(error), NOTHING), 0
     except EvidenceError:
@@ -43,7 +45,10 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
         whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""
         line, code = ("", 70) if entry.own else (line_of(audit, error), PluginError.exit_code)
         return _broken(name, f"The audit{whose} broke: {error!r}{line}", place), code
-    if wrong := wrong_in(finding, name, check.declared.alpha(audit)):
+    wrong = wrong_in(finding, name, check.declared.alpha(audit))
+    if not entry.own:
+        wrong += [f"it changed {what}, which it was given" for what in changes(case.evidence, given.evidence)]
+    if wrong:
         shows = f"The audit of {entry.distribution} {entry.version} broke its contract: {wrong[0]}."
         return _broken(name, shows, *wrong), PluginError.exit_code
     return finding if entry.own else _in_the_name_of(entry, finding), 0

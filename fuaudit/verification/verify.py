@@ -18,6 +18,7 @@ from fuaudit.runs.run import Run, load_run
 from fuaudit.text import said_by
 from fuaudit.training.engines.protocol import threads_restored
 from fuaudit.verification import store
+from fuaudit.verification.apart import apart
 from fuaudit.verification.case import Case
 from fuaudit.verification.conclude import conclude, error_rates
 from fuaudit.verification.context import arguments_of, context_of, lineage_of
@@ -158,5 +159,5 @@ def cost(case: Case, spec: Spec) -> str:
 def _cost(check: Check, case: Case) -> str:
     """What one audit says of the work to come; in whose name, where it is not fuaudit's."""
     entry, tell = registry.find("audits", check.audit["use"]), says(check.built, "cost")
-    text = str(tell(case)) if tell else ""
+    text = str(tell(case if entry.own else apart(case))) if tell else ""
     return text if entry.own else said_by(f"The {entry}", text)
