@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import random
 import sys
 import time
@@ -498,8 +499,27 @@ def renames(self, case):
 
 
 @pytest.mark.parametrize(
+    ("word", "attribute", "shown"), [("data", "dataset", Verdict.FAIL), ("parent", "parent", Verdict.INCONCLUSIVE)]
+)
+def test_an_audit_does_not_pass_for_want_of_evidence(word, attribute, shown):
+    def examine(self, case):
+        return finding(verdict=Verdict.PASS if getattr(case, attribute) is None else shown)
+
+    there = "noop: it is PASS where {0} is not at hand, and {1} where it is"
+    broken(check_audit, audit(examine, uses=frozenset({word})), there.format(word, shown), subjects=("noop",))
+
+    def honest(self, case):
+        return finding(verdict=Verdict.INCONCLUSIVE if getattr(case, attribute) is None else Verdict.PASS)
+
+    check_audit(audit(honest, uses=frozenset({word})), subjects=("training", "noop") if word == "data" else ("noop",))
+    broken(check_audit, audit(honest), f"uses does not name '{word}'", subjects=("noop",))
+
+
+@pytest.mark.parametrize(
     ("examine", "reason"),
     [
+        (lambda self, case: finding(details=(os.getcwd(),)), "repeated later, its finding has other bytes"),
+        (lambda self, case: finding(details=(str(os.getpid()),)), "repeated later, its finding has other bytes"),
         (centres, "it changes case.dataset.inputs, which it was given: compute on a copy"),
         (renames, "it changes case.run.info, which it was given"),
         (lambda self, case: None, "not a Finding"),

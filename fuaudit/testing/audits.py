@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,9 @@ from fuaudit.workflow.unlearn import unlearn
 SUBJECTS = ("training", "retrain", "fats", "noop", "finetune")
 """The tiny runs that an audit is tried on: a training run, and its children by these unlearners."""
 
+OTHER_PROCESS = 2**22 + 1
+"""A number that no process has: Linux counts to 2**22."""
+
 BUDGET = 32
 """Training runs that an audit may execute."""
 
@@ -43,10 +47,11 @@ def check_audit(audit: object, expected: Mapping[str, str] | None = None, subjec
     """Check that an audit keeps its contract, on tiny runs made by the real ``train`` and ``unlearn``.
 
     It declares what it must, and returns a Finding of the form that ``verify`` asks for, in the name under which the
-    audit is registered, where its package is installed; it
-    repeats itself byte for byte, whatever the clock says; it leaves the run, its parent, the rows and the global
-    generators alone; without data or parent it still answers, or says by an error of fuaudit why not. A training run names no
-    unlearner, so a finding about the *algorithm* cannot PASS there.
+    audit is registered, where its package is installed; it repeats itself byte for byte, whatever clock, process and
+    working directory; it leaves the run, its parent, the rows and the global generators alone. Without data or parent
+    it still answers, or says by an error of fuaudit why not; it does not PASS there what it does not PASS with them,
+    and answers otherwise there only if its ``uses`` names them. A training run names no unlearner, so a finding about
+    the *algorithm* cannot PASS there.
 
     Args:
         expected: verdicts that are known beforehand, by subject (see :data:`SUBJECTS`): the controls. An audit
@@ -95,7 +100,7 @@ def _check_run(audit: object, name: str, run: Path, expected: str | None, alpha:
     if _contents(run.parent) != before:
         problems.require(False, f"{name}: it writes into the folders of the runs")
         return
-    with _another_day():
+    with _another_day(), _elsewhere():
         second = _examined(audit, name, _case(run, tiny_dataset()), alpha, problems)
     if first is not None and second is not None:
         problems.require(_bytes(first) == _bytes(second), f"{name}: repeated later, its finding has other bytes")
@@ -107,9 +112,27 @@ def _check_run(audit: object, name: str, run: Path, expected: str | None, alpha:
             problems.require(
                 first.verdict == expected, f"{name}: the verdict is {first.verdict}, expected {expected}: {first.shows}"
             )
-    _examined(audit, f"{name}, data not at hand", _case(run, None), alpha, problems)
-    _examined(audit, f"{name}, parent not at hand", _case(run, tiny_dataset(), alone=True), alpha, problems)
+    without = {"data": _case(run, None), "parent": _case(run, tiny_dataset(), alone=True)}
+    for word, case in without.items():
+        found = _examined(audit, f"{name}, {word} not at hand", case, alpha, problems)
+        _check_less(audit, name, word, first, found, problems)
     problems.require(_contents(run.parent) == before, f"{name}: it writes into the folders of the runs")
+
+
+def _check_less(
+    audit: Any, name: str, word: str, whole: Finding | None, less: Finding | None, problems: Problems
+) -> None:
+    """What an audit may not say with less evidence; None is where it said by an error that it cannot answer."""
+    verdict = Verdict.INCONCLUSIVE if whole is None else whole.verdict
+    problems.require(
+        less is None or less.verdict is not Verdict.PASS or verdict is Verdict.PASS,
+        f"{name}: it is PASS where {word} is not at hand, and {verdict} where it is: what is missing is INCONCLUSIVE",
+    )
+    unlike = (None if whole is None else _bytes(whole)) != (None if less is None else _bytes(less))
+    problems.require(
+        not unlike or word in getattr(audit, "uses", ()),
+        f"{name}: its finding is another one where {word} is not at hand, and uses does not name {word!r}",
+    )
 
 
 def _case(run: Path, dataset: Dataset | None, alone: bool = False) -> Case:
@@ -158,6 +181,13 @@ def _another_day() -> Iterator[None]:
     with ExitStack() as patches:
         for name in ("time", "monotonic", "perf_counter", "process_time"):
             patches.enter_context(mock.patch.object(time, name, _later(getattr(time, name))))
+        yield
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Another process in another working directory, as far as its number tells."""
+    with TemporaryDirectory() as folder, chdir(folder), mock.patch.object(os, "getpid", return_value=OTHER_PROCESS):
         yield
 
 
