@@ -13,6 +13,7 @@ from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from fuaudit.budgets.conspar.account import ConSparAccount
+    from fuaudit.budgets.gaussian.account import GaussianAccount
 
 
 @click.group()
@@ -71,6 +72,71 @@ def conspar(
     document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
     sought = [] if target is None else [f"found for epsilon {target:g}: {missing[0]} {_sought(result, missing[0])}"]
     output.emit(document, [*sought, *_lines(result)], [*sought, *_short(result)])
+
+
+@budget.command()
+@click.option("--noise", type=float, help="Deviation of a round's whole noise, a multiple of the clipping norm.")
+@click.option("--target", type=float, help="An epsilon, in the place of --noise: how much noise does it need?")
+@click.option("--rounds", type=click.IntRange(1), required=True, help="Rounds that a client takes part in.")
+@click.option("--delta", type=float, required=True, help="Above 0: Gaussian noise has no pure epsilon.")
+@click.option(
+    "--participations", type=click.IntRange(1), default=1, show_default=True, help="Of one client in a round, at most."
+)
+@click.option("--clients", type=click.IntRange(1), help="Into how many shares the noise is divided: who faces what?")
+@click.option("--buffer", "size", type=click.IntRange(1), help="Clients in the smallest buffer; by default 1.")
+@click.option("--colluding", type=click.IntRange(0), help="Clients that tell a reader their shares; by default none.")
+@click.option("--absent", type=click.IntRange(0), help="Clients that took their shares with them; by default none.")
+@click.option("--secrets-apart", is_flag=True, help="The clients' secrets do not lie with the run.")
+@output_options
+def gaussian(
+    noise: float | None,
+    target: float | None,
+    rounds: int,
+    delta: float,
+    participations: int,
+    clients: int | None,
+    size: int | None,
+    colluding: int | None,
+    absent: int | None,
+    secrets_apart: bool,
+    output: Output,
+) -> None:
+    """Account for Gaussian noise on clipped rows, exactly for all rounds, without amplification by sampling.
+
+    With --clients the noise is in shares, and three statements follow: of who sees totals, buffers and rows.
+    """
+    from fuaudit.budgets.gaussian.account import account
+    from fuaudit.budgets.gaussian.curve import noise_for
+    from fuaudit.budgets.gaussian.shares import Shares, statements
+
+    if clients is None and (secrets_apart or {size, colluding, absent} != {None}):
+        raise UsageError("--buffer, --colluding, --absent and --secrets-apart are about shares: say --clients")
+    if clients is not None and participations > 1:
+        raise UsageError("shares are of clients that take part once in a round: leave out --participations")
+    if (noise is None) == (target is None):
+        raise UsageError("say one of --noise and --target")
+    added = noise if noise is not None else noise_for(float(target or 0.0), delta, rounds, participations)
+    whole = account(added, rounds, delta, participations)
+    told = [whole]
+    document = whole.as_json() | ({"target": target} if target is not None else {})
+    if clients is not None:
+        shares = Shares(clients, size or 1, colluding or 0, absent or 0)
+        told = list(statements(added, shares, rounds, delta, not secrets_apart))
+        document |= {"faces": [one.as_json() for one in told]}
+    output.emit(document, [line for one in told for line in _of_noise(one)], [_of_noise(one)[0] for one in told])
+
+
+def _of_noise(found: GaussianAccount) -> list[str]:
+    """An account of noise in words; the first line says the most."""
+    from fuaudit.budgets.gaussian.account import statement
+    from fuaudit.budgets.statement import meaning
+    from fuaudit.statistics.rounding import down, up
+
+    first = f"{counted(found.rounds, 'round')} with noise {down(found.noise, 6)}: {_epsilon(found.epsilon)} at delta "
+    told = [f"  {name}: {text}" for name, text in statement(found).as_json().items()]
+    why = [found.note] if found.note else []
+    seen = f"towards who sees {found.seen}"
+    return [f"{first}{up(found.delta, 6)}", seen, *why, meaning(found.epsilon, found.delta), "Statement:", *told, ""]
 
 
 def _sought(found: ConSparAccount, name: str) -> str:
