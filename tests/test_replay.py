@@ -440,6 +440,21 @@ def test_a_parent_that_is_not_what_its_plan_makes(lineage):
         assert [control.held for control in finding.controls] == [False]
 
 
+def test_the_last_model_of_a_parent_that_was_stopped(tmp_path):
+    """It is stored after a round that the child does not store."""
+    tables = config(run=TWO["run"] | {"checkpoint_every": 8})
+    parent = train(tables, tmp_path / "parent", secret=secret(7), stop_after=5)
+    assert parent.checkpoints == (0, 5)
+    honest = dict(case_of(parent).rerun.replayed)
+    request = Request.of([parent.plan.cohort(1)[0]])
+    for name, times in (("as it was", 1), ("another", 2)):
+        parent = store(parent, honest | {5: (honest[5][0] * times, honest[5][1])})
+        child = unlearn(parent, "retrain", request, tmp_path / name)
+        for finding in examined(elsewhere(child)):
+            assert [control.held for control in finding.controls] == [times == 1]
+            assert (finding.verdict == "PASS") == (times == 1), finding.shows
+
+
 def test_reports_say_how_models_were_compared(lineage):
     child = elsewhere(lineage["client"])
     verify(child, spec("bound"), key=AUDIT_KEY)

@@ -35,7 +35,8 @@ class Counterfactual:
         changed: the first round in which the run draws anew, compared with that parent.
         executed: how many rounds of its plan the parent executed. After them the run's own plan over the retained
             population stands in all that follows: rounds that never were show nothing of what the erased data did.
-        untouched: the parent's plan over the population before the request: nothing was forgotten.
+        untouched: the parent's plan over the population before the request: nothing was forgotten. Also its model after
+            the last round that the parent executed, which the run may not store.
         taken_out: the same draws, but who was to be forgotten takes no step, and sizes and constants are the
             retained ones. It differs from the run in its draws alone.
         masked: as ``untouched``, but gradients of the erased data are zero. Batches keep their lengths, and sizes and
@@ -137,7 +138,7 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
         parent,
         own.first_change(plan).round,
         executed,
-        _at(untouched, stored),
+        _at(untouched, {*stored, executed}),
         _at(taken_out, stored),
         _at(masked, stored),
         untouched[executed][0] - masked[executed][0] if then else None,
