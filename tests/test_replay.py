@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
-from math import inf
+from math import inf, nextafter
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from tests_support import (
 )
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.audits.lineage.audit import Lineage
+from fuaudit.audits.lineage.audit import OTHER_FIGURES, Lineage
 from fuaudit.audits.replay.audit import Replay
 from fuaudit.audits.replay.gaps import bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
@@ -282,6 +282,25 @@ def test_equal_bits_need_no_tolerance(lineage):
     for finding in examined(claimed(lineage["client"].path, numpy="another")):
         assert finding.verdict == "PASS"
         assert "not bit for bit" not in finding.shows
+
+
+@pytest.mark.parametrize("tolerance", [256, 0])
+@pytest.mark.parametrize("at_hand", [True, False], ids=["a parent at hand", "none"])
+def test_other_last_digits_of_figures_beside_equal_bits(lineage, tolerance, at_hand):
+    """Nothing can be left in models of equal bits: neither a parent nor a tolerance is needed."""
+    child = lineage["client"]
+    rows = json.loads((child.path / "metrics.json").read_text())
+    rows[-1]["test_loss"] = nextafter(rows[-1]["test_loss"], 0)
+    (child.path / "metrics.json").write_bytes(pretty_json(rows))
+    case = case_of(claimed(child.path, numpy="another"), **({} if at_hand else {"parent": None}))
+    found = Lineage(tolerance=tolerance).examine(case)
+    assert found.verdict == Replay(tolerance=tolerance).examine(case).verdict == "PASS", found.shows
+    assert "other last digits: metrics.json" in found.details
+    rows[-1]["test_loss"] *= 1.01
+    (child.path / "metrics.json").write_bytes(pretty_json(rows))
+    case = case_of(reseal(child.path))
+    found = Lineage(tolerance=tolerance).examine(case)
+    assert (found.verdict, found.shows) == ("INCONCLUSIVE", OTHER_FIGURES)
 
 
 def test_a_tolerance_that_is_too_coarse_or_too_fine(lineage):

@@ -33,6 +33,9 @@ DO = ("file of the run does", "files of the run do")
 
 OTHER_FIGURES = "The figures of the run differ from those of its stored models by more than the tolerance."
 
+DIGITS = 256
+"""Machine epsilons by which figures of equal models may differ at least."""
+
 SHOWS_NOT = f"It does not show that no copy exists elsewhere: backups, participants, exported models. {IN_USE}"
 
 
@@ -41,14 +44,15 @@ class Lineage:
     """Executes the plan with the erased rows overwritten by NaN and compares every file, byte for byte.
 
     On another platform models are judged as :class:`~fuaudit.audits.replay.audit.Replay` does, by ``tolerance``
-    (in units of the machine epsilon), and every other file must follow from the stored models. Where the auditor
+    (in units of the machine epsilon), and every other file must follow from the stored models. Models of equal bits
+    need no tolerance: only last digits of figures are judged. Where the auditor
     asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
 
     Retained rows that equal erased ones are listed, and a PASS says how many there are: another client may hold the
     same row honestly, and nobody asked her. With ``equal = "fail"`` one of them is a FAIL.
 
     Attributes:
-        tolerance: on another platform, in units of the machine epsilon, as that of replay.
+        tolerance: on another platform, in units of the machine epsilon, as that of replay; 0 allows models none.
         equal: what retained rows do that equal erased ones: they are listed ("list"), or make a FAIL
             ("fail").
 
@@ -99,7 +103,7 @@ class Lineage:
             return Judgement(Verdict.FAIL, reason, details=tuple(found))
         other = differ(case, followed)
         if other and not case.rerun.same_platform:
-            judged = self._elsewhere(case, followed if case.effort.spot_check else follow_from_models(case))
+            judged = self._elsewhere(case, other, followed if case.effort.spot_check else follow_from_models(case))
             judged = replace(judged, details=(*judged.details, *case.rerun.elsewhere(case.run)))
         else:
             judged = _judged(other, len(followed), spot_check=bool(case.effort.spot_check))
@@ -126,20 +130,37 @@ class Lineage:
             return Judgement(Verdict.INCONCLUSIVE, OTHER_FIGURES, details=case.rerun.elsewhere(case.run))
         return Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", details=read_by(case))
 
-    def _elsewhere(self, case: Case, followed: dict[str, bytes]) -> Judgement:
+    def _elsewhere(self, case: Case, other: list[str], followed: dict[str, bytes]) -> Judgement:
         """On another platform: exact where no arithmetic is, by the tolerance for models and figures.
 
-        ``followed`` is what follows from the stored models.
+        ``other`` are the files that differ, ``followed`` is what follows from the stored models: no files of rounds.
         """
         if exact := differ_anywhere(case, followed):
             return _judged(exact, len(followed))
         if case.effort.spot_check:
             return _judged([], len(followed), spot_check=True)
+        if all(name in followed for name in other):
+            return self._of_equal_models(case, followed)
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.replayed}
         judged = within_tolerance(case, stored, self.tolerance)
         if judged.verdict is Verdict.PASS and not same_figures(case, followed, self._limit(case)):
             return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=OTHER_FIGURES, detectable="")
         return judged
+
+    def _of_equal_models(self, case: Case, followed: dict[str, bytes]) -> Judgement:
+        """Models agree in every bit, so nothing could be left in them; figures may differ in their last digits.
+
+        Figures are rounded wherever they are measured, so a tolerance of 0 is one for models alone.
+        """
+        limit = max(self._limit(case), DIGITS * torch.finfo(case.rerun.ready.procedure.dtype).eps)
+        if not same_figures(case, followed, limit):
+            return Judgement(Verdict.INCONCLUSIVE, OTHER_FIGURES)
+        near = differ(case, followed)
+        shows = (
+            "All files that hold models or figures follow from the retained data and the test rows, byte for byte but "
+            f"for last digits in {counted(len(near), 'file')} of figures, which this platform measures otherwise."
+        )
+        return Judgement(Verdict.PASS, shows, details=tuple(f"other last digits: {name}" for name in near))
 
 
 def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement:
