@@ -285,8 +285,8 @@ class PlanLaw:
 
 
 WITHOUT_TEST = (
-    "Plans of the law {!r} have no test, so this speaks neither for nor against the method. What draws as a proved method "
-    "passes here under every law, as 'retrain' does. A spec with asks = \"run\" does not need this check."
+    "Plans of the law {!r} have no test, so this speaks neither for nor against the method. What draws as a proved "
+    "method passes here under every law, as 'retrain' does. A spec with asks = \"run\" does not need this check."
 )
 """What is said of a method that draws otherwise than a proved one, under a law of whose statistics nothing is known."""
 
