@@ -12,6 +12,7 @@ from tests_support import AUDIT_KEY, secret
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.audits.provenance.audit import Provenance
+from fuaudit.audits.provenance.budget import budget
 from fuaudit.budgets.cap import capped
 from fuaudit.budgets.conspar.account import COARSE, account
 from fuaudit.budgets.conspar.law import ConSpar
@@ -225,6 +226,15 @@ def test_a_run_that_keeps_to_its_budget_passes_and_names_what_is_assumed(tmp_pat
     assert found.verdict == "PASS", found.details
     assert any(f"The {most} participations that a client of run can have keep" in line for line in found.details)
     assert "In every round two top sets differ in at most 1 element, as the budget assumes." in found.assumptions
+
+
+def test_of_a_child_its_own_rounds_are_counted_and_the_finding_says_so(tmp_path):
+    run = train(table(3), tmp_path / "run", tiny_dataset(), secret(1))
+    one = Request(samples=(run.plan.retained.samples[0][0],))
+    child = unlearn(run, "fats", one, tmp_path / "child", data=tiny_dataset())
+    answer = budget(load_run(child.path), child.config.budget)
+    assert answer.verdict == "PASS"
+    assert "other runs of the lineage executed are not counted" in answer.text
 
 
 def test_a_config_without_a_budget_is_asked_for_none(tmp_path):
