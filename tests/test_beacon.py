@@ -1,6 +1,7 @@
 """A secret that was committed to before a beacon was published, and what bears on it."""
 
 import json
+import shutil
 
 import pytest
 from tests_support import audits, config, drawn_client, of_the_run, secret
@@ -136,12 +137,19 @@ def test_the_command_line_commits_and_trains(tmp_path, fuaudit, monkeypatch, lea
     code, out, _ = fuaudit("commit", "small.toml", "--out", "promise.json", "--json")
     assert code == 0
     commitment = json.loads(out)["commitment"]
+    (tmp_path / "own").mkdir()
+    shutil.copy("small.toml", "own/config.toml")
+    out = fuaudit("commit", "own/config.toml", "--out", "own.json")[1]
+    assert "--beacon HEX --out runs/own" in out, "where the lines that import prints look for it"
     train_it = ("train", "small.toml", "--out", "run", "--promise", "promise.json", "--beacon", BEACON)
     code, out, _ = fuaudit(*train_it)
     assert code == 0
     assert f"commitment {commitment}" in out
     assert f"beacon        {BEACON}" in out
-    assert fuaudit("unlearn", "run", "--with", "retrain", "--client", 0, "--out", "child", "-q")[0] == 0
+    assert f"--beacon {BEACON} --client 0\n" in out
+    code, out, _ = fuaudit("unlearn", "run", "--with", "retrain", "--client", 0, "--client", 0, "--out", "child")
+    assert code == 0
+    assert f"verify child --commitment {commitment} --beacon {BEACON} --client 0\n" in out
     spec = ("--spec", lean_file, "--budget", 0, "--commitment", commitment)
     code, out, _ = fuaudit("verify", "child", *spec, "--beacon", BEACON.upper(), "--json")
     assert code == 0, out

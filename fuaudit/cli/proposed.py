@@ -9,10 +9,12 @@ from fuaudit.config import Config
 from fuaudit.text import command
 
 
-def to_forget(run: Path, name: str, method: str, commitment: str, data: Path | None) -> list[str]:
+def to_forget(
+    run: Path, name: str, method: str, commitment: str, data: Path | None, beacon: str | None = None
+) -> list[str]:
     """How a client is forgotten by a method, how that is verified, and how a report is written of it."""
     forget = command("unlearn", run, **{"with": method}, client=name, data=data)
-    return [forget, *to_verify(Path(f"{run}-{method}"), commitment, data, (name,))]
+    return [forget, *to_verify(Path(f"{run}-{method}"), commitment, data, (name,), beacon=beacon)]
 
 
 def to_verify(
@@ -22,13 +24,22 @@ def to_verify(
     clients: tuple[str, ...],
     samples: tuple[str, ...] = (),
     parent: Path | None = None,
+    beacon: str | None = None,
 ) -> list[str]:
     """How it is verified that some were forgotten, and how a report is written of it."""
-    given = {"data": data, "parent": elsewhere(child, parent), "commitment": commitment}
+    given = {"data": data, "parent": elsewhere(child, parent), "commitment": commitment, "beacon": beacon}
+    whom = {"client": tuple(dict.fromkeys(clients)), "sample": tuple(dict.fromkeys(samples))}
     return [
-        command("verify", child, **given, client=clients, sample=samples),
+        command("verify", child, **given, **whom),
         command("report", child),
     ]
+
+
+def run_of(config: Path) -> Path | None:
+    """Where the run of an imported folder goes, whose config is called as all such are; else None, for the default."""
+    from fuaudit.runs.layout import CONFIG
+
+    return Path("runs") / config.resolve().parent.name if config.name == CONFIG else None
 
 
 def elsewhere(child: Path, parent: Path | None) -> Path | None:
@@ -39,7 +50,7 @@ def elsewhere(child: Path, parent: Path | None) -> Path | None:
 def after_training(run: Any, data: Path | None) -> list[str]:
     """See :func:`to_forget`; for the first client of a run."""
     first = run.plan.retained.clients[0]
-    return to_forget(run.path, run.name(first), method_for(run.config), run.commitment or "HEX", data)
+    return to_forget(run.path, run.name(first), method_for(run.config), run.commitment or "HEX", data, run.beacon)
 
 
 def method_for(config: Config) -> str:

@@ -23,7 +23,7 @@ from fuaudit.cli.options import (
     resumable,
     say,
 )
-from fuaudit.cli.proposed import after_training, to_verify
+from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.text import command, counted, printable
@@ -44,7 +44,7 @@ NOT_HERE = (
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
 @click.option("--stop-after", type=int, help="Stop after this round, as when a request comes in during training.")
 @click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
-@click.option("--beacon", help="What was published since, in hexadecimal: it is mixed into all draws.")
+@click.option("--beacon", help="What was published since, 16 to 64 bytes in hexadecimal: it is mixed into all draws.")
 @output_options
 def train(
     config: Path,
@@ -103,7 +103,7 @@ def commit(config: Path, out: Path, data: Path | None, secret: str | None, outpu
         f"commitment {promise.commitment}",
         f"  {out} holds the secret: keep it to yourself, and publish the commitment",
         "  then train with what is published after it: "
-        + command("train", config, data=data, promise=out, beacon="HEX"),
+        + command("train", config, data=data, promise=out, beacon="HEX", out=run_of(config)),
     ]
     output.emit({"commitment": promise.commitment, "promise": str(out)}, lines)
 
@@ -179,7 +179,8 @@ def unlearn(
             f"; the config named {promised['use']!r}, and every verification will say that {name!r} was chosen later"
         )
     asked = ", ".join(map(whom, to_forget(child)))
-    following = to_verify(child.path, child.commitment or "HEX", data, clients, samples, parent.path)
+    commitment = child.commitment or "HEX"
+    following = to_verify(child.path, commitment, data, clients, samples, parent.path, child.beacon)
     describe(child, output, f"asked {name} to forget {asked}{note}", following=following)
 
 
