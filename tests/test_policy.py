@@ -347,6 +347,22 @@ def test_no_kept_round_is_no_proof_that_none_is_kept(tmp_path, family):
         assert finding.bounds_rate == 0.05  # the limit is stated at confidence .95
 
 
+def test_a_pass_names_the_request_of_which_nothing_was_compared(tmp_path):
+    """Of ten clients eight go, so no candidate keeps a round of the first request; plans keep some of the second."""
+    learner = {"use": "fats", "rounds": 4, "cohort": 8, "steps": 1, "batch": 4, "step_size": 0.1}
+    run = train(config(learner=learner) | {"run": {"requests": 2}}, tmp_path / "run", secret=secret(5))
+    *gone, last, _ = run.original.clients
+    first = unlearn(run, "fats", Request.of(clients=gone), tmp_path / "first")
+    second = unlearn(first, "fats", Request.of(samples=[run.original.samples[last][0]]), tmp_path / "second")
+    case = Case(Evidence(second, first, registry.build("datasets", "digits").load(None)), Keyed(AUDIT_KEY))
+    finding = Stress(plans=1, candidates=64).examine(case)
+    assert any(line.startswith("plan 2, request 1: 0 rounds kept") for line in finding.details), finding.details
+    assert finding.verdict == "PASS"
+    assert finding.shows.startswith("In 1 stress plan all ")
+    assert "None of 64 candidate plans of request 1 keeps a round, so nothing was compared." in finding.shows
+    assert finding.bounds_rate == 0.05
+
+
 def test_what_some_plans_keep_was_compared(tmp_path, family):
     """A request is unseen where none of its plans keeps a round, not where one of them does not."""
     run = family["parent"]

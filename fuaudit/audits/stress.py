@@ -131,14 +131,18 @@ class Stress:
         if not faults and (lost := {one.request for one in tried} - {one.request for one in whole}):
             return self._overflows(len(tried), max(lost), details)
         unseen = _unseen(whole)
+        compared = sum(one.request not in unseen for one in whole)
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
             return self._nothing_kept(case, len(whole), kept_total, unseen, details)
         shows = (
             f"In {faults} of {counted(len(whole), 'plan')}, kept rounds depend on the erased data."
             if faults
-            else f"In {len(whole)} stress plans all {kept_total} kept rounds are the same without the erased data."
+            else f"In {counted(compared, 'stress plan')} all {kept_total} kept rounds are the same "
+            "without the erased data."
         )
+        silent = () if faults else unseen
+        shows += "".join(f" {self._unkept(case, number, True)}" for number in silent)
         return Finding(
             "stress",
             Subject.ALGORITHM,
@@ -149,6 +153,7 @@ class Stress:
                 *_figures(len(whole), kept_total),
                 Figure("faults", "Plans with a difference", faults, COMPARED),
             ),
+            bounds_rate=min(1.0, RARE * len(silent)),
             assumptions=case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
             details=details,
         )
@@ -164,11 +169,8 @@ class Stress:
     ) -> Finding:
         """There was nothing to compare: PASS where a method that often keeps rounds would have shown one."""
         tried = min(self._effort(case, number)[0] for number in unseen)
-        whose = f" of request {unseen[0]}" if kept else ""
-        shows = (
-            f"None of {tried} candidate plans{whose} keeps a round, so nothing was compared. That is no proof that "
-            f"none ever does: at most {up(_rate(tried))} of plans do, at confidence .95."
-        )
+        named = bool(kept) or len(unseen) > 1
+        shows = " ".join(self._unkept(case, number, named) for number in unseen)
         return Finding(
             "stress",
             Subject.ALGORITHM,
@@ -176,8 +178,16 @@ class Stress:
             shows,
             SHOWS_NOT,
             _figures(plans, kept),
-            bounds_rate=RARE,
+            bounds_rate=min(1.0, RARE * len(unseen)),
             details=details,
+        )
+
+    def _unkept(self, case: Case, number: int, named: bool) -> str:
+        """In words: no candidate of a request keeps a round, and how many plans may."""
+        tried, whose = self._effort(case, number)[0], f" of request {number}" if named else ""
+        return (
+            f"None of {tried} candidate plans{whose} keeps a round, so nothing was compared. That is no proof that "
+            f"none ever does: at most {up(_rate(tried))} of plans do, at confidence .95."
         )
 
     def _effort(self, case: Case, number: int) -> tuple[int, int]:
