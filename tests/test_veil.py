@@ -269,7 +269,7 @@ def test_segments_hold_numbers_and_nothing_that_compares_as_it_likes():
     class Liar(FatsUnlearning):
         def rewrite(self, plan, request, fresh, not_before):
             new = super().rewrite(plan, request, fresh, not_before)
-            segments = [replace(s, start=Lying(*s.start)) for s in new.streams[Stream.BATCHES]]
+            segments = [s._replace(start=Lying(*s.start)) for s in new.streams[Stream.BATCHES]]
             return replace(new, streams={**new.streams, Stream.BATCHES: tuple(segments)})
 
     plan = Plan.fresh(UniformLaw(3, 2, 1, 1), federation((2, 2, 2)), Keyed(bytes(32)))

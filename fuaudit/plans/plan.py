@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF, is_address
@@ -17,10 +17,10 @@ from fuaudit.errors import PluginError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import SEE, is_plain, not_plain, require_unbroken
+from fuaudit.registry import is_strange
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """From ``start`` on, a stream is drawn from source number ``source`` over population ``version``."""
 
     start: Position
@@ -316,8 +316,9 @@ class Routed(PlanDraws):
         return self.plan.sources[segment.source], at if same else at._replace(version=segment.version)
 
     def population(self, at: Address) -> Population:
-        """See :class:`~fuaudit.plans.law.PlanDraws`."""
-        return self.plan.populations[self._segment(at).version]
+        """See :class:`~fuaudit.plans.law.PlanDraws`. A stranger's law gets a twin, which it may write into."""
+        population = self.plan.populations[self._segment(at).version]
+        return population.twin if is_strange(self.plan.law) else population
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

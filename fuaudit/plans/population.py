@@ -86,6 +86,11 @@ class Population:
         """What :meth:`without` has answered. Plans of one federation share one object, which is quick to compare."""
         return {}
 
+    @cached_property
+    def twin(self) -> Population:
+        """An equal population for plugins. What they write into it, nobody else reads."""
+        return Population(dict(self.samples))
+
     def without(self, request: Request) -> Population:
         """The retained population; the same object whenever the same request is asked again.
 

@@ -11,15 +11,17 @@ tell a run from a proof. Such a method is found by what it draws, or by reading 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
+from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, Segment, Segments
-from fuaudit.plans.population import Request
-from fuaudit.plans.strange_laws import is_plain
+from fuaudit.plans.population import Population, Request
+from fuaudit.plans.strange_laws import is_foreign, is_plain
 
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
@@ -105,7 +107,7 @@ class Asked:
 
         def first(request: Request) -> Position | None:
             try:
-                found = plan.first_use(request)
+                found = plan.first_use(_there(request, plan.retained))
             except Exception as error:
                 broken.append(error)
                 raise
@@ -117,6 +119,22 @@ class Asked:
 
     def __repr__(self) -> str:
         return "<first involvement>"
+
+
+def _there(request: Request, population: Population) -> Request:
+    """The same request, made anew, of who is there: an index of a run would answer for others, and a proof would not.
+
+    Raises:
+        PluginError: it is no request, or names who is not there.
+    """
+    if type(request) is Request and is_plain(request.clients) and is_plain(request.samples):
+        owners = population.owner
+        if all(c in population.samples for c in request.clients) and all(s in owners for s in request.samples):
+            return Request(request.clients, request.samples)
+    raise PluginError(
+        "a rewriter asked for the first involvement of what is no request to this population",
+        "Make one by Request.of(clients, samples), of ids of type int that the plan's last population has.",
+    )
 
 
 def _open(at: Address, clients: Container[int]) -> Address:
@@ -152,11 +170,30 @@ def _refuse(at: Address) -> None:
 def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | None = None) -> Plan:
     """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved.
 
-    What was not executed begins at ``not_before``. Errors that a draw raised go to ``broken``, where it is given.
+    All that it can write into is made anew or is a twin: what a proof and an audit compare with it is drawn over
+    objects that no plugin ever held. What was not executed begins at ``not_before``. Errors that a draw raised go to
+    ``broken``, where it is given.
     """
     noted = [] if broken is None else broken
-    sources = tuple(Veiled(source, plan.populations[0].samples, noted) for source in plan.sources)
-    return Plan(plan.law, plan.populations, sources, plan.streams, Asked(plan, not_before, noted))
+    twins = tuple(population.twin for population in plan.populations)
+    sources = tuple(Veiled(source, twins[0].samples, noted) for source in plan.sources)
+    return Plan(_twin(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
+
+
+_twins: dict[int, tuple[Law, Law]] = {}
+"""Laws that were given lately, by their identity, each with its twin: one for all rewriters."""
+
+
+def _twin(law: Law) -> Law:
+    """An equal law of fuaudit's; a stranger's is his own, and may hang on more than its options."""
+    known = _twins.get(id(law))
+    if known is not None and known[0] is law:
+        return known[1]
+    if len(_twins) >= 256:
+        _twins.clear()
+    twin = law if is_foreign(law) else deepcopy(law)
+    _twins[id(law)] = law, twin  # held: no other can have its identity
+    return twin
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -175,9 +212,9 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # 2. the veiled sources are kept here: what comes back is compared with these very objects
     broken: list[Exception] = []
     behind = veiled(plan, not_before, broken)
-    sources, own = behind.sources, Veiled(fresh, plan.populations[0].samples, broken)
+    sources, own = behind.sources, Veiled(fresh, behind.populations[0].samples, broken)
     try:
-        new = unlearner.rewrite(behind, request, own, not_before)
+        new = unlearner.rewrite(behind, Request(request.clients, request.samples), own, Position(*not_before))
         # an error that only a proof raises, or only a run, would tell which of them it is
         if broken:
             raise broken[0]
@@ -217,17 +254,16 @@ def _written(name: str, record: Any) -> Recorded:
 
 
 def _streams(name: str, new: Plan, old: Plan) -> Mapping[Stream, Segments]:
-    """The segments of every stream, checked."""
-    if new.streams is old.streams:
-        return old.streams
+    """The segments of every stream, checked. They are tuples: who holds those that he returned cannot change them."""
     streams, sources, versions = {}, len(new.sources), len(new.populations)
     for stream, before in old.streams.items():
-        streams[stream] = segments = new.streams.get(stream, ())
+        segments = new.streams.get(stream, ())
         if segments is not before and not _in_order(segments, sources, versions):
             raise PluginError(
                 f"unlearner {name!r} returned a stream of {stream} that is not made of segments in order",
                 "Use plan.erase or plan.restart.",
             )
+        streams[stream] = before if segments == before else segments
     initial = streams[Stream.INITIAL]
     if initial is not old.streams[Stream.INITIAL] and (
         len(initial) != 1 or type(new.sources[initial[0].source]) is Recorded

@@ -107,7 +107,8 @@ def edited(
     # the table is made before the editor runs, of what it declares: nothing else can be reached through the context
     declared = unlearner.needs | unlearner.participants
     providers = {word: give for word, give in every.items() if word in declared}
-    context = Context(request, retained, f"unlearner {name!r}", providers)
+    given = Request(request.clients, request.samples), retained.twin  # what an editor writes into, nobody else reads
+    context = Context(*given, f"unlearner {name!r}", providers)
     try:
         with threads_restored():
             torch.set_num_threads(1)  # sums over several threads have bits that depend on their number

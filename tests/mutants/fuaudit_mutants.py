@@ -29,7 +29,7 @@ class ReusedKey(FatsUnlearning):
         last = len(right.sources) - 1
 
         def old(segments):
-            return tuple(replace(s, source=0) if s.source == last else s for s in segments)
+            return tuple(s._replace(source=0) if s.source == last else s for s in segments)
 
         return replace(right, streams={name: old(segments) for name, segments in right.streams.items()})
 
@@ -487,5 +487,5 @@ class OldSource(FatsUnlearning):
 
     def rewrite(self, plan, request, fresh, not_before):
         right = super().rewrite(plan, request, fresh, not_before)
-        old = {name: tuple(replace(s, source=0) for s in segments) for name, segments in right.streams.items()}
+        old = {name: tuple(s._replace(source=0) for s in segments) for name, segments in right.streams.items()}
         return replace(right, streams=old)
