@@ -128,3 +128,14 @@ def test_other_salts_than_those_that_an_earlier_prune_left(child, tiny, tmp_path
     edit(child.path, "clients.json", salts=with_one_less(child.opening.salts).as_rows())
     with pytest.raises(EvidenceError, match="names or salts"):
         reseal(child.path)
+
+
+def test_other_seeds_than_those_that_an_earlier_prune_left(child, tiny, tmp_path, judged):
+    """He destroys a seed of requests to come in the child of a pruned run: its form is right, and its parent has it."""
+    pruned, _ = prune(child)
+    asked = Request.of(samples=pruned.plan.retained.samples[2][:1])
+    child = unlearn(pruned, "fats", asked, tmp_path / "second", data=tiny.dataset)
+    tree = child.keys.seeds
+    edit(child.path, "keys.json", seeds=tree.keeping([range(tree.size - 1)]).as_rows())
+    verdict, plan = judged(reseal(child.path))
+    assert (verdict, plan.shows) == ("FAIL", "second holds other seeds, names or salts than its parent.")
