@@ -110,6 +110,9 @@ def test_the_way_of_a_client_and_of_an_officer(fuaudit, tmp_path, run):
     assert fuaudit("receipt", run.path, "--client", "ben", "--out", tmp_path / "mistyped/ben.json")[0] == 2
     assert not (tmp_path / "mistyped").exists()
     assert fuaudit("receipt", run.path)[0] == 2
+    code, _, err = fuaudit("receipt", run.path, "--client", "ben", "--data", root)
+    assert (code, "a receipt is made from RUN alone: --data is for --check" in err) == (2, True)
+    assert f"Leave it out: fuaudit receipt {run.path} --client ben" in err
     assert fuaudit("receipt", "--check", file, run.path)[0] == 2
 
 

@@ -44,7 +44,12 @@ def receipt(
             raise UsageError("--check takes --data and --commitment only", "Leave RUN, --client and --out out.")
         _check(file, data, commitment, output)
         return
-    if run is None or client is None or data is not None:
+    if run is not None and client is not None and data is not None:
+        raise UsageError(
+            "a receipt is made from RUN alone: --data is for --check, which compares rows with a receipt",
+            f"Leave it out: {command('receipt', run, client=client)}",
+        )
+    if run is None or client is None:
         raise UsageError(
             "say whose receipt to make, or which to check",
             "As in: fuaudit receipt RUN --client NAME; or: fuaudit receipt --check FILE --data ROOT --commitment HEX",
@@ -136,7 +141,10 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     lines += [f"  {what}; nothing binds that record" for what in done_to_own(data)]
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
     lines += [f"  not found at hand: {_listed(found.missing)}"] if found.missing else []
-    if found.surplus:
+    if found.surplus and its_own:
+        more = counted(found.surplus, "other row", "other rows")
+        lines.append(f"  the reader brings {more} too, of other clients or for tests: the receipt is not about them")
+    elif found.surplus:
         more = counted(found.surplus, "row at hand is", "rows at hand are")
         lines.append(f"  {more} in no leaf of the receipt: {NO_LEAF}")
     output.emit(

@@ -39,5 +39,7 @@ def test_a_reader_that_brings_rows_itself(fuaudit, trained, tmp_path):
     asked = ("receipt", "--check", tmp_path / "receipt.json", "--commitment", trained.commitment)
     code, out, _ = fuaudit(*asked)
     assert (code, out.startswith("not compared with any row of yours: 'digits' brings its own")) == (3, True)
+    assert "other rows too, of other clients or for tests: the receipt is not about them" in out
+    assert "in no leaf of the receipt" not in out
     code, _, err = fuaudit(*asked, "--data", tmp_path)
     assert (code, "looks into no folder" in err) == (2, True)
