@@ -11,6 +11,9 @@ from fuaudit.verification.finding import Verdict
 BEFORE = "before the prune, by the findings given with --before"
 """Words for what rests on such findings."""
 
+NOT_SHOWN = "It was not shown before the prune"
+"""Words for what would rest on such findings, which are missing or do not fit."""
+
 
 @dataclass(frozen=True)
 class CheckResult:

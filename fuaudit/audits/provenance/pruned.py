@@ -11,7 +11,7 @@ from typing import Any
 
 from fuaudit.audits.bearing import by_the_reference, starts_over
 from fuaudit.audits.plan_law.audit import LARGEST_ALPHA, LARGEST_EFFECT
-from fuaudit.audits.provenance.answers import BEFORE, CheckResult, fails, holds, name_of, unclear
+from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, fails, holds, name_of, unclear
 from fuaudit.draws import Recorded, Stream
 from fuaudit.errors import EvidenceError
 from fuaudit.plans.reference import is_closed
@@ -79,7 +79,7 @@ def shown_before(case: Case, child: Run, missing: str) -> CheckResult:
     if case.known.before is not None:
         reason = _no_proof(case, case.known.before.findings, child)
     if reason:
-        return unclear(f"{missing} It was not shown before the prune: {reason}.")
+        return unclear(f"{missing} {NOT_SHOWN}: {reason}.")
     return CheckResult(Verdict.PASS, f"{missing} It was shown {BEFORE}.", FINDINGS_ARE_OURS, before=True)
 
 

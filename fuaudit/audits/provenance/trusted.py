@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fuaudit.audits.provenance.answers import BEFORE, CheckResult, name_of
+from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, name_of
 from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
@@ -79,7 +79,9 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
     if not passed(case.known.before.findings, "provenance"):
         return ["The findings given with --before do not pass the audit provenance: nothing here rests on them."]
     if not any(answer.before for answer in answers):
-        return ["Nothing here rests on the findings given with --before: they were not needed, or do not fit."]
+        asked = any(NOT_SHOWN in answer.text for answer in answers)
+        why = "they do not show what was asked of them" if asked else "they were not needed"
+        return [f"Nothing here rests on the findings given with --before: {why}."]
     digest = f" (SHA-256 {case.known.before.sha256})"
     return [f"The findings given with --before{digest} are the auditor's own: nothing in them proves who made them."]
 
