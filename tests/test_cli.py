@@ -421,6 +421,13 @@ def test_a_sweep_takes_no_size_of_one_federation(fuaudit):
     assert fuaudit("prove", "fats", "--up-to", "2", "--without-replacement", "--leaves", "500")[0] == 0
 
 
+def test_a_sweep_says_what_it_shows_nothing_of(fuaudit):
+    code, out, _ = fuaudit("prove", "fats", "--up-to", "2", "--leaves", "10")
+    assert (code, "2 federations proved exact, 0 refuted, 270 too large" in out) == (0, True)
+    assert "Nothing is shown of 270 of 272 federations: they have more outcomes than --leaves." in out
+    assert "Nothing is shown" not in fuaudit("prove", "retrain", "--up-to", "1")[1]
+
+
 def test_a_sweep_that_would_take_days_is_refused(fuaudit):
     code, _, err = fuaudit("prove", "fats", "--up-to", "6")
     assert code == 2

@@ -203,8 +203,8 @@ def prove(
     """Compare the law of unlearner NAME with retraining, exactly, on small federations.
 
     Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
-    asks for one kind. Mixed requests are asked only so. That they do not differ says nothing of federations that were
-    not looked at.
+    asks for one kind. Mixed requests are asked only so. Exit code 0 says nothing of federations that were not looked
+    at, those that are too large for --leaves among them; 3 says that all were.
     """
     # options that cannot be meant are refused before anything heavy is imported
     table = options_of(options) | {"use": name}
@@ -278,10 +278,15 @@ def _many(swept: Swept) -> tuple[list[str], str]:
         f"{found.too_large} too large; "
         f"requests for a {' or a '.join(swept.kinds)}"
     )
+    lines = [short]
+    if found.too_large:
+        asked = found.too_large + len(found.proved) + len(found.refuted)
+        left = f"{found.too_large:,} of {asked:,} federations"
+        lines.append(f"Nothing is shown of {left}: they have more outcomes than --leaves. Give a larger number.")
     if not found.smallest:
-        return [short], short
+        return lines, short
     toy, result = found.smallest
-    return [short, f"smallest refutation: {toy}: total variation {result.total_variation}"], short
+    return [*lines, f"smallest refutation: {toy}: total variation {result.total_variation}"], short
 
 
 @click.command()
