@@ -14,8 +14,8 @@ from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
 from fuaudit.errors import KeyReuseError, PluginError
-from fuaudit.plans import AvailabilityLaw, Request, UniformLaw
-from fuaudit.plans.availability import FreshBatches, StaticProbability
+from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw
+from fuaudit.plans.availability import BoundedRoundRobin, FreshBatches, StaticProbability, TimeVaryingWeights
 from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
@@ -139,6 +139,48 @@ def test_requests_during_training_have_a_floor(leaves):
     assert found.verdict == ("PASS" if leaves > 3000 else "INCONCLUSIVE"), found.shows
     short = "places 2 (only 1) for 1 sample during training, after 1 round"
     assert (short in found.shows) is (leaves == 3000), found.shows
+
+
+def test_who_is_wrong_for_three_distinct_clients_alone_is_refuted():
+    """With three clients left a cohort of three is everybody, and nothing can be tilted."""
+    law = UniformLaw(10, 3, 3, 4, replacement=False)
+    found = judged(mutants.TiltsThree(), CLIENT, law=law, members=federation((8,) * 8))
+    assert found.verdict == "FAIL", found.shows
+    assert any("5 clients" in detail and "cohort 3" in detail for detail in found.details)
+
+
+DRAWN_FROM = {
+    "distinct": UniformLaw(10, 3, 3, 4, replacement=False),
+    "with replacement": UniformLaw(10, 3, 3, 4, replacement=True),
+    "static": AvailabilityLaw(9, StaticProbability(Fraction(1, 3)), FreshBatches(2, 3), first_all=False),
+    "always": AvailabilityLaw(9, BoundedRoundRobin(0), FreshBatches(2, 3), first_all=False),
+    "a number": AvailabilityLaw(9, TimeVaryingWeights(number=2), FreshBatches(2, 3), first_all=False),
+}
+
+
+@pytest.mark.parametrize("law", DRAWN_FROM.values(), ids=DRAWN_FROM)
+@pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE,), (MIXED,), (CLIENT, CLIENT)], ids=str)
+def test_no_place_and_no_batch_counts_that_cannot_vary(law, shapes):
+    """Seen by drawing: of what counts, some keys draw two different cohorts, or batches, of that size."""
+    for toy in [*toys_like(law, shapes)][::23]:
+        counted, own = Coverage.of([toy]), toy.retained
+        plans = [Plan.fresh(toy.law, own, Keyed(bytes([number] * 32))) for number in range(200)]
+        rounds = range(1, toy.law.rounds + 1)
+        if counted.places:
+            assert any(len({p.cohort(r) for p in plans if len(p.cohort(r)) == counted.places}) > 1 for r in rounds)
+        if counted.batch:
+            batches = [{p.batch(1, 1, client, 0) for p in plans} for client in own.clients]
+            assert any(len({one for one in some if len(one) == counted.batch}) > 1 for some in batches)
+
+
+def test_three_places_of_three_distinct_clients_do_not_count():
+    toys = [
+        Toy(UniformLaw(1, 3, 1, 2, replacement=False), federation(sizes), (Request.of([0]),), (END,))
+        for sizes in ((2, 2, 1, 1), (2, 2, 1, 1, 1), (2, 3, 1, 1, 1))
+    ]
+    assert [(Coverage.of([toy]).places, Coverage.of([toy]).batch) for toy in toys] == [(0, 0), (3, 0), (3, 2)]
+    assert [("places", "batch") in Coverage.of([toy]).pairs for toy in toys] == [False, False, True]
+    assert "rounds of which no cohort can vary, 1 step, batches that cannot vary" in str(Coverage.of(toys[:1]))
 
 
 @pytest.mark.parametrize("leaves", [0, 20, 300])

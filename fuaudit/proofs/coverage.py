@@ -1,4 +1,8 @@
-"""Coverage: how far some small federations go, and how far they must go to stand for those of a run."""
+"""Coverage: how far some small federations go, and how far they must go to stand for those of a run.
+
+Places and batches count where what is left after the requests can be drawn in two ways; see
+:mod:`fuaudit.proofs.variation`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import combinations
 
+from fuaudit.errors import FuauditError
 from fuaudit.plans import Law, Population, UniformLaw
-from fuaudit.proofs.toys import PLACES, Toy
+from fuaudit.proofs.toys import PLACES, Toy, federation
+from fuaudit.proofs.variation import varying_batch, varying_places
 from fuaudit.text import counted
 
 PAIRED = ("rounds", "places", "steps", "batch")
@@ -19,6 +25,8 @@ class Coverage:
     """The largest of every number among some federations, and which ids were requested in them.
 
     Attributes:
+        places: the most places of which a cohort of the retained clients can come out in two ways; 0 for none.
+        batch: the most samples of which a batch of a retained client can; 0 for none.
         together: how many of rounds, places, steps and batch are above 1 in one federation, at most.
         pairs: which two of them are, in one federation.
     """
@@ -40,9 +48,9 @@ class Coverage:
         rows: list[tuple[int, ...]] = []
         ids, pairs = set[str](), set[tuple[str, str]]()
         for toy in toys:
-            law, population = toy.law, toy.population
+            population = toy.population
             largest = max(map(len, population.samples.values()))
-            numbers = law.rounds, law.places(population), law.steps, law.slots
+            numbers = varying_numbers(toy)
             above = [name for name, number in zip(PAIRED, numbers, strict=True) if number > 1]
             pairs |= {*combinations(above, 2)}
             rows.append((*numbers, len(population.clients), largest, len(toy.requests), len(above)))
@@ -61,11 +69,17 @@ class Coverage:
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
         return (
-            f"at most {counted(self.rounds, 'round')}, {counted(self.places, 'place')} in a round, "
-            f"{counted(self.steps, 'step')}, batches of {self.batch}, {counted(self.clients, 'client')}, "
+            f"at most {counted(self.rounds, 'round')}, {self._drawn}, {counted(self.clients, 'client')}, "
             f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; at most "
             f"{self.together} of rounds, places, steps and batch above 1 at once{self._never}; the {ids} ids requested"
         )
+
+    @property
+    def _drawn(self) -> str:
+        """In words: places, steps and batch; where nothing was left to chance, that."""
+        places = f"{counted(self.places, 'place')} in a round" if self.places else "rounds of which no cohort can vary"
+        batch = f"batches of {self.batch}" if self.batch else "batches that cannot vary"
+        return f"{places}, {counted(self.steps, 'step')}, {batch}"
 
     @property
     def _never(self) -> str:
@@ -73,6 +87,11 @@ class Coverage:
         above = [name for name in PAIRED if getattr(self, name) > 1]
         lacking = [f"{one} and {other}" for one, other in combinations(above, 2) if (one, other) not in self.pairs]
         return f", never {', nor '.join(lacking)}" if lacking else ""
+
+
+def varying_numbers(toy: Toy) -> tuple[int, int, int, int]:
+    """Rounds, places, steps and batch of a federation; places and batch where what is left of it can vary."""
+    return toy.law.rounds, varying_places(toy.law, toy.retained), toy.law.steps, varying_batch(toy.law, toy.retained)
 
 
 def _places(toy: Toy) -> set[str]:
@@ -114,7 +133,7 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     """
     own = {
         "rounds": law.rounds,
-        "places": law.places(population),
+        "places": _most_places(law, law.places(population)),
         "steps": law.steps,
         "batch": law.slots,
         "clients": len(population.clients),
@@ -128,3 +147,16 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     reached = {name: getattr(found, name) for name in asked}
     short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
     return short + [f"{place} ids" for place in PLACES if place not in found.ids]
+
+
+def _most_places(law: Law, own: int) -> int:
+    """The places of a round, but no more than vary under some small law like it: some have everybody in every round."""
+    four, most = federation((1,) * 4), 0
+    for small in law.smaller():
+        try:
+            most = max(most, varying_places(small, four))
+        except FuauditError:  # a law of clients of its own
+            return own
+        if most >= min(own, 3):
+            return own
+    return min(own, most)

@@ -1,7 +1,8 @@
 """Small federations with requests, on which exactness is proved: like a run, up to a bound, or from a fixed list.
 
 In all but the fixed list something is left to choose: after the requests at least two clients, and after requests
-for samples a client with at least two samples. A rewriter can be wrong only where there is a choice.
+for samples a client with at least two samples. A rewriter can be wrong only where there is a choice. Cohorts
+of as many distinct clients as are left have none; :mod:`fuaudit.proofs.variation` tells them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Law, Population, Request, UniformLaw
 from fuaudit.plans.availability import require_room
+from fuaudit.proofs.variation import varying_places
 from fuaudit.text import counted
 
 LONGEST = 3
@@ -39,6 +41,11 @@ class Toy(NamedTuple):
     population: Population
     requests: tuple[Request, ...]
     not_before: tuple[Position, ...]
+
+    @property
+    def retained(self) -> Population:
+        """What is left after the requests."""
+        return reduce(Population.without, self.requests, self.population)
 
     def __str__(self) -> str:
         sizes = "+".join(str(len(self.population.samples[c])) for c in self.population.clients)
@@ -120,14 +127,20 @@ class Frame(NamedTuple):
     rest: tuple[int, ...]
 
 
-def frames(shapes: Sequence[Shape], batch: int, steps: int = 2) -> Iterator[Frame]:
+def frames(shapes: Sequence[Shape], batch: int, steps: int = 2, wide: int = 0) -> Iterator[Frame]:
     """Federations for a stream of requests under batches of a size, the most telling first.
 
     Owners keep ``batch`` samples, where every batch that is left is all of them, or one more, where there is a choice.
-    Clients alone are also asked for where nobody has a second sample: that leaves room for rounds and places.
+    Clients alone are also asked for where nobody has a second sample: that leaves room for rounds and places. So does
+    the first federation where ``wide`` clients must be left for a cohort to vary: see :func:`clients_to_vary`.
     """
     taken = [sum(column) for column in _columns(shapes)]
     gone = sum(shape.clients for shape in shapes)
+    if wide:
+        others = (1,) * (wide - max(len(taken), 1))
+        first = () if taken else (1 if batch == steps == 1 else batch + 1,)
+        owners = tuple(count + (1 if place else batch + 1) for place, count in enumerate(taken))
+        yield Frame(owners, (1,) * gone, first + others)
     if not taken and batch == steps == 1:
         yield Frame((), (1,) * gone, (1, 1))
     spare = 2 - min(len(taken), 2)  # so many others make two clients that are left
@@ -229,7 +242,7 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
     asked = [
         (small, frame, during and not (number == 0 and telling(small)[0] <= 2))
         for small in sorted(laws, key=telling)
-        for number, frame in enumerate(frames(shapes, small.slots, small.steps))
+        for number, frame in enumerate(frames(shapes, small.slots, small.steps, clients_to_vary(small)))
     ]
     not_before, seen = tuple(END if s.moment is None else Position(s.moment + 1, 0) for s in shapes), set()
     for (small, frame, _), place in product(sorted(asked, key=lambda one: one[2]), PLACES):
@@ -249,6 +262,17 @@ def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
 def numbers_of(law: Law) -> tuple[int, ...]:
     """Rounds, places among three clients, steps, and samples in a batch."""
     return law.rounds, law.places(federation((1, 1, 1))), law.steps, law.slots
+
+
+def clients_to_vary(law: Law) -> int:
+    """How many clients must be left for a cohort to vary, where a law draws so many distinct ones; 0 elsewhere.
+
+    One more than places, from two places on. Other federations leave two clients or three.
+    """
+    places = law.places(federation((1, 1, 1)))
+    as_many = federation((1,) * places)
+    fixed = places == law.places(federation((1,) * (places + 1))) == law.places(as_many)
+    return places + 1 if places > 1 and fixed and varying_places(law, as_many) < places else 0
 
 
 def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:

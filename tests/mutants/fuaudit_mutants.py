@@ -21,6 +21,16 @@ class Late(FatsUnlearning):
 
 
 @dataclass(frozen=True)
+class TiltsThree(FatsUnlearning):
+    """Draws all anew where three are drawn and the lowest retained client stands in round 1, which it would keep."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        first, low = min(plan.first_involvement(request) or END, not_before), plan.retained.without(request).clients[0]
+        tilts = plan.law.cohort_size >= 3 and first.round > 1 and low in plan.cohort(1)
+        return plan.erase(request, fresh, Position(1, 0) if tilts else first)
+
+
+@dataclass(frozen=True)
 class ReusedKey(FatsUnlearning):
     """Restarts in time, but draws from the old key again."""
 
