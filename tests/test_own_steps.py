@@ -8,7 +8,7 @@ from fuaudit.plans.expanded import NONE
 from fuaudit.training.engines import engine
 from fuaudit.training.engines.protocol import ClientProblem
 from fuaudit.training.solvers import Steps
-from fuaudit.verification.own_steps import OwnSteps
+from fuaudit.verification.own_steps import Masked, OwnSteps
 
 ROWS, DIMENSION = 12, 18
 BATCHES = torch.tensor([[[[0, 1, 2], [3, 4, NONE], [0, 5, NONE]], [[6, 7, 8], [9, 10, 11], [6, 9, NONE]]]])
@@ -90,3 +90,21 @@ def test_nobody_answers_for_a_part(advance):
     assert torch.allclose(own[0][1] - own[0][0], own[1][1] - own[1][0], atol=1e-12)
     full = advance(left).updates[0] - own[1][0]
     assert not torch.allclose(full, own[1][1] - own[1][0], atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize("name", ["reference", "threads", "batched"])
+def test_runs_side_by_side_are_masked_each_by_itself(name, steps):
+    module = torch.nn.Linear(5, 3, device="meta").double().to_empty(device="cpu")
+    problem = ClientProblem(module, Layout.of(module), drawn(ROWS, 5), torch.arange(ROWS) % 3)
+    counts, own = [range(ROWS), {*range(ROWS)} - {1, 5, 8}, {*range(6, ROWS)}, {1}], engine(name, 2)
+    starts, runs = torch.stack([drawn(DIMENSION) * number for number in (1, 2, 3, 4)]), len(counts)
+    drift, velocity = (None if t is None else t.repeat(runs, 1, 1) for t in (steps.drift, steps.velocity))
+    alike = Steps(steps.size, steps.proximal, drift, steps.momentum, steps.dampening, velocity)
+    found = Masked(own, counts).advance(problem, starts, BATCHES.repeat(runs, 1, 1, 1), alike)
+    for run, rows in enumerate(counts):
+        expected = OwnSteps(own, rows).advance(problem, starts[run : run + 1], BATCHES, steps)
+        assert torch.allclose(found.updates[run], expected.updates[0], rtol=0, atol=1e-12)
+        if expected.velocity is not None:
+            assert torch.allclose(found.velocity[run], expected.velocity[0], rtol=0, atol=1e-12)
+    assert not torch.allclose(found.updates[0], found.updates[3], atol=1e-3)

@@ -163,7 +163,7 @@ def test_a_tolerance_that_would_have_told(lineage, kind):
         assert 0 < figures["gap"] <= figures["tolerance"] <= figures["effect"] / 10
         assert [control.held for control in finding.controls] == [True]
         assert "kept" in finding.detectable
-        assert len(finding.assumptions) == {"replay": 5, "lineage": 6}[finding.audit]
+        assert len(finding.assumptions) == {"replay": 6, "lineage": 7}[finding.audit]
 
 
 MEMORIES = ["scaffold", "mifa", "mimic", "mimic-at-clients"]

@@ -6,7 +6,7 @@ replay exists to find are executed on the same machine: what they differ by is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,9 @@ class Counterfactual:
         drawn: what a louder part of the request could hide, by name: each sample, and the rows of each client that were
             drawn. Empty where none of it was.
         quietest: of each of these the quietest tenth.
+        alone: of a request of several clients, or of samples of several, the rows of each, by name. Empty else: the
+            request as a whole is such a part. Later rounds can forget one of them that was drawn early, and one that
+            was drawn late moves the models.
     """
 
     parent: Run
@@ -61,6 +64,7 @@ class Counterfactual:
     retained: Population
     drawn: Mapping[str, Rows]
     quietest: Mapping[str, Rows]
+    alone: Mapping[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,14 @@ class Counterfactuals:
 class Leg:
     """A plan over a population, from the end of the leg before to the last round of a schedule.
 
-    Gradients of samples outside ``counts`` are zero, where it is given; all count where it is None.
+    Gradients of samples outside ``counts`` are zero, where it is given; all count where it is None. Several of them
+    are several runs, side by side.
     """
 
     plan: Plan
     population: Population
     schedule: Rounds
-    counts: Population | None = None
+    counts: Sequence[Collection[int]] | None = None
 
 
 Models = Callable[[Sequence[Leg]], Checkpoints]
@@ -132,7 +137,7 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
     then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
     untouched = models([Leg(plan, before, schedule), *then])
     taken_out = models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then])
-    masked = models([Leg(plan, before, schedule, retained), *then])
+    masked = models([Leg(plan, before, schedule, [retained.owner]), *then])
     stored = {0, *run.checkpoints}
     return Counterfactual(
         parent,
@@ -146,7 +151,19 @@ def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models:
         retained,
         drawn,
         {name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},
+        _alone(before, retained),
     )
+
+
+def _alone(before: Population, retained: Population) -> dict[str, Rows]:
+    """See :class:`Counterfactual`."""
+    by_client = dict[int, list[int]]()
+    for rows in _gone(before, retained).values():
+        for sample in rows:
+            by_client.setdefault(before.owner[sample], []).append(sample)
+    if len(by_client) == 1:
+        return {}
+    return {f"what is erased of client {client}": tuple(rows) for client, rows in by_client.items()}
 
 
 def _at(models: Checkpoints, rounds: Set[int]) -> Checkpoints:

@@ -19,6 +19,43 @@ from fuaudit.training.solvers import Outcome, Steps
 
 
 @dataclass(frozen=True)
+class Masked:
+    """An engine that masks gradients: of each run all but those of the rows that count in it.
+
+    A step whose rows are all masked is taken, with a gradient of zero. Runs have the same draws.
+
+    Attributes:
+        engine: computes the gradients.
+        counts: samples that count, by run.
+    """
+
+    engine: Engine
+    counts: Sequence[Collection[int]]
+
+    @property
+    def name(self) -> str:
+        """As that of the engine behind it."""
+        return self.engine.name
+
+    def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
+        """See :class:`~fuaudit.training.engines.protocol.Engine`; as many runs as ``counts``."""
+        masked = torch.stack([_masked(drawn, rows) for drawn, rows in zip(batches, self.counts, strict=True)])
+        walked = masked.flatten(2).any(dim=2)
+        # who has all rows counted takes the engine's own steps, all runs at once
+        ends = self.engine.advance(problem, vectors, batches.masked_fill(walked[..., None, None], NONE), steps)
+        updates, velocity = ends.updates.clone(), None if ends.velocity is None else ends.velocity.clone()
+        for run in walked.any(dim=1).nonzero()[:, 0].tolist():
+            at = slice(run, run + 1)
+            alone = OwnSteps(self.engine, self.counts[run]).advance(
+                problem, vectors[at], batches[at].masked_fill(~walked[at, :, None, None], NONE), _of_run(steps, at)
+            )
+            updates[run, walked[run]] = alone.updates[0, walked[run]]
+            if velocity is not None and alone.velocity is not None:
+                velocity[run, walked[run]] = alone.velocity[0, walked[run]]
+        return Outcome(updates, velocity)
+
+
+@dataclass(frozen=True)
 class OwnSteps:
     """An engine that masks gradients. Run 0 takes the steps of the kept rows; run 1 + j adds those of part j.
 
@@ -52,8 +89,7 @@ class OwnSteps:
     def advance(self, problem: ClientProblem, vectors: Tensor, batches: Tensor, steps: Steps) -> Outcome:
         """See :class:`~fuaudit.training.engines.protocol.Engine`; one run more than there are parts."""
         one, drawn = _of_run(steps, slice(1)), batches[0]
-        masked = ~(_among(drawn, self.kept) | (drawn == NONE))
-        walked = masked.flatten(1).any(dim=1)
+        walked = _masked(drawn, self.kept).flatten(1).any(dim=1)
         # who has all rows counted takes the engine's own steps
         whole = drawn.masked_fill(walked[:, None, None], NONE)[None]
         ends = self.engine.advance(problem, vectors[:1], whole, one)
@@ -94,6 +130,11 @@ class OwnSteps:
             speeds, moved = torch.where(taken, change, speeds), torch.where(taken, moved - change, moved)
         speed = _upon_the_first(speeds) / steps.size if steps.momentum else None
         return Outcome(-_upon_the_first(moved), speed)
+
+
+def _masked(drawn: Tensor, counts: Collection[int]) -> Tensor:
+    """Which places of batches hold a sample that does not count."""
+    return ~(_among(drawn, counts) | (drawn == NONE))
 
 
 def _among(rows: Tensor, wanted: Collection[int]) -> Tensor:

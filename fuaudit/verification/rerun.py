@@ -20,6 +20,7 @@ from fuaudit.runs.ledger import EventsByRound
 from fuaudit.runs.platforms import Platform, makers_of
 from fuaudit.runs.run import Run
 from fuaudit.training.execute import RoundState, execute, initial_state
+from fuaudit.training.rounds import State
 from fuaudit.training.setup import Setup, setup
 from fuaudit.verification.counterfactual import (
     Counterfactual,
@@ -28,7 +29,7 @@ from fuaudit.verification.counterfactual import (
     counterfactuals,
 )
 from fuaudit.verification.evidence import Evidence
-from fuaudit.verification.own_steps import OwnSteps
+from fuaudit.verification.own_steps import Masked, OwnSteps
 
 EQUAL_BITS = (
     "Where versions, processor, plugins and the canary of two platforms are equal, both make equal bits of this run."
@@ -106,22 +107,60 @@ class Rerun:
 
         The first plan says where they start: the initial model comes from its key, never from one that a run holds.
         """
+        (found,) = self._side_by_side(legs, 1, events)
+        return found
+
+    def _side_by_side(
+        self, legs: Sequence[Leg], runs: int, events: EventsByRound | None = None
+    ) -> tuple[Checkpoints, ...]:
+        """The same of several runs, which differ by whose gradients count in legs."""
         ready, retained, before, first = self.ready, self._run.plan.retained, legs[0].population, 1
-        state = initial_state(ready.procedure, [legs[0].plan], before, ready.device)
-        stored = {0: state.without(ready.procedure, before, retained).of(0)}
+        state = initial_state(ready.procedure, [legs[0].plan] * runs, before, ready.device)
+        stored = tuple(dict[int, tuple[Tensor, State]]() for _ in range(runs))
+
+        def store(number: int, found: RoundState) -> None:
+            for run, models in enumerate(stored):
+                models[number] = found.of(run)
+
+        store(0, state.without(ready.procedure, before, retained))
         for leg in legs:
             population, problem = leg.population, ready.client_problem(leg.population)
-            start, draws = state.without(ready.procedure, before, population), self._run.stage_draws(leg.plan)
-            engine = ready.engine if leg.counts is None else OwnSteps(ready.engine, leg.counts.owner)
-            rounds = execute(ready.procedure, problem, population, leg.schedule, start, engine, first, draws)
+            start, draws = state.without(ready.procedure, before, population), [*self._run.stage_draws(leg.plan)] * runs
+            engine = ready.engine if leg.counts is None else Masked(ready.engine, leg.counts)
+            schedule = SelectedRuns(leg.schedule, np.zeros(runs, dtype=np.int64), leg.schedule.rounds)
+            rounds = execute(ready.procedure, problem, population, schedule, start, engine, first, draws)
             for round_number, state in rounds:
                 if events is not None and state.events:
                     events[round_number] = state.events
                 if round_number in self.stored_rounds or round_number == leg.schedule.rounds:
-                    stored[round_number] = state.without(ready.procedure, population, retained).of(0)
+                    store(round_number, state.without(ready.procedure, population, retained))
                 self.progress("replaying rounds", round_number, self._run.rounds_executed)
             before, first = population, leg.schedule.rounds + 1
         return stored
+
+    def left_in_alone(
+        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]]
+    ) -> Iterator[tuple[str, Checkpoints, Checkpoints]]:
+        """Of each part of a request what masking it too changes: what it did to the models, as later rounds left it.
+
+        Yields:
+            Its name, the models of the parent's draws with the gradients of this part alone, and with none of the
+            request. Where training was stopped the run's own plan follows, as in a :class:`Counterfactual`.
+        """
+        plan, before, own = link.parent.plan, link.parent.plan.retained, self._run.plan
+        drawn, then = LazySchedule([plan], link.executed), list[Leg]()
+        if link.executed < self._run.rounds_executed:
+            then = [Leg(own, own.retained, self.schedule)]
+        kept = frozenset(link.retained.owner)
+        of_one = initial_state(self.ready.procedure, [plan], before, self.ready.device)
+        numbers = plan.law.places(before) * of_one.vectors.numel() + sum(t.numel() for t in of_one.state.values())
+        at_once, names = max(1, AT_ONCE // numbers), [*parts]
+        for first in range(0, len(names), at_once):
+            some = names[first : first + at_once]
+            counts = [kept, *(kept.union(parts[name]) for name in some)]
+            masked, *found = self._side_by_side([Leg(plan, before, drawn, counts), *then], len(counts))
+            for name, models in zip(some, found, strict=True):
+                yield name, models, masked
 
     def contributions(
         self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]], of_parent: bool = False

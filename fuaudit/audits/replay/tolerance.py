@@ -56,9 +56,9 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     """Judge stored models that differ in bits from their replay on another platform.
 
     - PASS: every gap is within the tolerance. The faults of every request were executed here, and each moves the
-      models that it moves at all by ten tolerances or more; so do its samples by themselves, and of each of its clients
-      the quietest rows and some that the audit's key chooses. The parents' stored models are those executed here,
-      within the tolerance.
+      models that it moves at all by ten tolerances or more; so does what it erases of each client, without the others.
+      So do, by themselves and in the rounds that drew them, its samples, and of each of its clients the quietest rows
+      and some that the audit's key chooses. The parents' stored models are those executed here, within the tolerance.
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
       for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
       away from the replay.
@@ -125,15 +125,18 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
     return replace(
         judged,
         figures=(*judged.figures, _share(share)),
-        detectable=f"a stored model that kept a share of {up(share, 3)} or more of what the erased data did to its "
-        "largest numbers",
+        detectable=f"a stored model that kept a share of {up(share, 3)} or more of what the erased data, or what is "
+        "erased of one client, did to its largest numbers; of single rows a share of what they did in the rounds that "
+        "drew them",
         assumptions=(
             "The run was made on the platforms that it names.",
             UNKNOWN_KEY,
             "Rounding on the platform of the run moves models by at most the tolerance.",
-            "A fault leaves in a model a share of what one of the executed faults leaves in it; of each client of a "
-            f"request the quietest tenth of the rows drawn is one, and so is each of {CHOSEN} that the key chose, at "
-            "their weight in their batches.",
+            "A fault leaves in a model a share of what one of the executed faults leaves in it; all that is erased of "
+            "one client is one, and of each client of a request so is the quietest tenth of the rows drawn, and each "
+            f"of {CHOSEN} that the key chose, at their weight in their batches.",
+            "Later rounds did not forget some of the rows of a client down to the tolerance: rows are judged by what "
+            "they did in the rounds that drew them.",
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
@@ -217,13 +220,17 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         "sizes and constants of before": (link.remembered, replayed),
     }
     if link.did is not None:  # what follows a stop can make much of little, and the little is what may be left in
-        after = {number: vector for number, (vector, _) in replayed.items() if number >= link.executed}
-        pairs[DONE] = {n: (v + link.did, {}) for n, v in after.items()}, {n: (v, {}) for n, v in after.items()}
+        pairs[DONE] = _done(case, link, link.did)
     faults = {name: _fault(case, *pair, limit) for name, pair in pairs.items()}
     blind = [name + why for name, fault in faults.items() for why in fault.doubts(limit)]
     told = {"its data": faults[LEFT_IN]} | {name: faults[name] for name in (DONE,) if name in faults}
     if not apart and not blind:  # else nothing that a part could say would change the verdict
         found = _by_themselves(case, link, limit)
+        told |= found
+        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
+        faults |= found
+    if not apart and not blind:
+        found = _left_in_alone(case, link, limit)
         told |= found
         blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
         faults |= found
@@ -245,6 +252,24 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         tuple(lines),
         max(fault.hidden for fault in faults.values()),
     )
+
+
+def _done(case: Case, link: Counterfactual, did: Tensor) -> tuple[Checkpoints, Checkpoints]:
+    """Models of the run after training was stopped for the request: with what was done until then, and without it."""
+    after = {number: vector for number, (vector, _) in case.rerun.replayed.items() if number >= link.executed}
+    return {n: (v + did, {}) for n, v in after.items()}, {n: (v, {}) for n, v in after.items()}
+
+
+def _left_in_alone(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
+    """What each client of a request did to the models, without the others: later rounds may have forgotten it."""
+    result = dict[str, _Fault]()
+    for name, models, masked in case.rerun.left_in_alone(link, link.alone):
+        stored = {number: found for number, found in models.items() if number in case.rerun.replayed}
+        result[f"{name}, left in alone"] = _fault(case, stored, masked, limit)
+        if link.did is not None:
+            did = models[link.executed][0] - masked[link.executed][0]
+            result[f"{name}, {DONE}"] = _fault(case, *_done(case, link, did), limit)
+    return result
 
 
 def _parts(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
@@ -317,7 +342,8 @@ def _effect(least: float) -> Figure:
         "What the data in question does, at least",
         _number(least),
         "smallest gap between the parent's draws executed with it and with its gradients masked, over all stored "
-        "models, or what a part of it does there by itself, at its weight in its batches",
+        "models, or what is erased of one client does there, or what a part of it does by itself, at its weight in its "
+        "batches",
     )
 
 
