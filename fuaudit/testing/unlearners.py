@@ -135,7 +135,9 @@ def _rewrite_once(
     try:
         new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
     finally:
-        problems.require((plan, request) == before, "it changes the plan, population or request that it was given")
+        given = [population.twin for population in plan.populations]  # what a rewriter is handed
+        same = (plan, request) == before and given == [*plan.populations]
+        problems.require(same, "it changes the plan, population or request that it was given")
     again = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
     problems.require(new == again, "it rewrites the same plan in two ways: it is not deterministic")
     return new

@@ -452,7 +452,7 @@ class MoreSegments(FatsUnlearning):
 
         def split(segments):
             first = segments[0]
-            return (first, replace(first, start=Position(1, 0)), *(s for s in segments[1:] if s.start > (1, 0)))
+            return (first, first._replace(start=Position(1, 0)), *(s for s in segments[1:] if s.start > (1, 0)))
 
         names = (Stream.COHORTS, Stream.BATCHES)
         if any(len(right.streams[name]) > 1 and right.streams[name][1].start <= (1, 0) for name in names):
