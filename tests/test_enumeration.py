@@ -526,3 +526,20 @@ def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, 
     assert found.verdict == verdict, found.shows
     if verdict == "FAIL":
         assert "refuted for 1 sample during training, after 2 rounds" in found.details
+
+
+class WithASlot:
+    """Holds what is neither a field nor in the dict."""
+
+    __slots__ = ("hidden",)
+
+
+@dataclass(frozen=True)
+class Slotted(WithASlot, FatsUnlearning):
+    """Equal to any other of its kind, whatever its slot holds."""
+
+
+def test_a_proof_of_one_object_with_slots_is_none_of_another():
+    one = Slotted()
+    assert _identity(one) == _identity(one)
+    assert _identity(one) != _identity(Slotted())

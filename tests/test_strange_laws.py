@@ -179,6 +179,12 @@ class Sly(int):
     """A number with a truth of its own."""
 
 
+def half_of_sly():
+    half = Fraction(1, 2)
+    half._denominator = Sly(2)
+    return half
+
+
 def with_a_method(law):
     object.__setattr__(law, "cohort", lambda draws, number: (0,))
     return law
@@ -191,6 +197,7 @@ def with_a_method(law):
         with_a_method(UniformLaw(2, 1, 1, 1)),
         AvailabilityLaw(2, with_a_method(StaticProbability(Fraction(1, 2))), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(type("Half", (Fraction,), {})(1, 2)), FreshBatches(1, 1)),
+        AvailabilityLaw(2, StaticProbability(half_of_sly()), FreshBatches(1, 1)),
     ],
 )
 def test_more_than_the_code_of_fuaudit_makes_is_no_law_of_fuaudit(law):

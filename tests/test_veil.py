@@ -25,6 +25,7 @@ from fuaudit.draws import (
 )
 from fuaudit.errors import BudgetError, EvidenceError, PluginError, UsageError
 from fuaudit.plans import Plan, Request, Segment, UniformLaw, veil
+from fuaudit.plans.availability import AvailabilityLaw, PermutedEpochs, StaticProbability
 from fuaudit.plans.involvement import foreseeing
 from fuaudit.plans.veil import rewritten
 from fuaudit.proofs import exactness
@@ -489,3 +490,21 @@ def test_who_ignores_where_training_stopped_is_refuted(request_):
     assert exactness(Forgetful(), law, members, [request_]).exact
     assert not exactness(Forgetful(), law, members, [request_], not_before=[Position(2, 0)]).exact
     assert exactness(FatsUnlearning(), law, members, [request_], not_before=[Position(2, 0)]).exact
+
+
+def test_an_index_made_beforehand_answers_as_a_plan_does():
+    """With permuted epochs a sample is read later than its place is drawn: either was told, by who had looked."""
+    law = AvailabilityLaw(2, StaticProbability(Fraction(1)), PermutedEpochs(3, 1, 3))
+    found = []
+
+    def rewrite(plan, request, fresh, not_before):
+        found.append(plan.first_use(request))
+        return plan.erase(request, fresh, Position(1, 0))
+
+    for number in range(8):
+        plan = Plan.fresh(law, federation((3, 3)), Keyed(bytes([number]) * 32))
+        (ahead,), *_ = foreseeing([plan], SAMPLE)
+        for one in (plan, ahead):
+            rewritten(_With(rewrite), "any", one, SAMPLE, NEW, END)
+    assert found[::2] == found[1::2]
+    assert {position.step for position in found} == {1}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from typing import Any
 
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.registry import is_strange
 
-_PLAIN = (bool, float, int, str, Fraction, type(None))
+_PLAIN = (bool, float, int, str, type(None))
 
 SEE = "docs/plugin-guide.md has a law as a whole, with what it draws from, and at which addresses."
 
@@ -40,8 +41,29 @@ def is_foreign(law: object) -> bool:
     """
     if isinstance(law, tuple):
         return type(law) is not tuple or any(map(is_foreign, law))
+    if type(law) is Fraction:
+        return not is_plain((law.numerator, law.denominator))
     if not dataclasses.is_dataclass(law):
         return type(law) not in _PLAIN
     names = {field.name for field in dataclasses.fields(law)}
     parts = (getattr(law, name) for name in names)
     return is_strange(law) or not vars(law).keys() <= names or any(map(is_foreign, parts))
+
+
+def remade(law: Any) -> Any:
+    """An equal law that shares nothing which can be written into: whoever has the one cannot change the other.
+
+    A law of a stranger comes back as it is; it may hang on more than its options.
+    """
+    return law if is_foreign(law) else _remade(law)
+
+
+def _remade(value: Any) -> Any:
+    if type(value) is Fraction:  # a copy of a fraction is the same object, and its two numbers can be set
+        return Fraction(value.numerator, value.denominator)
+    if type(value) is tuple:
+        return tuple(map(_remade, value))
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    fields = {field.name: _remade(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return dataclasses.replace(value, **fields)

@@ -11,17 +11,15 @@ tell a run from a proof. Such a method is found by what it draws, or by reading 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
-from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_foreign, is_plain
+from fuaudit.plans.strange_laws import is_plain, remade
 
 OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
 """What a rewriter may draw: cohorts and batches, and what lies behind them."""
@@ -111,9 +109,11 @@ class Asked:
             except Exception as error:
                 broken.append(error)
                 raise
-            if found is None or Position(found.round, plan.law.drawn_at(found.step)) >= not_before:
+            if found is None:
                 return None
-            return Position(*found)
+            # of the draw, always: an index that was made beforehand knows that, and one of a run knows the reading
+            drawn = Position(found.round, plan.law.drawn_at(found.step))
+            return drawn if drawn < not_before else None
 
         self.first: Callable[[Request], Position | None] = first
 
@@ -177,23 +177,7 @@ def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | Non
     noted = [] if broken is None else broken
     twins = tuple(population.twin for population in plan.populations)
     sources = tuple(Veiled(source, twins[0].samples, noted) for source in plan.sources)
-    return Plan(_twin(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
-
-
-_twins: dict[int, tuple[Law, Law]] = {}
-"""Laws that were given lately, by their identity, each with its twin: one for all rewriters."""
-
-
-def _twin(law: Law) -> Law:
-    """An equal law of fuaudit's; a stranger's is his own, and may hang on more than its options."""
-    known = _twins.get(id(law))
-    if known is not None and known[0] is law:
-        return known[1]
-    if len(_twins) >= 256:
-        _twins.clear()
-    twin = law if is_foreign(law) else deepcopy(law)
-    _twins[id(law)] = law, twin  # held: no other can have its identity
-    return twin
+    return Plan(remade(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:

@@ -212,10 +212,15 @@ def _option(value: Any) -> tuple[Any, ...]:
         return float, value.hex()
     if value is None or isinstance(value, bool | int | str | bytes | Fraction):
         return type(value), value
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type) and not _has_slots(type(value)):
         names = {field.name for field in fields(value)} | getattr(value, "__dict__", {}).keys()
         return type(value), *((name, _option(getattr(value, name))) for name in sorted(names))
     return type(value), id(value)
+
+
+def _has_slots(kind: type) -> bool:
+    """Whether objects of a class can hold something that is neither a field nor in their dict."""
+    return any(base.__dict__.get("__slots__") for base in kind.__mro__)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fuaudit.errors import EvidenceError, RedactedError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.plans import Law
+from fuaudit.plans.strange_laws import remade
 from fuaudit.plans.tried_laws import require_own_name
 from fuaudit.runs.layout import CONFIG, RUN, When, form_of, is_clients_own, misfits, rounds_in
 from fuaudit.runs.ledger import Ledger
@@ -157,7 +158,11 @@ class Stored(WithInfo):
 
     @cached_property
     def law(self) -> Law:
-        """How cohorts and batches are drawn. PluginError where a law of a stranger has the name of one of fuaudit's."""
+        """How cohorts and batches are drawn; one of fuaudit's is made anew, so no plugin holds it.
+
+        PluginError where a law of a stranger has the name of one of fuaudit's.
+        """
         law: Law = self.learner.law
         require_own_name(law)
-        return law
+        made: Law = remade(law)
+        return made

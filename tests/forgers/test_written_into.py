@@ -5,19 +5,28 @@ references and the run's own plan are drawn over that very object, all of them l
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pytest
 from fuaudit_plugins.fats import FatsUnlearning
 
+from fuaudit import train
 from fuaudit.draws import END, Address, Keyed, Position, Purpose, Stream
-from fuaudit.errors import FuauditError
+from fuaudit.errors import FuauditError, PluginError
 from fuaudit.plans import Plan, Request, UniformLaw
+from fuaudit.plans.availability import AvailabilityLaw, FreshBatches, StaticProbability
 from fuaudit.plans.plan import WHOLE
 from fuaudit.plans.veil import rewritten
 from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation
 
-LAW, MEMBERS, REQUEST = UniformLaw(1, 2, 1, 1), federation((1, 1, 1)), Request.of(clients=[0])
+LAW, REQUEST = UniformLaw(1, 2, 1, 1), Request.of(clients=[0])
+
+
+@pytest.fixture
+def members():
+    """A federation of its own: rewriters share the twin of one, and spoil it for each other."""
+    return federation((1, 1, 1))
 
 
 def fewer_clients(plan, left):
@@ -57,18 +66,44 @@ class Spares(FatsUnlearning):
 
 
 @pytest.mark.parametrize("write", [fewer_clients, fewer_samples, another_answer, a_method_of_the_law, another_stream])
-def test_what_it_writes_changes_nothing_but_its_own_copy(write):
+def test_what_it_writes_changes_nothing_but_its_own_copy(write, members):
     method = Spares(write)
-    plan = Plan.fresh(LAW, MEMBERS, Keyed(bytes(32)))
+    plan = Plan.fresh(LAW, members, Keyed(bytes(32)))
     for _ in range(2):
         try:
-            assert not exactness(method, LAW, MEMBERS, [REQUEST]).exact
+            assert not exactness(method, LAW, members, [REQUEST]).exact
             rewritten(method, "spares", plan, REQUEST, Keyed(bytes([1]) * 32), END)
         except FuauditError:
             pass  # refused is as good
-    assert federation((1, 1, 1)) == MEMBERS
-    assert MEMBERS.without(REQUEST).clients == (1, 2)
+    assert federation((1, 1, 1)) == members
+    assert members.without(REQUEST).clients == (1, 2)
     assert vars(LAW) == vars(UniformLaw(1, 2, 1, 1))
     assert Request.of(clients=[0]) == REQUEST
     assert all(len(segments) == 1 for segments in WHOLE.values())
-    assert exactness(FatsUnlearning(), LAW, MEMBERS, [REQUEST]).exact
+    assert exactness(FatsUnlearning(), LAW, federation((1, 1, 1)), [REQUEST]).exact
+
+
+def test_a_fraction_of_a_law_can_be_written_into_and_is_no_other_s(members):
+    """A deep copy of a fraction is the same object. With p = 1 for all that compare, any two methods are alike."""
+    law = AvailabilityLaw(1, StaticProbability(Fraction(1, 2)), FreshBatches(1, 1))
+
+    class Certain:
+        def rewrite(self, plan, request, fresh, not_before):
+            plan.law.availability.probability._numerator = 2
+            return plan.erase(request, fresh, Position(1, 0))
+
+    plan = Plan.fresh(law, members, Keyed(bytes(32)))
+    with pytest.raises(PluginError, match="a plan of another law"):
+        rewritten(Certain(), "certain", plan, REQUEST, Keyed(bytes([1]) * 32), END)
+    assert law.availability.probability == Fraction(1, 2)
+    assert exactness(FatsUnlearning(), law, members, [REQUEST]).exact
+
+
+def test_no_plugin_holds_the_law_of_a_run(tiny, tmp_path):
+    """A learner of somebody's could keep it, and write into it while it is compared with."""
+    learner = {"use": "dropouts", "rounds": 2, "steps": 1, "batch": 2, "step_size": 0.1, "first_all": False}
+    tables = {**tiny.tables, "learner": learner | {"scenario": "static", "probability": 0.5}}
+    run = train(tables, tmp_path / "run", data=tiny.dataset, secret=bytes(range(32)))
+    ours, theirs = run.law.availability.probability, run.learner.law.availability.probability
+    assert ours == theirs
+    assert ours is not theirs
