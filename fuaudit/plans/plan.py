@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
@@ -16,8 +17,7 @@ from fuaudit.draws.address import STREAM_OF, is_address
 from fuaudit.errors import PluginError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import SEE, is_plain, not_plain, require_unbroken
-from fuaudit.registry import is_strange
+from fuaudit.plans.strange_laws import SEE, is_foreign, is_plain, not_plain, require_unbroken
 
 
 class Segment(NamedTuple):
@@ -102,6 +102,11 @@ class Plan:
     def latest(self, at: Position) -> tuple[int, int]:
         """The latest source, and its population, from which anything up to a position is drawn, in any stream."""
         return max(s.origin for segments in self.streams.values() for s in segments if s.start <= at)
+
+    @cached_property
+    def by_strangers(self) -> bool:
+        """Whether the law, or a part of it, is no code of fuaudit's."""
+        return is_foreign(self.law)
 
     @property
     def draws(self) -> Routed:
@@ -318,7 +323,7 @@ class Routed(PlanDraws):
     def population(self, at: Address) -> Population:
         """See :class:`~fuaudit.plans.law.PlanDraws`. A stranger's law gets a twin, which it may write into."""
         population = self.plan.populations[self._segment(at).version]
-        return population.twin if is_strange(self.plan.law) else population
+        return population.twin if self.plan.by_strangers else population
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

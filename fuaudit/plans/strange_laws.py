@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from copy import copy
 from fractions import Fraction
 from typing import Any
 
@@ -53,17 +54,17 @@ def is_foreign(law: object) -> bool:
 def remade(law: Any) -> Any:
     """An equal law that shares nothing which can be written into: whoever has the one cannot change the other.
 
-    A law of a stranger comes back as it is; it may hang on more than its options.
+    Of what a law of a stranger holds besides values, dataclasses and containers, the same objects are kept.
     """
-    return law if is_foreign(law) else _remade(law)
-
-
-def _remade(value: Any) -> Any:
-    if type(value) is Fraction:  # a copy of a fraction is the same object, and its two numbers can be set
-        return Fraction(value.numerator, value.denominator)
-    if type(value) is tuple:
-        return tuple(map(_remade, value))
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    fields = {field.name: _remade(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return dataclasses.replace(value, **fields)
+    if type(law) is Fraction:  # a copy of a fraction is the same object, and its two numbers can be set
+        return Fraction(law.numerator, law.denominator)
+    if type(law) in (tuple, list, set, frozenset):
+        return type(law)(map(remade, law))
+    if type(law) is dict:
+        return {remade(name): remade(value) for name, value in law.items()}
+    if not dataclasses.is_dataclass(law) or isinstance(law, type):
+        return law
+    made = copy(law)
+    for name, value in vars(made).items():
+        object.__setattr__(made, name, remade(value))
+    return made

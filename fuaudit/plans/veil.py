@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
+from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_plain, remade
@@ -177,7 +178,22 @@ def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | Non
     noted = [] if broken is None else broken
     twins = tuple(population.twin for population in plan.populations)
     sources = tuple(Veiled(source, twins[0].samples, noted) for source in plan.sources)
-    return Plan(remade(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
+    return Plan(_twin(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
+
+
+_twins: dict[int, tuple[Law, Law]] = {}
+"""Laws that were given lately, by their identity, each with the one that all rewriters get in its place."""
+
+
+def _twin(law: Law) -> Law:
+    known = _twins.get(id(law))
+    if known is not None and known[0] is law:
+        return known[1]
+    if len(_twins) >= 256:
+        _twins.clear()
+    twin: Law = remade(law)
+    _twins[id(law)] = law, twin  # held: no other can have its identity
+    return twin
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -210,18 +226,22 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # 3. the form is asked before anything is read: whatever was returned may be no plan
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
-    populations = (*plan.populations, retained)
-    if new.law != plan.law or new.retained != retained:
-        raise PluginError(f"unlearner {name!r} returned a plan of another law or population")
+    # what he returned may compare as it likes, and be handed the other side: so that is what he held already
+    if new.law != behind.law or (*new.populations,) != (*behind.populations, retained.twin):
+        raise PluginError(
+            f"unlearner {name!r} returned a plan of another law or population",
+            "Use plan.erase or plan.restart: they add the retained population, and keep those of before.",
+        )
     last = new.sources[-1]
     given = last is own or type(last) is Recorded
-    if not given or new.sources[:-1] != sources or new.populations != populations:
+    if not given or new.sources[:-1] != sources:
         raise PluginError(
-            f"unlearner {name!r} added or dropped keys or populations",
+            f"unlearner {name!r} added or dropped keys",
             "Use plan.erase or plan.restart, or put a Recorded in the place of the fresh source.",
         )
     # 4. the true sources go into a new plan: of what the rewriter held, only segments and records enter a run
     streams = _streams(name, new, plan)
+    populations = (*plan.populations, retained)
     return Plan(plan.law, populations, (*plan.sources, fresh if last is own else _written(name, last)), streams)
 
 
