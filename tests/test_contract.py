@@ -261,7 +261,7 @@ def reads_the_key(self, plan, request, fresh, not_before):
             "something erased is still drawn",
         ),
         (lambda self, plan, request, fresh, not_before: plan.erase(request, fresh, END), "total variation"),
-        (old_key, "added or dropped keys"),
+        (old_key, "another law or population"),
         (old_numbers, "KeyReuseError"),
         (without_memory, "not deterministic"),
         (in_place, "changes the plan"),
