@@ -6,16 +6,12 @@ which draws are made, and the figures of an account do not hold for such a choic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
-
 from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.conspar.targets import for_rounds
+from fuaudit.budgets.mechanisms import Parameters, conspar_of
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
-
-Parameters = Mapping[str, int | float | str]
 
 
 def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> ConSparAccount:
@@ -25,26 +21,12 @@ def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, 
         ExceededError: it exceeds the target, or nobody accounts for such a mechanism.
         UsageError: there cannot be such a round, or no library that composes at a delta.
     """
-    one = _conspar(mechanism, parameters, target.differ)
+    one = conspar_of(mechanism, parameters, target.differ)
     charged = rounds * times
     found = account(one, charged, target.delta, COARSE)
     if found.total > target.epsilon:
         raise ExceededError(_too_many(found, target, times), _hint(one, target, times, found.note))
     return found
-
-
-def _conspar(mechanism: str, parameters: Parameters, differ: int) -> ConSpar:
-    try:
-        if mechanism != "conspar":
-            raise KeyError(mechanism)
-        dim, per_client, alpha = (str(parameters[name]) for name in ("dim", "per_client", "alpha"))
-        return ConSpar(int(dim), int(per_client), Fraction(alpha), differ)
-    except (KeyError, ValueError):
-        told = ", ".join(f"{name} {value}" for name, value in parameters.items())
-        raise ExceededError(
-            f"nobody accounts for the mechanism {mechanism!r} with {told or 'no parameters'}",
-            "There is an account of conspar, with dim, per_client and alpha.",
-        ) from None
 
 
 def _too_many(found: ConSparAccount, target: Target, times: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fuaudit.cli.family import budget_of_run
 from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.errors import UsageError
 from fuaudit.text import counted
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def budget() -> None:
-    """Say how much privacy a mechanism leaves, and under which assumptions."""
+    """Say how much privacy a mechanism leaves, or what runs released, and under which assumptions."""
+
+
+budget.add_command(budget_of_run)
 
 
 @budget.command()

@@ -278,6 +278,7 @@ class File:
         destroyed: what of it a prune of the run destroys; empty where the prune leaves its bytes.
         stays: whether it stays where a prune buries the run as an ancestor.
         held: how its copy in an ancestor holds what was erased since; None where it does not.
+        tells: what in it was computed from private rows under no mechanism, in words; empty for nothing.
 
     Raises:
         ValueError: it is regenerated, and its form does not say how its fractions are compared on another platform.
@@ -296,6 +297,7 @@ class File:
     destroyed: str = ""
     stays: bool = False
     held: Held | None = None
+    tells: str = ""
 
     def __post_init__(self) -> None:
         if self.regenerated and isinstance(self.form, Json) and self.form.numbers is None:
@@ -360,6 +362,7 @@ FILES: dict[str, File] = _table(
         first=True,
         listed=False,
         stays=True,
+        tells="digests of models, and what stages told of every round",
     ),
     File(
         RUN,
@@ -437,6 +440,7 @@ FILES: dict[str, File] = _table(
         Checkpoint(),
         _SERVER,
         held=Held("model", by_model=True),
+        tells="models, and what solver and server remember",
     ),
     File(
         MEMORIES,
@@ -446,6 +450,7 @@ FILES: dict[str, File] = _table(
         When.REMEMBERED,
         own="her row",
         held=Held("what clients keep", by_model=True),
+        tells="what clients keep, row by row",
     ),
     File(
         SECRETS,
@@ -468,6 +473,7 @@ FILES: dict[str, File] = _table(
             numbers={"test_loss": Elsewhere.NEAR, "test_accuracy": Elsewhere.SAME},
         ),
         _ALL,
+        tells="loss and accuracy of models that were trained on private rows",
     ),
     File(
         PARTICIPATION,
@@ -476,6 +482,7 @@ FILES: dict[str, File] = _table(
         Json(_wrong_participation, numbers={"own_accuracy": Elsewhere.SAME, OTHERS: Elsewhere.EXACT}),
         _AUDITOR,
         own="her rounds and her accuracy",
+        tells="the accuracy of the final model on every client's own rows",
     ),
     File(
         MODEL,
@@ -483,6 +490,7 @@ FILES: dict[str, File] = _table(
         Tensors(),
         (Reader.SERVER, Reader.CLIENT, *_AUDITOR),
         held=Held("final model", by_model=True),
+        tells="the final model",
     ),
     File(
         KEYS,

@@ -1,0 +1,138 @@
+"""The accounts of what runs of a family released, one for each part of a round, with the statement of its epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fuaudit.budgets.conspar.account import ConSparAccount, account, statement
+from fuaudit.budgets.family import Release, Spent
+from fuaudit.budgets.mechanisms import conspar_of, unaccounted
+from fuaudit.budgets.statement import Statement
+from fuaudit.text import counted
+
+NOTHING = "no run told of a mechanism: nothing that left their rounds is limited, so there is no guarantee"
+VARIES = "it told of other parameters in other rounds, and what was chosen in view of rounds before has no account"
+TWICE = "it told of several releases in one round"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which assumptions something is accounted for.
+
+    Attributes:
+        delta: at which an epsilon holds.
+        differ: in how many elements two top sets of a round may differ, at most.
+        times: how often a client can take part in a round, at most.
+        secrets_with: the runs with which the clients' secrets lie.
+        trusted: tombstones, of whose rounds nothing is left but the ledger.
+        strangers: part -> why its word is not taken.
+    """
+
+    delta: float
+    differ: int
+    times: int = 1
+    secrets_with: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    strangers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PartAccount:
+    """What the rounds of some runs release at one part, together.
+
+    Attributes:
+        reason: why no epsilon holds; empty where one does.
+    """
+
+    part: str
+    releases: tuple[Release, ...]
+    rounds: int
+    silent: int
+    reason: str
+    found: ConSparAccount | None
+    statement: Statement | None
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest epsilon that is known to hold; infinite where none is."""
+        return float("inf") if self.found is None else self.found.total
+
+    def as_json(self) -> dict[str, Any]:
+        """Null is an epsilon that is unbounded, or not known."""
+        figures = self.found.as_json() if self.found else {}
+        return {
+            "part": self.part,
+            "mechanism": [{"name": one.mechanism, "parameters": dict(one.parameters)} for one in self.releases],
+            "rounds": self.rounds, "rounds_that_told_nothing": self.silent,
+            "epsilon_total": figures.get("epsilon_total"),
+            "epsilon_total_at_least": figures.get("epsilon_total_at_least"),
+            "reason": self.reason or None,
+            "statement": self.statement and self.statement.as_json(),
+        }  # fmt: skip
+
+
+def accounts(spent: Spent, terms: Terms, reader: str) -> tuple[PartAccount, ...]:
+    """One account for each part that told of a mechanism; they are of different releases, and do not add up.
+
+    ``reader``: who has seen these runs, in words.
+
+    Raises:
+        UsageError: sets cannot differ in so many elements, rounds are too many, or no library composes at a delta.
+    """
+    return tuple(_account(spent, terms, part, releases, reader) for part, releases in spent.releases.items())
+
+
+def _account(spent: Spent, terms: Terms, part: str, releases: Sequence[Release], reader: str) -> PartAccount:
+    reason = "; ".join([*spent.reasons, *_in_the_way(spent, terms, part, releases)])
+    told = PartAccount(part, tuple(releases), spent.rounds, spent.silent(part), reason, None, None)
+    if reason:
+        return told
+    one = conspar_of(releases[0].mechanism, dict(releases[0].parameters), terms.differ)
+    found = account(one, spent.rounds * terms.times, terms.delta)
+    return replace(told, reason=found.note, found=found, statement=_statement(found, spent, terms, told, reader))
+
+
+def _in_the_way(spent: Spent, terms: Terms, part: str, releases: Sequence[Release]) -> list[str]:
+    """Why a part has no account, apart from what is in the way of all."""
+    found = [why for who, why in (terms.strangers or {}).items() if who == part]
+    found += [VARIES] if len(releases) > 1 else []
+    found += [TWICE] if spent.at_once(part) > 1 else []
+    return found + [why for one in releases if (why := unaccounted(one.mechanism, dict(one.parameters)))]
+
+
+def _statement(found: ConSparAccount, spent: Spent, terms: Terms, told: PartAccount, reader: str) -> Statement:
+    """The statement of one round's mechanism, for rounds of several runs."""
+    of_one = statement(found)
+    covered, seen = spent.covered, {charge.name for charge in spent.charges}
+    covered += f"; in each a client takes part up to {terms.times} times" if terms.times > 1 else ""
+    if told.silent:
+        covered += f". {counted(told.silent, 'round')} told of nothing and count too"
+    if alone := [name for name in terms.trusted if name in seen]:
+        covered += f". Of {', '.join(alone)} there is the ledger alone, which is taken as told"
+    return replace(
+        of_one,
+        unit=f"the sets of {found.mechanism.per_client:,} top coordinates that one client who is in all of these runs "
+        "has in the rounds covered",
+        adversary=f"{reader}; {of_one.adversary}",
+        trust_model=_trust(of_one.trust_model, [name for name in terms.secrets_with if name in seen]),
+        sampling_assumption="none: a client is charged for every round, drawn or not. Towards whoever has the plan, or "
+        "the key of its draws, nothing is amplified: operator, server and auditor have them",
+        rounds_covered=covered,
+        outside_it=f"{OUTSIDE}; {of_one.outside_it}",
+    )
+
+
+OUTSIDE = (
+    "runs of this training that lie elsewhere or were removed; rounds that were lost in a break and executed again on "
+    "another platform; verifications, which train on the same rows; what is listed as released without noise"
+)
+
+
+def _trust(of_one: str, places: Sequence[str]) -> str:
+    """Who is trusted, where the clients' secrets lie with some runs."""
+    if not places:
+        return of_one
+    held = f"the clients' secrets lie with {', '.join(places)}, and whoever reads them knows all draws"
+    return f"simulation only: {held}. {of_one}"

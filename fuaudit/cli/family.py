@@ -1,0 +1,94 @@
+"""The account of a family of runs: its command, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fuaudit.cli.completion import ARun
+from fuaudit.cli.options import Folder, Output, output_options
+from fuaudit.text import counted
+
+if TYPE_CHECKING:
+    from fuaudit.budgets.spent import PartAccount
+    from fuaudit.runs.account import FamilyAccount, Towards
+
+
+@click.command("run")
+@click.argument("run", type=ARun)
+@click.option("--delta", type=float, help="By default that of the config's [budget], or 0.")
+@click.option(
+    "--differ",
+    type=click.IntRange(1),
+    help="Elements in which two top sets of a round may differ; by default that of the config's [budget], or 1.",
+)
+@click.option(
+    "--published", multiple=True, help="Folder name of another run whose results were published; may be repeated."
+)
+@click.option("--also", multiple=True, type=Folder, help="Another folder with runs of this training; may be repeated.")
+@output_options
+def budget_of_run(
+    run: Path,
+    delta: float | None,
+    differ: int | None,
+    published: tuple[str, ...],
+    also: tuple[Path, ...],
+    output: Output,
+) -> None:
+    """Add up what RUN and all runs of its training released: towards the server, and towards the public.
+
+    A round counts for each run that drew it anew. RUN and its ancestors count as published, others by --published.
+    """
+    from fuaudit.runs.account import account_of
+    from fuaudit.runs.run import load_run
+
+    found = account_of(load_run(run), delta, differ, published, also)
+    output.emit(found.as_json(), list(_lines(found)), list(_short(found)))
+
+
+def _lines(found: FamilyAccount) -> Iterator[str]:
+    for reader, towards in found.towards.items():
+        yield from _towards(found, reader, towards)
+        yield ""
+    yield "Released without noise:"
+    for name, rows in found.unlimited.items():
+        yield f"  {name}"
+        for row in rows:
+            stored = f", of {counted(len(row.rounds), 'round')}" if row.rounds else ""
+            yield f"    {row.where}{stored}: {row.what}; may go to: {row.given_to}"
+
+
+def _towards(found: FamilyAccount, reader: str, towards: Towards) -> Iterator[str]:
+    yield f"Towards the {reader}: {towards.spent.covered}"
+    if not towards.accounts:
+        yield f"  no guarantee: {'; '.join(towards.reasons)}"
+    for one in towards.accounts:
+        yield f"  {_total(found, one)}"
+        if one.reason:
+            yield f"    {one.reason}"
+        if one.found is not None and one.statement is not None:
+            from fuaudit.budgets.statement import meaning
+
+            yield f"    {meaning(one.epsilon, one.found.delta)}"
+            yield from (f"    {name}: {text}" for name, text in one.statement.as_json().items())
+
+
+def _total(found: FamilyAccount, one: PartAccount) -> str:
+    from fuaudit.statistics.rounding import up
+
+    under = " and ".join(
+        f"{release.mechanism} ({', '.join(f'{name} {value}' for name, value in release.parameters)})"
+        for release in one.releases
+    )
+    total = "no guarantee" if one.epsilon == float("inf") else f"epsilon {up(one.epsilon, 5)}"
+    return f"{one.part}, {under}, {counted(one.rounds, 'round')}: {total} at delta {up(found.terms.delta, 6)}"
+
+
+def _short(found: FamilyAccount) -> Iterator[str]:
+    for reader, towards in found.towards.items():
+        yield from (f"{reader}: {_total(found, one)}" for one in towards.accounts)
+        if not towards.accounts:
+            yield f"{reader}: no guarantee"

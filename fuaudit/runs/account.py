@@ -1,0 +1,122 @@
+"""The account of a run's family: what its rounds released towards the server and towards the public, and what else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, spent_towards_server
+from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
+from fuaudit.declared import says
+from fuaudit.errors import UsageError, nearest
+from fuaudit.runs.family import Unlimited, family_of, kinship, strangers, tombstones, unlimited, with_secrets
+from fuaudit.runs.run import Run
+
+SERVER = "sees all that the server saw in these runs"
+PUBLIC = "sees what was published of these runs, which is no more than the server saw"
+
+
+@dataclass(frozen=True)
+class Towards:
+    """What one reader can have seen: the rounds that count, and an account for each part that told of a mechanism."""
+
+    spent: Spent
+    accounts: tuple[PartAccount, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why there is no guarantee whatever the parts are; empty where nothing is in the way."""
+        return self.spent.reasons if self.accounts else (*self.spent.reasons, NOTHING)
+
+    def as_json(self) -> dict[str, Any]:
+        """Rounds by run, and accounts."""
+        return {
+            "runs": {charge.name: _ends(charge) for charge in self.spent.charges},
+            "rounds": self.spent.rounds,
+            "reasons": list(self.reasons),
+            "accounts": [one.as_json() for one in self.accounts],
+        }
+
+
+def _ends(charge: Charge) -> list[int]:
+    """The first and the last round that count; empty for none."""
+    return [charge.rounds[0], charge.rounds[-1]] if charge.rounds else []
+
+
+@dataclass(frozen=True)
+class FamilyAccount:
+    """Both accounts, and what left each run that nothing limits."""
+
+    run: str
+    terms: Terms
+    published: tuple[str, ...]
+    towards: Mapping[str, Towards]
+    unlimited: Mapping[str, tuple[Unlimited, ...]]
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole account."""
+        return {
+            "run": self.run,
+            "delta": self.terms.delta,
+            "differ": self.terms.differ,
+            "participations": self.terms.times,
+            "published": list(self.published),
+            "towards": {name: towards.as_json() for name, towards in self.towards.items()},
+            "without_noise": {name: [one.as_json() for one in rows] for name, rows in self.unlimited.items()},
+        }
+
+
+def account_of(
+    run: Run,
+    delta: float | None = None,
+    differ: int | None = None,
+    published: Collection[str] = (),
+    also: Iterable[Path] = (),
+) -> FamilyAccount:
+    """The account of a run with all runs of its training beside it.
+
+    Args:
+        delta, differ: by default those of the budget of the config; 0 and 1 where it names none.
+        published: names of folders of other runs whose results were published, beside the run and its ancestors.
+        also: other folders with runs of the family.
+
+    Raises:
+        UsageError: no such run was published, or an account cannot be made under these terms.
+        EvidenceError: a folder cannot be read.
+    """
+    related = kinship(run, also)
+    family, target = family_of(related), run.config.budget
+    _require_known(family, published)
+    law = run.plan.law
+    terms = Terms(
+        delta=delta if delta is not None else target.delta if target else 0.0,
+        differ=differ if differ is not None else target.differ if target else 1,
+        times=law.places(run.original) if says(law, "replacement") else 1,
+        secrets_with=with_secrets(related.kin),
+        trusted=tombstones(related.kin),
+        strangers=strangers(run),
+    )
+    seen = {
+        "server": (spent_towards_server(family), SERVER),
+        "public": (spent_towards_public(family, published), PUBLIC),
+    }
+    return FamilyAccount(
+        related.run.name,
+        terms,
+        tuple(sorted({family.run, *published})),
+        {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
+        {kin.name: unlimited(kin, _shown(run)) for kin in related.kin},
+    )
+
+
+def _shown(run: Run) -> str:
+    """What the server is shown of a round, in words."""
+    return "sums of rows" if run.exchange.transport.shows == "sums" else "every row"
+
+
+def _require_known(family: Family, published: Collection[str]) -> None:
+    known = {*family.gaps, *(member.name for member in family.members)}
+    for name in sorted({*published} - known):
+        raise UsageError(f"no run of the family of {family.run} is called {name!r}", nearest(name, sorted(known)))

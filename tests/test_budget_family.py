@@ -1,0 +1,363 @@
+"""One account for a family: a round counts for every run that drew it anew, and for no other."""
+
+import json
+import shutil
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests_support import edit, secret, told
+
+from fuaudit import load_run, train, unlearn
+from fuaudit.budgets.conspar.account import account
+from fuaudit.budgets.conspar.law import ConSpar
+from fuaudit.budgets.family import Family, Member, Release, spent_towards_public, spent_towards_server
+from fuaudit.budgets.spent import TWICE, VARIES, Terms, accounts
+from fuaudit.errors import UsageError
+from fuaudit.plans import Request
+from fuaudit.runs.account import account_of
+from fuaudit.runs.family import EDITED, NO_WORD, UNFINISHED
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.workflow.prune import prune
+from fuaudit.workflow.redact import redact
+
+DIM = 12
+"""Coordinates of the model of these tests: weights of 3 numbers in 3 classes, and 3 biases."""
+LEARNS = {"use": "fedrep", "cohort": 2, "steps": 3, "batch": 2, "step_size": 0.2, "rounds": 8}
+PROPOSES = {"use": "consensus", "per_client": 2, "alpha": 0.99}
+TABLES = tiny_config(
+    learner=LEARNS,
+    partition={"use": "iid", "clients": 6},
+    client=[{"use": "error-feedback"}, PROPOSES],
+    server=[{"use": "mean"}],
+    run={"checkpoint_every": 3, "engine": "reference", "device": "cpu", "requests": 4},
+)
+
+
+def trained(folder, number=3, **tables):
+    return train(TABLES | tables, folder, tiny_dataset(), secret(number))
+
+
+def forget(parent, name, folder, options=None, **asked):
+    return unlearn(parent, name, Request.of(**asked), folder, options, data=tiny_dataset())
+
+
+def epsilon(rounds, delta=0.0, differ=1):
+    return account(ConSpar(DIM, 2, Fraction("0.99"), differ), rounds, delta).total
+
+
+def spent(run, **asked):
+    found = account_of(load_run(run.path), **asked)
+    return {name: towards.spent.rounds for name, towards in found.towards.items()}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """Six runs. Client 3 is drawn from round 5 on, sample 8 from step 2 of round 4, client 5 from round 4."""
+    home = tmp_path_factory.mktemp("family")
+    root = trained(home / "root")
+    sibling = forget(root, "fats", home / "sibling", clients=[5])
+    between = forget(root, "fats", home / "between", clients=[3])
+    inside = forget(between, "fats", home / "inside", samples=[8])
+    pruned, _ = prune(inside, allow_orphans=True)
+    kept = forget(pruned, "noop", home / "kept", clients=[0])
+    anew = forget(pruned, "retrain", home / "anew", clients=[0])
+    return {run.path.name: load_run(run.path) for run in (sibling, pruned, kept, anew)}
+
+
+HAND = {
+    "root": [1, 8],  # the training: all that it executed
+    "between": [5, 8],  # the model of round 3 is kept; round 4 is executed again with the draws that it had
+    "inside": [4, 8],  # round 4 is cut behind its first step: it was executed with two noises
+    "kept": [],
+    "anew": [1, 8],
+    "sibling": [4, 8],
+}
+
+
+def test_the_account_of_six_runs_is_the_count_by_hand(family):
+    assert family["inside"].info["first_change"] == [4, 2]
+    found = account_of(family["kept"]).as_json()
+    server, public = found["towards"]["server"], found["towards"]["public"]
+    assert server["runs"] == HAND
+    assert server["rounds"] == 8 + 4 + 5 + 0 + 8 + 5
+    (one,) = server["accounts"]
+    assert (one["part"], one["rounds"], one["reason"]) == ("client.1", 30, None)
+    assert one["mechanism"] == [{"name": "conspar", "parameters": {"alpha": 0.99, "dim": DIM, "per_client": 2}}]
+    assert one["epsilon_total"] == epsilon(30)
+    assert public["runs"] == {name: HAND[name] for name in ("root", "between", "inside", "kept")}
+    assert public["accounts"][0]["epsilon_total"] == epsilon(17)
+
+
+def test_kept_rounds_that_are_executed_again_are_told_twice_and_count_once(family):
+    """What is summed here are lines of ledgers: with those of kept rounds there are more."""
+    runs = [family[name] for name in ("sibling", "inside")]
+    assert [run.ledger.of_kind("round")[0]["round"] for run in runs] == [4, 4]
+    found = account_of(family["kept"])
+    between = next(charge for charge in found.towards["server"].spent.charges if charge.name == "between")
+    assert between.rounds == range(5, 9)
+    ledger = (family["kept"].path.parent / "between" / "ledger.jsonl").read_text().splitlines()
+    lines = map(json.loads, ledger)
+    assert [line["round"] for line in lines if line["event"] == "round"] == [4, 5, 6, 7, 8]
+
+
+def test_from_wherever_it_is_asked_the_server_has_seen_the_same(family):
+    server = {spent(run)["server"] for run in family.values()}
+    assert server == {30}
+    assert spent(family["sibling"]) == {"server": 30, "public": 8 + 5}
+    assert spent(family["sibling"], published=["anew"]) == {"server": 30, "public": 8 + 5 + 4 + 5 + 8}
+    assert spent(family["kept"], published=["sibling"]) == {"server": 30, "public": 17 + 5}
+    with pytest.raises(UsageError, match="is called 'sibbling'"):
+        spent(family["kept"], published=["sibbling"])
+
+
+def test_a_prune_changes_no_account(tmp_path):
+    root = trained(tmp_path / "root")
+    child = forget(root, "fats", tmp_path / "child", clients=[3])
+    last = forget(child, "fats", tmp_path / "last", samples=[8])
+    before = account_of(load_run(last.path))
+    prune(last)
+    after = account_of(load_run(last.path))
+    for reader in ("server", "public"):
+        one, other = (found.towards[reader] for found in (before, after))
+        assert one.spent.rounds == other.spent.rounds == 17
+        assert one.accounts[0].epsilon == other.accounts[0].epsilon
+    stated = after.towards["server"].accounts[0].statement.rounds_covered
+    assert "Of child, root there is the ledger alone, which is taken as told" in stated
+
+
+def test_delta_and_differing_elements_are_those_of_the_config_or_those_given(tmp_path):
+    root = trained(tmp_path / "root", budget={"epsilon": 9.0, "delta": 1e-3, "differ": 2})
+    of_config, given = account_of(root), account_of(root, 0.0, 1)
+    assert of_config.towards["server"].accounts[0].epsilon == epsilon(8, 1e-3, 2)
+    assert given.towards["server"].accounts[0].epsilon == epsilon(8)
+    with pytest.raises(UsageError, match="cannot differ in 3"):
+        account_of(root, differ=3)
+
+
+def test_a_law_that_draws_a_client_several_times_charges_all_of_them(tmp_path):
+    root = trained(tmp_path / "root", client=[PROPOSES], learner=LEARNS | {"use": "fats"})
+    (one,) = account_of(root).towards["public"].accounts
+    assert (one.rounds, one.epsilon) == (8, epsilon(16))
+    assert "up to 2 times" in one.statement.rounds_covered
+
+
+def test_a_run_that_goes_on_where_training_was_stopped_charges_what_was_never_executed(tmp_path):
+    """Nothing that was executed changes, so the first change lies behind it; the rounds after that are new."""
+    root = train(TABLES, tmp_path / "root", tiny_dataset(), secret(3), stop_after=4)
+    child = forget(root, "noop", tmp_path / "child", clients=[3])
+    assert spent(child)["server"] == 4 + 4
+    assert spent(root) == {"server": 8, "public": 4}
+
+
+# gaps
+
+
+def reasons(run, reader="server", **asked):
+    found = account_of(load_run(run.path), **asked).towards[reader]
+    assert found.reasons
+    assert all(one.epsilon == float("inf") for one in found.accounts)
+    assert all(one.as_json()["epsilon_total"] is None and one.reason for one in found.accounts)
+    return "; ".join(found.reasons)
+
+
+@pytest.fixture
+def two(tmp_path):
+    root = trained(tmp_path / "root")
+    return root, forget(root, "fats", tmp_path / "child", clients=[3])
+
+
+def test_a_missing_ancestor_leaves_no_guarantee(two, tmp_path):
+    root, child = two
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(root.path, tmp_path / "elsewhere" / "root")
+    for reader in ("server", "public"):
+        assert "the parent of child is not at hand" in reasons(child, reader)
+    assert spent(child, also=[tmp_path / "elsewhere"]) == {"server": 12, "public": 12}
+
+
+@pytest.mark.parametrize("broken", ["unfinished", "altered", "torn"])
+def test_a_relative_that_cannot_be_opened_is_a_gap_towards_the_server(two, broken):
+    root, child = two
+    if broken == "unfinished":
+        (child.path / "manifest.json").unlink()
+    elif broken == "altered":
+        edit(child.path, "run.json", kind="training")
+    else:
+        (child.path / "ledger.jsonl").write_bytes(b"{")
+    assert "child: " in reasons(root)
+    assert (UNFINISHED in reasons(root)) == (broken == "unfinished")
+    assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+    assert "child: " in reasons(root, "public", published=["child"])
+
+
+def test_another_training_is_no_relative_and_a_copy_is_no_second_run(two, tmp_path):
+    root, _ = two
+    trained(tmp_path / "other", 4)
+    redact(root, tmp_path / "redacted")
+    shutil.copytree(root.path, tmp_path / "copy")
+    assert spent(root) == {"server": 12, "public": 8}
+
+
+def test_a_pruned_run_and_its_copy_of_before_are_one(two, tmp_path):
+    _, child = two
+    shutil.copytree(child.path, tmp_path / "before")
+    prune(child)
+    assert spent(child) == {"server": 12, "public": 12}
+
+
+def test_children_of_before_a_prune_find_their_parent(two, tmp_path):
+    _, child = two
+    last = forget(child, "noop", tmp_path / "last", clients=[0])
+    prune(child, allow_orphans=True)
+    assert spent(last) == {"server": 12, "public": 12}
+
+
+def platform(run, **changes):
+    """A ledger that names another platform for what the run computed itself."""
+    kept = run.ledger.of_kind("unlearning")[0]["kept_rounds"] if run.is_child else 0
+
+    def course(events):
+        return [
+            event | changes if event["event"] == "platform" and event["since"] == kept else event for event in events
+        ]
+
+    return told(run.path, course)
+
+
+def test_kept_rounds_that_another_platform_executed_again_may_have_one_noise_over_two_rows(two):
+    _, child = two
+    platform(child, canary="0" * 64)
+    assert "executed what it keeps, round 4, again on another platform" in reasons(child)
+
+
+def test_one_request_carried_out_on_two_platforms_has_one_noise(two, tmp_path):
+    root, _ = two
+    again = forget(root, "fats", tmp_path / "again", clients=[3])
+    assert spent(root)["server"] == 12  # the same bytes are one run
+    versions = again.info["versions"] | {"processor": "another"}
+    edit(again.path, "run.json", versions=versions)
+    platform(again, versions=versions)
+    assert "again and child have the same draws" in reasons(root)
+    assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+
+
+def test_what_an_editor_asks_of_clients_has_no_account(tmp_path):
+    root = trained(tmp_path / "root")
+    edited = forget(root, "finetune", tmp_path / "edited", {"rounds": 1}, clients=[3])
+    assert f"edited: {EDITED}" in reasons(edited)
+    assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+
+
+def test_where_nothing_is_told_nothing_is_limited(tmp_path):
+    root = trained(tmp_path / "root", client=[])
+    assert "no run told of a mechanism" in reasons(root)
+
+
+def test_no_agreement_behind_another_one_has_an_account(tmp_path):
+    root = trained(tmp_path / "root", client=[PROPOSES, PROPOSES | {"per_client": 1, "alpha": 0.5}])
+    first, second = account_of(root).towards["server"].accounts
+    assert (first.part, first.epsilon) == ("client.0", epsilon(8))
+    assert (second.part, second.epsilon, second.reason) == ("client.1", float("inf"), VARIES)
+
+
+def test_the_word_of_a_strangers_stage_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("tests/stages")
+    root = trained(tmp_path / "root", client=[{"use": "test-clip-and-noise"}, PROPOSES])
+    noise, sets = account_of(root).towards["server"].accounts
+    assert (noise.part, noise.epsilon) == ("client.0", float("inf"))
+    assert NO_WORD in noise.reason
+    assert "nobody accounts for the mechanism 'gaussian'" in noise.reason
+    assert sets.epsilon == epsilon(8)
+
+
+# what is said
+
+
+def test_the_statement_says_all_and_what_left_without_noise_is_listed(family, fuaudit):
+    code, out, err = fuaudit("budget", "run", family["kept"].path, "--json", "--delta", "1e-3")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["towards"]["server"]["accounts"][0]["epsilon_total"] == epsilon(30, 1e-3)
+    (one,) = found["towards"]["public"]["accounts"]
+    stated = one["statement"]
+    assert {
+        "delta", "unit", "adjacency", "adversary", "trust model", "sampling assumption", "accountant",
+        "rounds covered", "outside it", "no data-level guarantee",
+    } == set(stated)  # fmt: skip
+    assert stated["rounds covered"].startswith("17 rounds of 4 runs: between rounds 5 to 8; inside rounds 4 to 8; kept")
+    assert stated["trust model"].startswith("simulation only: the clients' secrets lie with inside, kept, and whoever")
+    assert "runs of this training that lie elsewhere" in stated["outside it"]
+    assert set(found["without_noise"]) == set(HAND)
+    listed = {row["where"]: row["rounds"] for row in found["without_noise"]["root"]}
+    assert listed["metrics.json"] == []
+    assert listed["rounds"] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert listed["checkpoints/NNNNNN.safetensors"] == [0, 3, 6, 8]
+    assert {"participation.json", "model.safetensors", "clients/NNNNNN.safetensors", "ledger.jsonl"} < set(listed)
+
+
+def test_the_words_of_the_command(family, fuaudit):
+    code, out, _ = fuaudit("budget", "run", family["kept"].path)
+    assert code == 0
+    for words in (
+        "Towards the server: 30 rounds of 6 runs: ",
+        "Towards the public: 17 rounds of 4 runs: ",
+        "kept none",
+        "client.1, conspar (alpha 0.99, dim 12, per_client 2), 30 rounds: epsilon ",
+        "Released without noise:",
+        "participation.json: the accuracy of the final model on every client's own rows; may go to: auditor",
+    ):
+        assert words in out, out
+    code, out, _ = fuaudit("budget", "run", family["kept"].path, "-q")
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["server", "public"]
+
+
+# the count itself
+
+
+TELLS = Release("client.0", "conspar", (("alpha", 0.5), ("dim", 9), ("per_client", 2)))
+
+
+def member(name, parent="", first=1, executed=4, told=None, **more):
+    rounds = {number: (TELLS,) for number in range(1, executed + 1)} if told is None else told
+    return Member(name, frozenset({name}), parent, first, executed, rounds, **more)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), max_size=7))
+def test_by_a_plain_walk(steps):
+    """A table of which run drew which round anew, row by row."""
+    members = [member("0", executed=9)]
+    for number, (parent, first) in enumerate(steps, 1):
+        members.append(member(str(number), str(parent % number), first, 9))
+    whole = Family("0", tuple(members))
+    counted = {"0": 9}
+    for number, (_, first) in enumerate(steps, 1):
+        counted[str(number)] = sum(1 for round_number in range(1, 10) if round_number >= first)
+    server = spent_towards_server(whole)
+    assert {charge.name: len(charge.rounds) for charge in server.charges} == counted
+    assert (server.rounds, server.reasons) == (sum(counted.values()), ())
+    last = str(len(steps))
+    path = {last}
+    while (parent := whole.named(min(path, key=int)).parent) and parent not in path:
+        path.add(parent)
+    assert spent_towards_public(whole, [last]).rounds == sum(counted[name] for name in path | {"0"})
+
+
+@pytest.mark.parametrize(("first", "rounds"), [(2, range(2, 9)), (5, range(5, 9)), (7, range(5, 9)), (99, range(5, 9))])
+def test_what_the_parent_had_not_executed_is_new_whatever_changed_first(first, rounds):
+    """A method may keep draws of rounds that nobody executed: then nothing of them was released before."""
+    stopped = Family("1", (member("0"), member("1", "0", first, 8)))
+    assert spent_towards_public(stopped).charges[1].rounds == rounds
+
+
+def test_what_is_told_twice_in_a_round_or_never_is_no_one_release():
+    terms = Terms(0.0, 1)
+    twice = Family("0", (member("0", told={1: (TELLS, TELLS), 2: (TELLS,), 3: (TELLS,), 4: (TELLS,)}),))
+    (one,) = accounts(spent_towards_server(twice), terms, "reads")
+    assert (one.epsilon, one.reason) == (float("inf"), TWICE)
+    silent = Family("0", (member("0", told={1: (TELLS,), 3: (TELLS,)}),))
+    (one,) = accounts(spent_towards_server(silent), terms, "reads")
+    assert (one.rounds, one.silent) == (4, 2)
+    assert one.epsilon == account(ConSpar(9, 2, Fraction(1, 2)), 4).total
+    assert "2 rounds told of nothing and count too" in one.statement.rounds_covered
