@@ -9,6 +9,7 @@ from pathlib import Path
 from fuaudit import registry
 from fuaudit.budgets.target import Target
 from fuaudit.config import STAGE_KINDS, TABLES, Config, RunOptions
+from fuaudit.data.adversaries import Adversary
 from fuaudit.data.dataset import DatasetPlugin
 from fuaudit.data.partition import Partition
 from fuaudit.declared import AGREEMENT, METHODS, WORDS
@@ -41,6 +42,7 @@ underscore. A law is no plugin: a learner brings its own.
 """
 
 PROTOCOLS = {
+    "adversaries": (Adversary,),
     "aggregators": (Stage,),
     "audits": (Audit,),
     "byzantine": (Byzantine,),
@@ -58,6 +60,7 @@ PROTOCOLS = {
 """Kind of plugin -> what says the signatures of its methods."""
 
 METHODS_TOLD = {
+    "adversaries": "Required is an option `clients: tuple[int, ...]`, the ids of its clients. Required methods:",
     "byzantine": "Required is an option `clients: tuple[int, ...]`, the ids of its clients. `settle`, as of client "
     "stages, and `proposals(found: list[Tensor], updates: Tensor, context: RoundContext) -> list[Tensor]`, what they "
     "propose in an agreement, may be left out. Required methods:",
@@ -67,7 +70,8 @@ METHODS_TOLD = {
 }
 """Kind of plugin -> what is said before its methods."""
 
-TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS | {"unlearner": ("unlearners",)}
+TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS
+TABLES_OF |= {"adversary": ("adversaries",), "unlearner": ("unlearners",)}
 """The keys of a config that name plugins, and the kinds of these."""
 
 

@@ -110,6 +110,8 @@ class Config:
     Attributes:
         data: the data set.
         partition: how its rows are dealt to clients.
+        adversary: who turns rows of named clients, after they were dealt and before anything is committed to, a list of
+            tables; left out, nobody.
         model: the model.
         learner: who takes part in which round, and with which step sizes.
         solver: how clients take their steps; left out, the learner's own.
@@ -135,12 +137,14 @@ class Config:
     client: tuple[Table, ...] = ()
     transport: Table | None = None
     budget: Target | None = None
+    adversary: tuple[Table, ...] = ()
 
     def tables(self) -> Table:
         """As plain tables, for TOML; of what is left out nothing is written."""
-        plain = {name: value for name, value in asdict(self).items() if value is not None}
-        chains = {"server": list(self.server)} | ({"client": list(self.client)} if self.client else {})
-        return {name: value for name, value in plain.items() if name != "client"} | chains
+        optional = {"client": self.client, "adversary": self.adversary}
+        plain = {name: value for name, value in asdict(self).items() if value is not None and name not in optional}
+        chains = {name: list(chain) for name, chain in optional.items() if chain}
+        return plain | {"server": list(self.server)} | chains
 
     @property
     def plugins(self) -> list[tuple[str, str]]:
@@ -148,6 +152,7 @@ class Config:
         named = [(kind, self.tables()[table]["use"]) for table, kind in TABLES.items()]
         transport = [self.transport] if self.transport else []
         exchange = {"client": self.client, "transport": transport, "server": self.server}
+        named += [("adversaries", table["use"]) for table in self.adversary]
         return named + [(stage_kind(stage, key), stage["use"]) for key, stages in exchange.items() for stage in stages]
 
 
@@ -171,7 +176,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     Raises:
         UsageError: all that is wrong with names, options and types, in one message.
     """
-    known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner", "budget"}
+    known = {*TABLES, *STAGE_KINDS, "adversary", "scaling", "run", "unlearner", "budget"}
     problems = [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     named, run = _plugins(table, origin, problems), RunOptions()
     with _joining(problems, f"{origin}, [run]"):
@@ -185,6 +190,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
         if "budget" in table:
             budget = Target(**registry.options(Target, "a budget", given))
     learner = named["learner"][1] if "learner" in named else None
+    adversaries = _chain(table, "adversary", (), origin, problems)
     client = _chain(table, "client", says(learner, "client"), origin, problems)
     server = _chain(table, "server", learner.server if learner else (), origin, problems)
     with _joining(problems, f"{origin}, [transport]"):
@@ -206,8 +212,9 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     chosen: dict[str, Any] = {name: whole for name, (whole, _) in named.items()}
     if chosen["transport"] == CLEAR:
         del chosen["transport"]
-    client_tables, server_tables = (tuple(whole for whole, _ in chain) for chain in (client, server))
-    return Config(**chosen, client=client_tables, server=server_tables, scaling=str(scaling), run=run, budget=budget)
+    chains = {"adversary": adversaries, "client": client, "server": server}
+    chosen |= {key: tuple(whole for whole, _ in chain) for key, chain in chains.items()}
+    return Config(**chosen, scaling=str(scaling), run=run, budget=budget)
 
 
 @contextmanager
@@ -273,7 +280,7 @@ def _chain(
     found: list[Named] = []
     for number, stage in enumerate(given, 1):
         with _joining(problems, f"{origin}, [[{key}]]{f' {number}' if len(given) > 1 else ''}"):
-            found.append(_stage(stage, key))
+            found.append(_named("adversaries", stage) if key == "adversary" else _stage(stage, key))
     return found
 
 

@@ -113,6 +113,10 @@ _STAGE = (
 )
 
 WORDS: Mapping[str, tuple[Word, ...]] = {
+    "adversaries": (
+        Word("clients", tuple, "the ids of those whose rows it turns, an option of the type tuple[int, ...]"),
+        _CITE,
+    ),
     "aggregators": _STAGE,
     "audits": (
         Word("evidence", frozenset, "the kinds of evidence of which a PASS gives the whole"),
@@ -262,6 +266,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
 """Kind of plugin -> its words. Laws are of no registered kind: a learner brings its own."""
 
 METHODS: Mapping[str, tuple[str, ...]] = {
+    "adversaries": ("turn",),
     "aggregators": ("init", "apply"),
     "audits": ("examine",),
     "byzantine": ("init", "apply"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fuaudit.data import Dataset
+    from fuaudit.data.adversaries import Adversary
     from fuaudit.draws import END, START, Address, Draws, Keyed, Position, Purpose, Stream
     from fuaudit.errors import EvidenceError, PluginError, UsageError
     from fuaudit.plans import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fuaudit.proofs.toys import federation
     from fuaudit.runs.run import Run
     from fuaudit.testing import (
+        check_adversary,
         check_aggregator,
         check_agreement,
         check_audit,
@@ -58,21 +60,22 @@ if TYPE_CHECKING:
     from fuaudit.verification.finding import Control, Finding, ResidualCopy, Subject, Verdict
 
 __all__ = [
-    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Answered", "AvailabilityLaw", "Case", "Claim",
-    "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError", "Exactness",
-    "Exchange", "Facts", "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean", "MemoryKept",
-    "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position",
+    "CLOSED", "END", "EVERY_LAW", "PLAIN", "START", "Address", "Adversary", "Answered", "AvailabilityLaw", "Case",
+    "Claim", "Cohort", "Context", "Control", "Dataset", "Delivery", "Draws", "Dropouts", "Editor", "EvidenceError",
+    "Exactness", "Exchange", "Facts", "Figure", "Finding", "Keyed", "KnownFault", "Law", "Learner", "Mean",
+    "MemoryKept", "Momentum", "Outcome", "Participations", "Plan", "PlanDraws", "PluginError", "Population", "Position",
     "Purpose", "Rejected", "Released", "Request", "ResidualCopy", "Rewriter", "RoundContext", "Run", "Segment",
     "Sent", "ServerStep", "Sgd", "SizeWeighted", "Solver", "Stage", "State", "StateShape", "Stateless", "Steps",
     "Stream", "Subject", "Summed", "UniformLaw", "Unlearner", "UsageError", "Verdict", "WeightedLaw",
-    "WrongRelative", "adaptive_exactness", "check_aggregator", "check_agreement", "check_audit", "check_byzantine",
-    "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver", "check_transport",
-    "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes", "rows_of",
-    "strategies", "weighted_sum", "with_rows",
+    "WrongRelative", "adaptive_exactness", "check_adversary", "check_aggregator", "check_agreement", "check_audit",
+    "check_byzantine", "check_client_stage", "check_dataset", "check_law", "check_model", "check_solver",
+    "check_transport", "check_unlearner", "exact_laws", "exact_under", "exactness", "federation", "require_step_sizes",
+    "rows_of", "strategies", "weighted_sum", "with_rows",
 ]  # fmt: skip
 
 _HOMES = {
     "data": "Dataset",
+    "data.adversaries": "Adversary",
     "draws": "END START Address Draws Keyed Position Purpose Stream",
     "errors": "EvidenceError PluginError UsageError",
     "plans": "AvailabilityLaw Law Plan Population Request Segment UniformLaw WeightedLaw",
@@ -82,8 +85,8 @@ _HOMES = {
     "proofs.exactness": "Exactness adaptive_exactness exactness",
     "proofs.toys": "federation",
     "runs.run": "Run",
-    "testing": "check_aggregator check_agreement check_audit check_byzantine check_client_stage check_dataset "
-    "check_law check_model check_solver check_transport check_unlearner",
+    "testing": "check_adversary check_aggregator check_agreement check_audit check_byzantine check_client_stage "
+    "check_dataset check_law check_model check_solver check_transport check_unlearner",
     "training.dropouts": "Dropouts",
     "training.events": "Answered Rejected Released Sent Summed",
     "training.exchange": "Delivery Exchange",

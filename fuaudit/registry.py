@@ -29,6 +29,7 @@ from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line
 from fuaudit.from_source import code_of, compile_sources
 
 KINDS = (
+    "adversaries",
     "aggregators",
     "audits",
     "byzantine",
@@ -316,7 +317,9 @@ def _require_home(package: str) -> None:
 
 def singular(kind: str) -> str:
     """What a plugin of a kind is called."""
-    return {"byzantine": "Byzantine client"}.get(kind, kind.removesuffix("s").replace("_", " "))
+    return {"adversaries": "adversary", "byzantine": "Byzantine client"}.get(
+        kind, kind.removesuffix("s").replace("_", " ")
+    )
 
 
 def find(kind: str, name: str) -> Entry:

@@ -28,14 +28,20 @@ RULES = (
     "bucketing",
 )
 VALUES = "bit-flip", "alie", "ipm", "mimic", "gaussian"
+ATTACKS = *VALUES, "label-flip"
 PROPOSED = "same", "random", "smallest", "correct"
 
 
 def chain(place):
     """The client stages: one client attacks values behind the agreement, and coordinates in it."""
-    values, proposed = VALUES[place], PROPOSED[place % len(PROPOSED)]
-    attack = {"use": values, "clients": [BAD]}, {"use": "coordinate-attack", "clients": [BAD], "proposes": proposed}
-    return [MEMORY, AGREEMENT, *attack, ROUNDED]
+    proposed = PROPOSED[place % len(PROPOSED)]
+    values = [{"use": name, "clients": [BAD]} for name in VALUES[place : place + 1]]
+    return [MEMORY, AGREEMENT, *values, {"use": "coordinate-attack", "clients": [BAD], "proposes": proposed}, ROUNDED]
+
+
+def adversaries(place):
+    """Who turns rows before they are committed to: the same client, where no attack on values is tried."""
+    return [{"use": "label-flip", "clients": [BAD], "pairs": [[0, 1], [1, 2], [2, 0]]}][: place == len(VALUES)]
 
 
 def server(rule):
@@ -45,7 +51,7 @@ def server(rule):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda one: one["use"])
-@pytest.mark.parametrize("attack", range(len(VALUES)), ids=VALUES)
+@pytest.mark.parametrize("attack", range(len(ATTACKS)), ids=ATTACKS)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_federation_of_two_rounds(tmp_path, quick, rule, attack, transport):
     """Replayed, unlearned, pruned, verified. Who is erased is an honest client or the attacker, turn by turn."""
@@ -54,6 +60,7 @@ def test_a_federation_of_two_rounds(tmp_path, quick, rule, attack, transport):
         partition={"use": "iid", "clients": CLIENTS},
         learner=LEARNER,
         client=chain(attack),
+        adversary=adversaries(attack),
         transport=transport,
         server=server(rule),
     )
@@ -64,6 +71,7 @@ def test_a_federation_of_two_rounds(tmp_path, quick, rule, attack, transport):
 
     run = train(table, tmp_path / "run", data=data, secret=secret(1))
     assert verdicts(run) == FINE
+    assert run.differences(data).rows.keys() == ({BAD} if adversaries(attack) else set())
     whole = run.model
     gone = (BAD, HONEST)[(RULES.index(rule) + attack) % 2]
     child = unlearn(run, "fats", Request.of([gone]), tmp_path / "child", data=data)

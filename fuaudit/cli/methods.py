@@ -136,7 +136,7 @@ def described(plugin: Description) -> list[str]:
 
 
 BEGUN = (
-    *("unlearner", "editor", "client-stage", "agreement", "byzantine-client", "transport"),
+    *("unlearner", "editor", "client-stage", "agreement", "adversary", "byzantine-client", "transport"),
     *("aggregator", "audit", "model", "dataset"),
 )
 """What `fuaudit new` begins."""

@@ -114,7 +114,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
             "where SENT holds import.json and classes.json of the import.",
         )
     reader = registry.build("datasets", made.data)
-    its_own = _rows_of(reader)
+    its_own, adversaries = _rows_of(reader), made.adversaries
     if its_own and data is not None:
         raise UsageError(
             f"the run's reader, {made.data['use']!r}, looks into no folder: no row in {data} would be read",
@@ -137,6 +137,10 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         lines = [f"{'not ' * wrong}as committed: {rows} in the commitment {made.commitment}"]
     if its_own and not wrong:
         lines = [f"not compared with any row of yours: {made.data['use']!r} brings its own", f"  {lines[0]}"]
+    if adversaries and not wrong:
+        turning = ", ".join(ascii(table["use"]) for table in adversaries)
+        lines = [f"not compared as they are: the config names client {made.client} as an adversary", f"  {lines[0]}"]
+        lines.append(f"  {turning} turned rows of hers before the commitment, and turned those at hand alike")
     lines.append(f"  read by {_in_words(made.data)}, as the config says that was committed to")
     lines += [f"  {what}; nothing binds that record" for what in done_to_own(data)]
     lines += ["  give --commitment HEX, as it was published before training"] if expected is None else []
@@ -154,6 +158,7 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
             "commitment": made.commitment,
             "same_commitment": None if expected is None else not other,
             "reader": made.data,
+            "adversaries": adversaries,
             "brings_rows": bool(its_own),
             "rows": len(made.rows),
             "missing": list(found.missing),
@@ -163,5 +168,5 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
     )
     if wrong:
         sys.exit(1)
-    if expected is None or its_own:
+    if expected is None or its_own or adversaries:
         sys.exit(3)  # whoever forges a receipt can forge the commitment in it, or commit to rows that all know

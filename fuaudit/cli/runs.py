@@ -340,6 +340,7 @@ def describe(
         constant: the most common class of the test rows and its share, where they are known.
         following: commands that come next.
     """
+    from fuaudit.data.adversaries import in_words as in_words_of_adversaries
     from fuaudit.formats.schema import SALT
     from fuaudit.runs.names import in_words, to_forget
     from fuaudit.runs.traffic import traffic
@@ -361,6 +362,7 @@ def describe(
         "beacon": run.beacon,
         "stability": _stability(run),
         "participation": {name: value for name, value in run.participation.items() if name != SALT},
+        "adversaries": in_words_of_adversaries(run.config.adversary),
         "exchange": _exchange(run),
         "traffic": None if run.by_editor else traffic(run).table(),
     }
@@ -372,6 +374,9 @@ def describe(
         f"  commitment    {document['commitment']}",
         *([f"  beacon        {run.beacon}"] if run.beacon else []),
         f"  test accuracy {last['test_accuracy']:.4f} after round {last['round']}",
+    ]
+    lines += [
+        f"  adversary     {text}: their rows were turned before the commitment" for text in document["adversaries"]
     ]
     lines += [f"  {text}" for text in _participation(run.participation, run.info)]
     lines += [f"  {text}" for text in (*_sent(document["exchange"]), *_traffic(document["traffic"]))]

@@ -34,6 +34,7 @@ class Dataset:
     ``owners (N,)`` int64 says to whom a row belongs by nature (a writer, a role), -1 where it is unknown; owner
     k is called ``owner_names[k]``. Partitions may deal by it. None where the data has no natural owners.
     ``test_owners (T,)`` int64 says the same of test rows, where it is known: they are counted, never dealt.
+    ``dealt_by (N,)`` int64 holds the targets that rows were dealt by, where adversaries turned some since; None else.
 
     Raises:
         UsageError: ``owners`` or ``test_owners`` do not name one owner a row.
@@ -48,6 +49,7 @@ class Dataset:
     owners: Tensor | None = None
     owner_names: tuple[str, ...] = ()
     test_owners: Tensor | None = None
+    dealt_by: Tensor | None = None
 
     def __post_init__(self) -> None:
         for owners, inputs in ((self.owners, self.inputs), (self.test_owners, self.test_inputs)):
@@ -58,6 +60,11 @@ class Dataset:
     def size(self) -> int:
         """The number of training rows, erased ones included."""
         return int(self.inputs.shape[0])
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets that partitions deal by, ``(N,)``."""
+        return self.targets if self.dealt_by is None else self.dealt_by
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,7 +142,7 @@ def _problems(data: Dataset) -> Iterator[str]:
         ("training", data.inputs, present),
         ("test", data.test_inputs, torch.ones(len(data.test_inputs), dtype=torch.bool)),
     ):
-        if bool((wrong := at_hand & _out_of_range(inputs)).any()):
+        if bool((wrong := at_hand & is_out_of_range(inputs)).any()):
             kind = "NaN or infinite" if inputs.is_floating_point() else f"below 0 or {erased_input(inputs.dtype)}"
             mark = "" if inputs.is_floating_point() else ", the mark of erased rows"
             yield f"the inputs of {name} row {int(wrong.nonzero()[0])} are {kind}{mark}"
@@ -145,7 +152,7 @@ def _type(given: object) -> str:
     return f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
 
 
-def _out_of_range(inputs: Tensor) -> Tensor:
+def is_out_of_range(inputs: Tensor) -> Tensor:
     """Which rows ``(N,)`` of inputs ``(N, *shape)`` hold a number that is none, or that stands for an erased one."""
     low, high = inputs.flatten(1).amin(1), inputs.flatten(1).amax(1)
     if inputs.is_floating_point():
@@ -205,10 +212,18 @@ def padded(dataset: Dataset, rows: int) -> Dataset:
     return replace(
         dataset,
         inputs=torch.cat([dataset.inputs, inputs]),
-        targets=torch.cat([dataset.targets, dataset.targets.new_full((more,), ERASED_TARGET)]),
+        targets=_longer(dataset.targets, more, ERASED_TARGET),
         absent=dataset.absent | frozenset(range(dataset.size, rows)),
-        owners=None if dataset.owners is None else torch.cat([dataset.owners, dataset.owners.new_full((more,), -1)]),
+        owners=None if dataset.owners is None else _longer(dataset.owners, more, -1),
+        dealt_by=None if dataset.dealt_by is None else _longer(dataset.dealt_by, more, ERASED_TARGET),
     )
+
+
+def _longer(numbers: Tensor, more: int, value: int) -> Tensor:
+    """Numbers ``(n,)`` with so many of one value behind them."""
+    import torch
+
+    return torch.cat([numbers, numbers.new_full((more,), value)])
 
 
 SCALINGS = ("none", "standardise")
@@ -225,7 +240,7 @@ def retained_rows(dataset: Dataset, population: Population) -> Dataset:
     mask[torch.tensor(sorted(population.owner), dtype=torch.int64)] = False
     inputs, targets = dataset.inputs.clone(), dataset.targets.clone()
     inputs[mask], targets[mask] = erased_input(inputs.dtype), ERASED_TARGET
-    return replace(dataset, inputs=inputs, targets=targets)
+    return replace(dataset, inputs=inputs, targets=targets, dealt_by=None)
 
 
 def scaling_constants(dataset: Dataset, population: Population, scaling: str) -> tuple[float, float]:

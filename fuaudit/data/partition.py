@@ -64,7 +64,7 @@ def partition(plugin: Partition, dataset: Dataset, source: Keyed) -> Population:
             f"{len(dataset.absent)} of {dataset.size} rows are not at hand, so they cannot be dealt to clients",
             "For a new federation number the rows from 0 without gaps, or leave ids out.",
         )
-    labels = dataset.owners if by_owners(plugin) else dataset.targets
+    labels = dataset.owners if by_owners(plugin) else dataset.labels
     if labels is None:
         raise UsageError("the data has no natural owners to deal it by", "Choose another partition, such as iid.")
     key = np.array(philox_key(source.secret, Purpose.PARTITION), dtype=np.uint64)

@@ -116,6 +116,11 @@ KINDS = {
         _tests("check_agreement", "keep", "0"),
         _config("[[client]]", "keep = 50"),
     ),
+    "adversary": Kind(
+        ("adversaries",),
+        _tests("check_adversary", "label", "-1"),
+        _config("[[adversary]]", "clients = [0]"),
+    ),
     "byzantine-client": Kind(
         ("byzantine", "client_stages"),
         _tests("check_byzantine", "scale", "0.0"),

@@ -114,6 +114,7 @@ class Contents:
     traffic: dict[str, float] = field(default_factory=dict)
     clients: tuple[int, ...] = ()
     edited_by: str = ""
+    adversaries: tuple[str, ...] = ()
     meant: tuple[str, ...] = ()
     whom: str = ""
     arguments: tuple[str, ...] = ()
@@ -195,6 +196,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             traffic=_sizes(context.get("traffic", {})),
             clients=_whole(sorted(map(int, own))),
             edited_by=_text(context.get("edited_by", "")),
+            adversaries=_lines(context.get("adversaries", [])),
             meant=tuple(_text(in_words(_mapping(row))) for row in _sequence(context.get("to_forget", []))),
             whom=_text(", ".join(whom(_mapping(row)) for row in _sequence(context.get("to_forget", [])))),
             arguments=_lines(context.get("arguments", [])),

@@ -130,6 +130,13 @@ def tallies(contents: Contents) -> list[tuple[str, str]]:
     return rows
 
 
+TURNED = (
+    "They turned rows of theirs before the commitment, which covers the turned rows. Training, erasure and receipts "
+    "are about these, and whoever reads the data turns it alike."
+)
+"""What adversaries mean for a reader of a report."""
+
+
 def facts(contents: Contents) -> list[tuple[str, str]]:
     """What was audited, against what."""
     method = contents.unlearner
@@ -138,6 +145,8 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     if method is not None:
         rows.append(("Method", f"{method.name}, {method.origin}"))
         rows.append(("The method's own claim", method.guarantee or "none"))
+    if contents.adversaries:
+        rows.append(("Adversaries", f"{'; '.join(contents.adversaries)}. {TURNED}"))
     return [*rows, *_identity(contents), *_traffic(contents), *tallies(contents), *_error_rates(contents)]
 
 

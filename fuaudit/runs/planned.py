@@ -69,6 +69,11 @@ class WithPlan(Stored):
         """Ids in the place of those that a prune took out of the partition: the smallest that nobody has."""
         return self._partition[1]
 
+    @property
+    def owner(self) -> dict[int, int]:
+        """Row -> client when training started, without the rows that a prune took out of the partition."""
+        return {row: client for row, client in self.original.owner.items() if row not in self.stand_ins}
+
     @cached_property
     def populations(self) -> tuple[Population, ...]:
         """The population that training started from, and those after every request."""

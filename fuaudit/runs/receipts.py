@@ -23,12 +23,14 @@ from fuaudit.commitments.contents import (
 from fuaudit.commitments.keys import commitment
 from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.config import parse_toml
+from fuaudit.data.adversaries import clients_of, turned
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import is_name
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, parse_pretty, pretty_json
 from fuaudit.formats.schema import is_count, is_digest
+from fuaudit.registry import build
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 
@@ -110,6 +112,12 @@ class Receipt:
         """The table ``data`` of the config: which reader reads such rows."""
         table: dict[str, Any] = parse_toml(self.config)["data"]
         return table
+
+    @property
+    def adversaries(self) -> list[dict[str, Any]]:
+        """The tables of the config of adversaries that turned her rows before they were committed to."""
+        tables: list[dict[str, Any]] = parse_toml(self.config).get("adversary", [])
+        return [table for table in tables if self.client in clients_of(build("adversaries", table), table["use"])]
 
     @property
     def whose(self) -> str:
@@ -196,6 +204,9 @@ def read_receipt(path: Path) -> Receipt:
         committed, config = table["committed"], table["config"]
         if not isinstance(committed, dict) or not all(map(is_digest, committed.values())):
             raise ValueError("committed holds no digests")
+        adversaries = parse_toml(config).get("adversary", []) if isinstance(config, str) else None
+        if not isinstance(adversaries, list) or not all(isinstance(one, dict) and "use" in one for one in adversaries):
+            raise ValueError("its config holds no tables of adversaries where these stand")
         named = table["name"] is None or is_name(table["name"])
         if not isinstance(config, str) or not isinstance(parse_toml(config)["data"]["use"], str) or not named:
             raise ValueError("it names no reader, or no client")
@@ -275,8 +286,9 @@ def _place(row: Row, left: Mapping[int, bytes]) -> int | None:
 
 
 def check_dataset(receipt: Receipt, dataset: Dataset) -> Checked:
-    """See :func:`check`; for the training rows at hand."""
-    return check(receipt, dataset.inputs, dataset.targets, dataset.absent)
+    """See :func:`check`; for the training rows at hand, turned as adversaries turned hers."""
+    found = turned(dataset, receipt.adversaries, dict.fromkeys(range(dataset.size), receipt.client))
+    return check(receipt, found.inputs, found.targets, found.absent)
 
 
 def held_by(rows: Sequence[Row], digests: Mapping[int, bytes]) -> Iterator[tuple[int, int]]:

@@ -1,15 +1,16 @@
 """For authors of plugins: contracts to check against, proofs by enumeration, and Hypothesis strategies.
 
 The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_client_stage``,
-``check_agreement``, ``check_byzantine``, ``check_transport``, ``check_solver``, ``check_law``, ``check_audit``,
-``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong; ``exactness`` proves or
-refutes a rewriter on one small federation. The strategies live in
+``check_agreement``, ``check_adversary``, ``check_byzantine``, ``check_transport``, ``check_solver``, ``check_law``,
+``check_audit``, ``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong;
+``exactness`` proves or refutes a rewriter on one small federation. The strategies live in
 :mod:`fuaudit.testing.strategies`.
 """
 
 from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
 from fuaudit.proofs.toys import Toy, federation
 from fuaudit.testing import strategies
+from fuaudit.testing.adversaries import check_adversary
 from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.agreements import check_agreement
 from fuaudit.testing.audits import check_audit
@@ -27,6 +28,7 @@ __all__ = [
     "Exactness",
     "Toy",
     "adaptive_exactness",
+    "check_adversary",
     "check_aggregator",
     "check_agreement",
     "check_audit",

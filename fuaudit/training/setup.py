@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 
 from fuaudit import registry
 from fuaudit.config import Config
+from fuaudit.data.adversaries import turned
 from fuaudit.data.dataset import SCALINGS, Dataset, padded, require_rows, require_sound, retained_rows
 from fuaudit.declared import says
 from fuaudit.errors import PluginError, UsageError, nearest
@@ -27,7 +29,10 @@ from fuaudit.training.execute import Procedure, StepSizes, client_problem, requi
 
 @dataclass(frozen=True)
 class Setup:
-    """A config made executable on this machine. ``dataset`` holds all rows that are at hand."""
+    """A config made executable on this machine. ``dataset`` holds all rows that are at hand.
+
+    They are as they were read until they are :meth:`turned`.
+    """
 
     config: Config
     dataset: Dataset
@@ -39,6 +44,10 @@ class Setup:
     def cpu_module(self) -> nn.Module:
         """A copy of the model's template on the CPU, for measuring."""
         return copy.deepcopy(self.procedure.module).to(device="cpu", dtype=self.procedure.dtype)
+
+    def turned(self, owner: Mapping[int, int]) -> Setup:
+        """The same with the rows of its config's adversaries as they turn them; see :func:`turned`."""
+        return replace(self, dataset=turned(self.dataset, self.config.adversary, owner))
 
     def client_problem(self, population: Population) -> ClientProblem:
         """What engines train on over a population: every other row is overwritten, so it cannot be read."""

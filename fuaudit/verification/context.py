@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fuaudit import registry
+from fuaudit.data.adversaries import in_words
 from fuaudit.data.dataset import Dataset
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.names import place_of, to_forget
@@ -53,6 +54,8 @@ def context_of(case: Case) -> dict[str, Any]:
         del table["participation"]["uploads"]
     elif not run.exchange.plain:
         table["traffic"] = traffic(run).table()
+    if run.config.adversary:
+        table["adversaries"] = in_words(run.config.adversary)
     if isinstance(case.parent, Run):
         table["parent_metrics"] = case.parent.metrics
     if run.is_child:

@@ -56,6 +56,10 @@ class Known:
     rows_made: bool = False
 
 
+READERS = ("datasets", "adversaries")
+"""The kinds of plugins that rows come from."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What an audit may look at.
@@ -160,15 +164,17 @@ class Evidence:
     def same_reader(self) -> bool:
         """Whether the rows are read as they were for the run and its ancestors: same reader, libraries and system.
 
+        Adversaries turn rows as they are read, so they count as readers.
+
         Training committed to the rows, and another machine may have gone on with it. fuaudit's own readers only divide,
         which every processor does alike. Others may compute, and rows given as tensors too: then it counts as well.
         """
         ours, config = versions(), self.run.config
-        readers = [row for row in plugins_of(config) if row["kind"] == "datasets"]
+        readers = [row for row in plugins_of(config) if row["kind"] in READERS]
         computed = self.known.rows_made or any(row["distribution"] != "fuaudit" for row in readers)
         counted = ("torch", "numpy", "platform") + (("processor",) if computed else ())
         return all(
-            readers == [row for row in run.info["plugins"] if row["kind"] == "datasets"]
+            readers == [row for row in run.info["plugins"] if row["kind"] in READERS]
             and all(ours[name] == run.info["versions"].get(name) for name in counted)
             for run in (self.run, *self.ancestors)
         )

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from fuaudit.commitments.keys import beacon_of
 from fuaudit.config import Config
+from fuaudit.data.adversaries import turned
 from fuaudit.data.dataset import Dataset, padded, require_sound
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, read_json, sha256
@@ -37,15 +38,17 @@ def gather(run: Run, given: Given) -> Evidence:
     parent = parent_of(run, as_path(given.get("parent")))
     chain = (run, *lineage(parent))
     known_rows = max(one.rows for one in chain if isinstance(one, Run))
-    dataset = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
     model, before, beacon = given.get("model"), given.get("before"), given.get("beacon")
     told = given.get("commitment")
     commitment = None if told is None else told.strip().lower()
+    receipts = receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment)
+    read = rows_at_hand(run.config, given, known_rows, _clients_rows(chain[-1]))
+    dataset = read and turned(read, run.config.adversary, owners_known(chain, receipts))
     known = Known(
         commitment,
         given.get("request"),
         None if beacon is None else beacon_of(beacon),
-        receipts_in(run, [Path(path) for path in given.get("receipts", ())], commitment),
+        receipts,
         None if model is None else read_model_in_use(Path(model), run),
         None if before is None else findings_before(Path(before), run, parent),
         given.get("erased") is not None,
@@ -57,6 +60,14 @@ def gather(run: Run, given: Given) -> Evidence:
 def as_path(given: Path | str | None) -> Path | None:
     """A path that may be missing."""
     return None if given is None else Path(given)
+
+
+def owners_known(chain: Sequence[Run | Tombstone], receipts: Sequence[Receipt]) -> dict[int, int]:
+    """Row -> client when training started, by the runs of a lineage; of rows that these lack, by receipts."""
+    found = {row.id: receipt.client for receipt in receipts for row in receipt.rows}
+    for run in chain:
+        found |= run.owner if isinstance(run, Run) else {}
+    return found
 
 
 def _clients_rows(oldest: Run | Tombstone) -> Container[int] | None:

@@ -10,11 +10,11 @@ from fuaudit.commitments.contents import commit
 from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
 from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
+from fuaudit.data.adversaries import clients_of, require_there
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
-from fuaudit.declared import must_say, offers
+from fuaudit.declared import offers
 from fuaudit.draws import Keyed, Leaves, Seeded
-from fuaudit.errors import PluginError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.availability import require_room
@@ -24,7 +24,6 @@ from fuaudit.plans.tried_laws import require_law
 from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
-from fuaudit.text import span
 from fuaudit.training.asking import Kind, asked
 from fuaudit.training.capped import capped
 from fuaudit.training.execute import require_one_row_each
@@ -70,6 +69,11 @@ def begun(
     ready = setup(resolved, data)
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
+    # turned before anything is made of contents: what is committed to is what is trained on
+    for table in ready.config.adversary:
+        named = clients_of(build("adversaries", table), table["use"])
+        require_there("adversary", table["use"], named, population.clients)
+    ready = ready.turned(population.owner)
     law = ready.learner.law
     if is_foreign(law):
         require_law(law, population)
@@ -99,12 +103,5 @@ def _require_named_clients(ready: Setup, population: Population) -> None:
     """Raises UsageError where Byzantine clients are named who are not there."""
     exchange = ready.procedure.exchange
     for part in sorted(exchange.byzantine):
-        stage: Any = exchange.client_stages.stages[part]
-        name, named = ready.config.client[part]["use"], must_say(stage, "clients")
-        if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
-            raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
-        if strangers := sorted({*named}.difference(population.clients)):
-            raise UsageError(
-                f"[[client]] use = {name!r} names client {strangers[0]}, but the federation has no such client",
-                f"Clients are {span(sorted(population.clients))}.",
-            )
+        stage, name = exchange.client_stages.stages[part], ready.config.client[part]["use"]
+        require_there("client", name, clients_of(stage, name), population.clients)

@@ -58,7 +58,7 @@ def resume(
         unfinished = Run(folder, "", info, {}, ledger, config)
         writer = RunWriter(folder, ledger, unfinished.salt)
         _require_fitting(unfinished, stored)
-        ready = setup(config, data, unfinished.rows)
+        ready = setup(config, data, unfinished.rows).turned(unfinished.owner)
         require_committed(unfinished, ready.dataset)
         if info["kind"] == "unlearning":
             above = parent_of(unfinished, parent)

@@ -86,7 +86,7 @@ def unlearn(
         change = _all_kept(run, name, request, fresh)
     else:
         change = _rewritten(run, unlearner, name, request, fresh, allow_inexact)
-    ready = setup(run.config, data, run.rows)
+    ready = setup(run.config, data, run.rows).turned(run.owner)
     require_committed(run, ready.dataset)
     require_space(out, size_of_run(ready, change.plan.retained))
     info: dict[str, Any] = {

@@ -1,0 +1,125 @@
+"""Adversaries: clients who turn their own data. They do so after it was dealt, and before anything is committed to.
+
+Everything else sees the turned rows alone: training, commitment, receipts, erasure and audits. Whoever reads the data
+of a run turns it again, by the config and by who had which row. An adversary is therefore given one row at a time: what
+it makes of a row must be the same whichever others are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fuaudit.data.dataset import Dataset, is_out_of_range
+from fuaudit.declared import must_say
+from fuaudit.errors import PluginError, UsageError
+from fuaudit.registry import blaming, build
+from fuaudit.text import span
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Table = Mapping[str, Any]
+
+
+class Adversary(Protocol):
+    """A registered adversary: a frozen dataclass with an option ``clients: tuple[int, ...]``, whose rows it turns."""
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """The ids of its clients."""
+        ...
+
+    def turn(self, inputs: Tensor, target: int, classes: int) -> tuple[Tensor, int]:
+        """What becomes of one training row of its clients: inputs ``(*shape)`` and target, in [0, classes).
+
+        Shape and dtype stay. It depends on nothing but what is given, so that every reader makes the same of a row.
+        """
+        ...
+
+
+def turned(dataset: Dataset, adversaries: Sequence[Table], owner: Mapping[int, int]) -> Dataset:
+    """The dataset with the rows of adversaries as they turn them, one adversary after the other.
+
+    Args:
+        adversaries: the tables ``[[adversary]]`` of a config.
+        owner: row -> client, before any request, as far as it is known. Rows of nobody stay as they are.
+
+    Raises:
+        UsageError: the rows are turned already.
+        PluginError: an adversary names no clients, raised, or returned something that is no row.
+    """
+    if not adversaries:
+        return dataset
+    if dataset.dealt_by is not None:
+        raise UsageError(
+            "the rows given were turned by adversaries before",
+            "Give them as the data set has them: whoever reads the data of a run turns it.",
+        )
+    found = replace(dataset, inputs=dataset.inputs.clone(), targets=dataset.targets.clone(), dealt_by=dataset.targets)
+    at_hand = [row for row in sorted(owner) if row < dataset.size and row not in dataset.absent]
+    for table in adversaries:
+        adversary = build("adversaries", table)
+        named = clients_of(adversary, table["use"])
+        _turn(adversary, table["use"], [row for row in at_hand if owner[row] in named], found)
+    return found
+
+
+def _turn(adversary: Adversary, name: str, rows: Iterable[int], found: Dataset) -> None:
+    """Replaces rows of a dataset by what an adversary makes of them."""
+    for row in rows:
+        with blaming(adversary, f"turning row {row}"):
+            made = adversary.turn(found.inputs[row].clone(), int(found.targets[row]), found.classes)
+        if problem := problem_of(made, found):
+            raise PluginError(f"the adversary {name!r} made of row {row} {problem}")
+        found.inputs[row], found.targets[row] = made
+
+
+def problem_of(made: object, dataset: Dataset) -> str:
+    """What is wrong with what an adversary made of a row; "" for nothing."""
+    import torch
+
+    if not isinstance(made, tuple) or len(made) != 2:
+        return f"{type(made).__name__}, not inputs and a target"
+    inputs, target = made
+    if not isinstance(inputs, torch.Tensor) or (inputs.shape, inputs.dtype) != (dataset.shape, dataset.inputs.dtype):
+        return f"inputs that are not {dataset.inputs.dtype} of shape {dataset.shape}"
+    if bool(is_out_of_range(inputs.unsqueeze(0))):
+        return "inputs that are NaN, infinite, below 0 (integers) or the mark of erased rows"
+    if type(target) is not int or not 0 <= target < dataset.classes:
+        return f"the target {target!r}, not a whole number from 0 to {dataset.classes - 1}"
+    return ""
+
+
+def clients_of(part: object, name: str) -> frozenset[int]:
+    """The clients that an adversary, or a stage of Byzantine clients, names.
+
+    Raises:
+        PluginError: it names none by their ids.
+    """
+    named = must_say(part, "clients")
+    if not isinstance(named, tuple | list) or any(type(client) is not int for client in named):
+        raise PluginError(f"{name!r} must name the clients that it stands for: clients (ids)")
+    return frozenset(named)
+
+
+def require_there(key: str, name: str, named: Iterable[int], clients: Sequence[int]) -> None:
+    """Raises UsageError where a table under a key of a config names clients that a federation does not have."""
+    if strangers := sorted({*named}.difference(clients)):
+        raise UsageError(
+            f"[[{key}]] use = {name!r} names client {strangers[0]}, but the federation has no such client",
+            f"Clients are {span(sorted(clients))}.",
+        )
+
+
+def in_words(adversaries: Sequence[Table]) -> list[str]:
+    """Each adversary of a config with its clients, by ids: "label-flip (clients 3, 7)"."""
+    return [f"{table['use']} ({_clients(table.get('clients'))})" for table in adversaries]
+
+
+def _clients(named: object) -> str:
+    """Ids in words; of what an adversary names otherwise than by an option nothing is known here."""
+    if not isinstance(named, list | tuple):
+        return "clients that it names itself"
+    return f"client {named[0]}" if len(named) == 1 else f"clients {span(sorted(named))}"
