@@ -2,10 +2,13 @@
 
 import importlib
 import sys
-from dataclasses import dataclass, replace
+import threading
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_guide import listings
 
@@ -16,7 +19,7 @@ from fuaudit.plans import Plan, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw, FreshBatches, StaticProbability
 from fuaudit.plans.reference import is_closed
 from fuaudit.plans.stacked import expand_many
-from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.plans.strange_laws import is_foreign, remade
 from fuaudit.plans.tried_laws import require_law, require_own_name
 from fuaudit.proofs.toys import federation
 from fuaudit.testing import check_law
@@ -206,3 +209,52 @@ def test_more_than_the_code_of_fuaudit_makes_is_no_law_of_fuaudit(law):
     assert not is_closed(law)
     with pytest.raises(PluginError, match="which is a law of fuaudit"):
         require_own_name(law)
+
+
+@dataclass(frozen=True, slots=True)
+class InSlots:
+    """A law's options without a dictionary."""
+
+    rounds: int
+    shares: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A law that keeps a helper, which knows the law."""
+
+    rounds: int
+    table: list = field(default_factory=lambda: [1, {2: {3}}])
+
+    @cached_property
+    def helper(self):
+        return Helper(self)
+
+
+@dataclass(frozen=True)
+class Helper:
+    law: Round
+
+
+def test_a_law_is_made_anew_down_to_what_can_be_written_into():
+    slots = InSlots(2, (Fraction(1, 2),))
+    law = remade(slots)
+    assert law == slots
+    assert law.shares[0] is not slots.shares[0]
+    assert is_foreign(slots)
+
+    around = Round(2)
+    assert around.helper.law is around
+    law = remade(around)
+    assert law.helper.law is law
+    assert law.table == around.table
+    assert law.table[1] is not around.table[1]
+
+    weights = Round(2, np.ones(3))
+    remade(weights).table[:] = 0
+    assert weights.table.all()
+
+
+def test_a_law_that_cannot_be_made_anew_is_refused():
+    with pytest.raises(PluginError, match="cannot be copied"):
+        remade(Round(2, threading.Lock()))

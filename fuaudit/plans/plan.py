@@ -323,7 +323,7 @@ class Routed(PlanDraws):
     def population(self, at: Address) -> Population:
         """See :class:`~fuaudit.plans.law.PlanDraws`. A stranger's law gets a twin, which it may write into."""
         population = self.plan.populations[self._segment(at).version]
-        return population.twin if self.plan.by_strangers else population
+        return population.of_laws if self.plan.by_strangers else population
 
     def sequence(self, at: Address, population: Sequence[int], count: int) -> tuple[int, ...]:
         """See :class:`~fuaudit.draws.protocol.Draws`."""

@@ -86,10 +86,19 @@ class Population:
         """What :meth:`without` has answered. Plans of one federation share one object, which is quick to compare."""
         return {}
 
-    @cached_property
+    @property
     def twin(self) -> Population:
-        """An equal population for plugins. What they write into it, nobody else reads."""
+        """An equal population, new each time, for one call of one plugin. What it writes there, nobody else reads."""
         return Population(dict(self.samples))
+
+    @cached_property
+    def of_laws(self) -> Population:
+        """The twin over which laws of strangers draw. No rewriter ever holds it."""
+        return self.twin
+
+    def foresee(self, request: Request, left: Population) -> None:
+        """Answer a request with ``left`` from now on. It must equal what :meth:`without` would make."""
+        self._retained[Request(request.clients, request.samples)] = left
 
     def without(self, request: Request) -> Population:
         """The retained population; the same object whenever the same request is asked again.

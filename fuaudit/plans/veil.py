@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
-from fuaudit.plans.law import Law
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_plain, remade
@@ -171,29 +170,15 @@ def _refuse(at: Address) -> None:
 def veiled(plan: Plan, not_before: Position = END, broken: list[Exception] | None = None) -> Plan:
     """The plan as a plugin sees it: its draws of cohorts and batches, and where a request is first involved.
 
-    All that it can write into is made anew or is a twin: what a proof and an audit compare with it is drawn over
-    objects that no plugin ever held. What was not executed begins at ``not_before``. Errors that a draw raised go to
-    ``broken``, where it is given.
+    All that it can write into is made anew for this one call: what a proof and an audit compare with it is drawn over
+    objects that no plugin ever held, and the next plugin gets others. What was not executed begins at ``not_before``.
+    Errors that a draw raised go to ``broken``, where it is given.
     """
     noted = [] if broken is None else broken
     twins = tuple(population.twin for population in plan.populations)
-    sources = tuple(Veiled(source, twins[0].samples, noted) for source in plan.sources)
-    return Plan(_twin(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
-
-
-_twins: dict[int, tuple[Law, Law]] = {}
-"""Laws that were given lately, by their identity, each with the one that all rewriters get in its place."""
-
-
-def _twin(law: Law) -> Law:
-    known = _twins.get(id(law))
-    if known is not None and known[0] is law:
-        return known[1]
-    if len(_twins) >= 256:
-        _twins.clear()
-    twin: Law = remade(law)
-    _twins[id(law)] = law, twin  # held: no other can have its identity
-    return twin
+    clients = frozenset(plan.populations[0].clients)
+    sources = tuple(Veiled(source, clients, noted) for source in plan.sources)
+    return Plan(remade(plan.law), twins, sources, dict(plan.streams), Asked(plan, not_before, noted))
 
 
 def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
@@ -212,7 +197,10 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # 2. the veiled sources are kept here: what comes back is compared with these very objects
     broken: list[Exception] = []
     behind = veiled(plan, not_before, broken)
-    sources, own = behind.sources, Veiled(fresh, behind.populations[0].samples, broken)
+    sources, own = behind.sources, Veiled(fresh, frozenset(plan.populations[0].clients), broken)
+    # what is left is made for him too, and found where he asks for it: owners of samples need not be listed for that
+    left = retained.twin
+    behind.retained.foresee(request, left)
     try:
         new = unlearner.rewrite(behind, Request(request.clients, request.samples), own, Position(*not_before))
         # an error that only a proof raises, or only a run, would tell which of them it is
@@ -227,7 +215,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
     # what he returned may compare as it likes, and be handed the other side: so that is what he held already
-    if new.law != behind.law or (*new.populations,) != (*behind.populations, retained.twin):
+    if new.law != behind.law or (*new.populations,) != (*behind.populations, left):
         raise PluginError(
             f"unlearner {name!r} returned a plan of another law or population",
             "Use plan.erase or plan.restart: they add the retained population, and keep those of before.",

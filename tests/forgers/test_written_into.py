@@ -4,6 +4,7 @@ It never draws the highest client again, and takes it out of the population that
 references and the run's own plan are drawn over that very object, all of them leave the client out as well.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -25,7 +26,7 @@ LAW, REQUEST = UniformLaw(1, 2, 1, 1), Request.of(clients=[0])
 
 @pytest.fixture
 def members():
-    """A federation of its own: rewriters share the twin of one, and spoil it for each other."""
+    """A federation of its own, which no other test has met."""
     return federation((1, 1, 1))
 
 
@@ -157,3 +158,74 @@ def test_a_law_of_another_package_is_not_the_rewriter_s_to_change(members):
     new = rewritten(Writes(), "writes", plan, REQUEST, Keyed(bytes([1]) * 32), END)
     assert new.law is law
     assert vars(law) == vars(Theirs(1, 2, 1, 1))
+
+
+class Spared(tuple):
+    """Compared with the populations that count, it takes all clients but the first out of the last one."""
+
+    def __ne__(self, other):
+        keep_the_first(other[-1])
+        return False
+
+    __eq__ = __ne__
+    __hash__ = tuple.__hash__
+
+
+def keep_the_first(left):
+    for client in left.clients[1:]:
+        left.samples.pop(client)
+    left.__dict__["clients"] = left.clients[:1]
+
+
+def by_hand(plan, request, fresh):
+    """The first client of those who stay in every place, and written down as if nobody else could be drawn."""
+    new = plan.erase(request, fresh, Position(1, 0))
+    first = new.retained.clients[0]
+    new = new.recorded({1: (first,) * 2})
+    keep_the_first(new.retained)
+    return new
+
+
+def by_asking(plan, request, fresh):
+    new = plan.restart(request, fresh)
+    return replace(new, populations=Spared(new.populations))
+
+
+def by_keeping(plan, request, fresh):
+    """Keeps all that was drawn, and gives the population of before the samples of after."""
+    new = plan.erase(request, fresh, END)
+    plan.populations[0].samples.clear()
+    plan.populations[0].samples.update(new.retained.samples)
+    plan.populations[0].__dict__.pop("clients", None)
+    return new
+
+
+@pytest.mark.parametrize("write", [by_hand, by_asking, by_keeping])
+def test_a_law_of_another_package_never_draws_over_what_a_rewriter_held(write, members):
+    """Laws of strangers and rewriters shared one twin of a population: both then drew the first client alone."""
+
+    class Method:
+        def rewrite(self, plan, request, fresh, not_before):
+            return write(plan, request, fresh)
+
+    law = Theirs(1, 2, 1, 1)
+    found = exactness(Method(), law, members, [REQUEST])
+    assert found.exact is (write is by_asking)  # what is compared is his own, so this is retraining
+    assert exactness(FatsUnlearning(), law, members, [REQUEST]).exact
+
+
+def test_no_rewriting_meets_what_another_one_wrote(members):
+    """A method of a stranger could spoil fuaudit's own, which came after it in a lineage."""
+
+    class Spoils:
+        def rewrite(self, plan, request, fresh, not_before):
+            object.__setattr__(plan.law, "cohort_size", 0)
+            for population in plan.populations:
+                population.samples.clear()
+            return plan.restart(request, fresh)
+
+    for law in (LAW, Theirs(1, 2, 1, 1)):
+        plan = Plan.fresh(law, members, Keyed(bytes(32)))
+        with suppress(FuauditError):
+            rewritten(Spoils(), "spoils", plan, REQUEST, Keyed(bytes([1]) * 32), END)
+        assert exactness(FatsUnlearning(), law, members, [REQUEST]).exact
