@@ -161,7 +161,9 @@ def test_behind_another_agreement_figures_would_differ_from_round_to_round():
 @pytest.mark.parametrize(
     "told",
     [
-        Released("gaussian", {"noise": 1.0}),
+        Released("gaussian", {"deviation": 1.0}),
+        Released("gaussian", {"noise": 0.0}),
+        Released("gaussian", {"noise": "much"}),
         Released("conspar", {"dim": 12, "alpha": 0.5}),
         Released("conspar", {"dim": "many", "per_client": 2, "alpha": 0.5}),
     ],

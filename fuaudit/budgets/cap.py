@@ -6,30 +6,28 @@ which draws are made, and the figures of an account do not hold for such a choic
 
 from __future__ import annotations
 
-from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
+from fuaudit.budgets.conspar.account import COARSE
 from fuaudit.budgets.conspar.law import ConSpar
-from fuaudit.budgets.conspar.targets import for_rounds
-from fuaudit.budgets.mechanisms import Parameters, conspar_of
+from fuaudit.budgets.mechanisms import Account, Parameters, account_for, mechanism_of, rounds_within
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 
 
-def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> ConSparAccount:
+def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> Account:
     """The account of rounds in which one client takes part up to so many ``times`` each.
 
     Raises:
         ExceededError: it exceeds the target, or nobody accounts for such a mechanism.
         UsageError: there cannot be such a round, or no library that composes at a delta.
     """
-    one = conspar_of(mechanism, parameters, target.differ)
-    charged = rounds * times
-    found = account(one, charged, target.delta, COARSE)
+    one = mechanism_of(mechanism, parameters, target.differ)
+    found = account_for(one, rounds * times, target.delta, COARSE)
     if found.total > target.epsilon:
         raise ExceededError(_too_many(found, target, times), _hint(one, target, times, found.note))
     return found
 
 
-def _too_many(found: ConSparAccount, target: Target, times: int) -> str:
+def _too_many(found: Account, target: Target, times: int) -> str:
     several = f", each up to {times} times a client," if times > 1 else ""
     total = f"epsilon {found.total:.4g}" if found.total < float("inf") else "no guarantee"
     return (
@@ -38,11 +36,12 @@ def _too_many(found: ConSparAccount, target: Target, times: int) -> str:
     )
 
 
-def _hint(one: ConSpar, target: Target, times: int, note: str) -> str:
+def _hint(one: ConSpar | float, target: Target, times: int, note: str) -> str:
     try:
-        most = for_rounds(one, target.delta, target.epsilon) // times
+        most = rounds_within(one, target) // times
     except UsageError:
         most = 0
     if most:
         return f"At most {most:,} rounds keep to it."
-    return note or "Not even one round keeps to it: take a larger alpha, or a larger target."
+    larger = "alpha" if isinstance(one, ConSpar) else "noise"
+    return note or f"Not even one round keeps to it: take a larger {larger}, or a larger target."

@@ -3,40 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
+from math import inf
+from typing import TypeAlias
 
+from fuaudit.budgets.conspar import account as conspar
+from fuaudit.budgets.conspar.account import BINS, ConSparAccount
 from fuaudit.budgets.conspar.law import ConSpar
-from fuaudit.budgets.target import ExceededError
+from fuaudit.budgets.conspar.targets import for_rounds
+from fuaudit.budgets.gaussian import account as gaussian
+from fuaudit.budgets.gaussian.account import GaussianAccount
+from fuaudit.budgets.gaussian.curve import rounds_for
+from fuaudit.budgets.gaussian.shares import SHARED
+from fuaudit.budgets.statement import Statement
+from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
+from fuaudit.text import counted
 
 Parameters = Mapping[str, int | float | str]
+Account: TypeAlias = ConSparAccount | GaussianAccount
+ROW = "the row of a client, with no noise but the client's own"
 
 
-def conspar_of(mechanism: str, parameters: Parameters, differ: int = 1) -> ConSpar:
-    """The mechanism that a stage tells.
+def mechanism_of(name: str, parameters: Parameters, differ: int = 1) -> ConSpar | float:
+    """The mechanism that a stage tells: ConSpar, or the multiplier of Gaussian noise.
 
     Raises:
         ExceededError: nobody accounts for it.
         UsageError: there cannot be such a round, or no two sets that differ in so many elements.
     """
     try:
-        if mechanism != "conspar":
-            raise KeyError(mechanism)
-        dim, per_client, alpha = (str(parameters[name]) for name in ("dim", "per_client", "alpha"))
-        read = int(dim), int(per_client), Fraction(alpha)
+        if name == "conspar":
+            dim, per_client, alpha = (str(parameters[each]) for each in ("dim", "per_client", "alpha"))
+            shape = int(dim), int(per_client), Fraction(alpha)
+        elif name != "gaussian" or not 0 < (noise := float(parameters["noise"])) < inf:
+            raise KeyError(name)
     except (KeyError, ValueError):
-        told = ", ".join(f"{name} {value}" for name, value in parameters.items())
+        told = ", ".join(f"{each} {value}" for each, value in parameters.items())
         raise ExceededError(
-            f"nobody accounts for the mechanism {mechanism!r} with {told or 'no parameters'}",
-            "There is an account of conspar, with dim, per_client and alpha.",
+            f"nobody accounts for the mechanism {name!r} with {told or 'no parameters'}",
+            "There is an account of conspar, with dim, per_client and alpha, and of gaussian, with noise.",
         ) from None
-    return ConSpar(*read, differ)
+    return ConSpar(*shape, differ) if name == "conspar" else noise
 
 
-def unaccounted(mechanism: str, parameters: Parameters) -> str:
+def unaccounted(name: str, parameters: Parameters) -> str:
     """Why nobody accounts for what a stage tells; empty where somebody does."""
     try:
-        conspar_of(mechanism, parameters)
+        mechanism_of(name, parameters)
     except UsageError as error:
         return str(error.args[0])
     return ""
+
+
+def account_for(mechanism: ConSpar | float, rounds: int, delta: float, bins: int = BINS) -> Account:
+    """The account of so many participations of one client, each under the mechanism.
+
+    Noise is accounted for as if nobody else added any: what is seen of the row alone.
+    """
+    if isinstance(mechanism, ConSpar):
+        return conspar.account(mechanism, rounds, delta, bins)
+    return replace(gaussian.account(mechanism, rounds, delta), seen=ROW, trust=SHARED)
+
+
+def statement_for(found: Account) -> Statement:
+    """What an epsilon is about."""
+    return conspar.statement(found) if isinstance(found, ConSparAccount) else gaussian.statement(found)
+
+
+def rounds_within(mechanism: ConSpar | float, target: Target) -> int:
+    """The most participations that keep to a target; UsageError where one is too many, or delta does not do."""
+    if isinstance(mechanism, ConSpar):
+        return for_rounds(mechanism, target.delta, target.epsilon)
+    return rounds_for(target.epsilon, target.delta, mechanism)
+
+
+def assumed(found: Account, target: Target) -> str:
+    """What a target rests on, apart from the account."""
+    if isinstance(found, ConSparAccount):
+        sets = counted(target.differ, "element")
+        return f"In every round two top sets differ in at most {sets}, as the budget assumes."
+    return "The last bits of the noise tell nothing: it is rounded to floats, and accounted for as real numbers."

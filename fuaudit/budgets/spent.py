@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fuaudit.budgets.conspar.account import ConSparAccount, account, statement
 from fuaudit.budgets.family import Release, Spent
-from fuaudit.budgets.mechanisms import conspar_of, unaccounted
+from fuaudit.budgets.mechanisms import Account, account_for, mechanism_of, statement_for, unaccounted
 from fuaudit.budgets.statement import Statement
 from fuaudit.text import counted
 
@@ -51,7 +50,7 @@ class PartAccount:
     rounds: int
     silent: int
     reason: str
-    found: ConSparAccount | None
+    found: Account | None
     statement: Statement | None
 
     @property
@@ -89,8 +88,8 @@ def _account(spent: Spent, terms: Terms, part: str, releases: Sequence[Release],
     told = PartAccount(part, tuple(releases), spent.rounds, spent.silent(part), reason, None, None)
     if reason:
         return told
-    one = conspar_of(releases[0].mechanism, dict(releases[0].parameters), terms.differ)
-    found = account(one, spent.rounds * terms.times, terms.delta)
+    one = mechanism_of(releases[0].mechanism, dict(releases[0].parameters), terms.differ)
+    found = account_for(one, spent.rounds * terms.times, terms.delta)
     return replace(told, reason=found.note, found=found, statement=_statement(found, spent, terms, told, reader))
 
 
@@ -102,9 +101,9 @@ def _in_the_way(spent: Spent, terms: Terms, part: str, releases: Sequence[Releas
     return found + [why for one in releases if (why := unaccounted(one.mechanism, dict(one.parameters)))]
 
 
-def _statement(found: ConSparAccount, spent: Spent, terms: Terms, told: PartAccount, reader: str) -> Statement:
+def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, reader: str) -> Statement:
     """The statement of one round's mechanism, for rounds of several runs."""
-    of_one = statement(found)
+    of_one = statement_for(found)
     covered, seen = spent.covered, {charge.name for charge in spent.charges}
     covered += f"; in each a client takes part up to {terms.times} times" if terms.times > 1 else ""
     if told.silent:
@@ -113,8 +112,7 @@ def _statement(found: ConSparAccount, spent: Spent, terms: Terms, told: PartAcco
         covered += f". Of {', '.join(alone)} there is the ledger alone, which is taken as told"
     return replace(
         of_one,
-        unit=f"the sets of {found.mechanism.per_client:,} top coordinates that one client who is in all of these runs "
-        "has in the rounds covered",
+        unit=f"{of_one.unit}; she is in all of these runs",
         adversary=f"{reader}; {of_one.adversary}",
         trust_model=_trust(of_one.trust_model, [name for name in terms.secrets_with if name in seen]),
         sampling_assumption="none: a client is charged for every round, drawn or not. Towards whoever has the plan, or "

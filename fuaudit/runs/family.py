@@ -13,19 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.budgets.family import Family, Member, Release, rounds_in_words
-from fuaudit.declared import must_say
+from fuaudit.declared import is_agreement, must_say
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
-from fuaudit.registry import find
+from fuaudit.registry import build, find
 from fuaudit.runs.layout import FILES, LEDGER, MANIFEST, SECRETS, TOMBSTONE, file_of, round_of
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
+from fuaudit.training.capped import beside_rows
 
 UNFINISHED = "it was begun and not finished, so how many rounds it executed is not known"
 EDITED = "an editor asked clients for more than their rounds released, and no ledger tells how much"
+BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
+NOISE = "gaussian-noise"
 NO_WORD = "nothing compares what it lets out with what it tells"
 
 
@@ -188,17 +191,18 @@ def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin]) -> bytes:
 
 
 def strangers(run: Run) -> dict[str, str]:
-    """Part of a round -> why its word is not taken, of those that are not fuaudit's own client stages."""
-    kinds = {"client": ("client_stages", run.config.client), "server": ("stages", run.config.server)}
-    found = {}
-    for chain, (kind, tables) in kinds.items():
-        for number, table in enumerate(tables):
-            part = f"{chain}.{number}"
-            if chain != "client":
-                found[part] = f"{part} acts behind the clients, and is not accounted for"
-            elif not _is_own(kind, table["use"]):
-                found[part] = f"the stage {table['use']!r} is not fuaudit's own, and {NO_WORD}"
-    return found | {"transport": "the transport acts behind the clients, and is not accounted for"}
+    """Part of a round -> why its word is not taken; none of a client stage of fuaudit's own that stands alone."""
+    behind = "acts behind the clients, and is not accounted for"
+    found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
+    stages: tuple[Any, ...] = run.exchange.client_stages.stages
+    for number, table in enumerate(run.config.client):
+        if not _is_own("client_stages", table["use"]):
+            found[f"client.{number}"] = f"the stage {table['use']!r} is not fuaudit's own, and {NO_WORD}"
+        elif any(map(is_agreement, stages[:number])):
+            found[f"client.{number}"] = BEHIND
+        elif table["use"] == NOISE and (beside := beside_rows(build("solvers", run.config.solver))):
+            found[f"client.{number}"] = beside
+    return found | {"transport": f"the transport {behind}"}
 
 
 def _is_own(kind: str, name: str) -> bool:

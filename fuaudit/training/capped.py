@@ -11,12 +11,15 @@ from fuaudit.plans import Law, Population
 from fuaudit.registry import blaming, called
 from fuaudit.training.events import Released, require_event
 from fuaudit.training.exchange import Exchange
+from fuaudit.training.rounds import OutlineShape
 
 if TYPE_CHECKING:
-    from fuaudit.budgets.conspar.account import ConSparAccount
+    from fuaudit.budgets.mechanisms import Account
 
 
-def capped(target: Target, exchange: Exchange, law: Law, population: Population, dimension: int) -> ConSparAccount:
+def capped(
+    target: Target, exchange: Exchange, solver: Any, law: Law, population: Population, dimension: int
+) -> Account:
     """The account of all rounds of a config whose budget is this one, of so many coordinates.
 
     Every round is charged to every client, and in each the most participations that one client can have in it.
@@ -29,6 +32,8 @@ def capped(target: Target, exchange: Exchange, law: Law, population: Population,
     from fuaudit.budgets.cap import capped as account
 
     told = mechanism_of(exchange, dimension)
+    if told.mechanism == "gaussian" and (beside := beside_rows(solver)):
+        raise ExceededError(f"[budget] cannot account for noise on rows: {beside}")
     times = law.places(population) if says(law, "replacement") else 1
     try:
         return account(target, told.mechanism, told.parameters, law.rounds, times)
@@ -52,7 +57,7 @@ def mechanism_of(exchange: Exchange, dimension: int) -> Released:
         raise ExceededError(
             f"[budget] accounts for one mechanism, and {len(releasing) or 'no'} [[client]] stages say what they "
             "release under",
-            "Of fuaudit's own there is consensus. Leave [budget] out where nothing limits what is told.",
+            "Of fuaudit's own there are consensus and gaussian-noise. Leave [budget] out where nothing is limited.",
         )
     first = releasing[0]
     if any(map(is_agreement, stages[:first])):
@@ -64,3 +69,16 @@ def mechanism_of(exchange: Exchange, dimension: int) -> Released:
     if not isinstance(told, Released):
         raise PluginError(f"{called(stage)}, releases, must answer with Released, not {told!r}")
     return told
+
+
+def beside_rows(solver: Any) -> str:
+    """What a solver lets the server have beside the rows that client stages treat, in words; empty for nothing."""
+    if says(solver, "uploads") > 1:
+        return f"{called(solver)} sends more vectors, and client stages treat one"
+    try:
+        remembers = not says(solver, "private") and bool(solver.init(OutlineShape(1, 1, "float32")))
+    except Exception:  # it needs more than an outline
+        remembers = True
+    if remembers:
+        return f"what {called(solver)} remembers is the server's, and is made of rows as they were before client stages"
+    return ""

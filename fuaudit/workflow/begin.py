@@ -85,7 +85,8 @@ def begun(
     if offers(transport, "require_places"):
         asked(transport, "require_places", NOTHING, law.places(population))
     if resolved.budget is not None:
-        capped(resolved.budget, ready.procedure.exchange, law, population, ready.procedure.layout.dimension)
+        learns = ready.procedure
+        capped(resolved.budget, learns.exchange, learns.solver, law, population, learns.layout.dimension)
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = ready.procedure.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))

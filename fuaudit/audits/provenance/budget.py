@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.budgets.mechanisms import assumed
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
+from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.run import Run
 from fuaudit.text import counted
@@ -17,7 +19,8 @@ def budget(run: Run, target: Target) -> CheckResult:
     """The cap of a config that names a target, computed again."""
     dimension = sum(prod(part.shape) for part in run.arrays(MODEL).values())
     try:
-        found = capped(target, run.exchange, run.plan.law, run.original, dimension)
+        solver = build("solvers", run.config.solver)
+        found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension)
         charged = mechanism_of(run.exchange, dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
@@ -33,5 +36,5 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. Rounds that other runs of the lineage "
         "executed are not counted.",
-        f"In every round two top sets differ in at most {counted(target.differ, 'element')}, as the budget assumes.",
+        assumed(found, target),
     )

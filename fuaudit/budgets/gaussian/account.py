@@ -35,6 +35,11 @@ class GaussianAccount:
     trust: str = CENTRAL
 
     @property
+    def total(self) -> float:
+        """The smallest epsilon that is known to hold; infinite where none does."""
+        return self.epsilon
+
+    @property
     def note(self) -> str:
         """Why there is no epsilon; empty where there is one."""
         if self.epsilon < float("inf"):
@@ -61,8 +66,7 @@ def statement(found: GaussianAccount) -> Statement:
     return Statement(
         delta=f"{found.delta:g}" if found.delta else "0: pure differential privacy",
         unit="all rows of one client in the rounds covered, each clipped to a norm before noise is added",
-        adjacency="the rows of the client count, or are zero; in each round it takes part at most "
-        f"{counted(found.participations, 'time')}",
+        adjacency=f"the rows of the client count, or are zero{_at_most(found.participations)}",
         adversary=f"sees {found.seen}, of every round, and knows all settings; it does not see the noise",
         trust_model=found.trust,
         sampling_assumption="none: the client takes part in every round, and no amplification is counted. Towards "
@@ -77,3 +81,7 @@ def statement(found: GaussianAccount) -> Statement:
             "discrete Gaussians is none, and has another account",
         ),
     )
+
+
+def _at_most(participations: int) -> str:
+    return f"; in each round it takes part at most {counted(participations, 'time')}" if participations > 1 else ""
