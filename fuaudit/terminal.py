@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fuaudit.progress import Progress, silent
+from fuaudit.progress import Progress, silent, while_it_shows
 
 EVERY = 20.0
 """Seconds between two lines of progress in a log, so that nobody takes a long audit for one that hangs."""
@@ -21,26 +21,30 @@ def bars(quiet: bool) -> Iterator[Progress]:
     Everything is imported by now: from here on Ctrl-C is an exception, so that work is left in good order.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if quiet:
+    if quiet or sys.stderr is None:
         yield silent
         return
     if not sys.stderr.isatty():
-        yield lines()
+        yield while_it_shows(lines())
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = TextColumn("{task.description:>22}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Bars(*columns, console=Console(stderr=True), transient=True) as drawn:
-        tasks = {}
+    drawn = Bars(*columns, console=Console(stderr=True), transient=True)
+    tasks = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = drawn.add_task(what, total=total)
-            drawn.update(tasks[what], completed=done, total=total)
+    def show(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = drawn.add_task(what, total=total)
+        drawn.update(tasks[what], completed=done, total=total)
 
-        yield show
+    while_it_shows(drawn.start)()
+    try:
+        yield while_it_shows(show)
+    finally:
+        while_it_shows(drawn.stop)()
 
 
 def lines(clock: Callable[[], float] = time.monotonic) -> Progress:

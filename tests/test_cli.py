@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests_support import installed, spoiled_tables, stored, told
 
+from fuaudit import terminal
 from fuaudit.config import resolve
 from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
 from fuaudit.importing import fetch as fetching
@@ -33,6 +34,7 @@ from fuaudit.runs.run import read_config_of
 from fuaudit.terminal import lines
 from fuaudit.text import command
 from fuaudit.verification import verify as verifying
+from fuaudit.verification.store import audit_folder, history
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.unlearn import unlearn
 
@@ -767,6 +769,51 @@ def test_lines_of_progress_where_there_is_no_terminal(capsys):
     for done in range(1, 5):
         show("plans", done, 4000)
     assert capsys.readouterr().err.splitlines() == ["plans: 2 of 4,000", "plans: 4 of 4,000"]
+
+
+@contextmanager
+def nobody_reads():
+    """Standard error is a pipe that nobody reads from any more, and every bit of progress is a line."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w", buffering=1) as pipe, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(terminal, "EVERY", 0.0)
+        patched.setattr(sys, "stderr", pipe)
+        yield
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, writes)  # what is left in the buffer has nowhere to go
+        os.close(null)
+
+
+def test_progress_that_cannot_be_shown_is_no_verdict(fuaudit, copies, spec_file):
+    """Neither the pipe of ``2>&1 | head`` nor a full log breaks an audit, or what is said before it."""
+    with nobody_reads():
+        code, out, _ = fuaudit("verify", copies / "fats", "--spec", spec_file)
+    assert code == 0, out
+    (entry,) = history(audit_folder(copies / "fats"))
+    assert entry.verdict == "PASS"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "no space")])
+def test_a_callback_that_cannot_show_is_asked_once(child, quick, error):
+    """Also one of Python's: from then on it is left alone."""
+    asked = []
+
+    def show(what, done, total):
+        asked.append(what)
+        raise error
+
+    result = verify(child, quick, budget=0, progress=show, save=False)
+    assert result.verdict == "PASS", result.reason
+    assert len(asked) == 1
+
+
+def test_no_standard_error_at_all(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(terminal, "EVERY", 0.0)
+    with terminal.bars(quiet=False) as show:
+        show("plans", 1, 2)
+    assert capsys.readouterr().out == ""
 
 
 def test_resume_refuses(fuaudit, copies, tmp_path):

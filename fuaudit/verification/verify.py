@@ -11,7 +11,7 @@ from typing import Unpack
 from fuaudit import registry
 from fuaudit.declared import says
 from fuaudit.draws import Keyed
-from fuaudit.progress import Progress, silent
+from fuaudit.progress import Progress, silent, while_it_shows
 from fuaudit.renamed import renamed
 from fuaudit.runs.names import called
 from fuaudit.runs.run import Run, load_run
@@ -78,8 +78,9 @@ def verify(
         # The context comes before the audits: what cannot be read should not cost their time.
         arguments, context = arguments_of(case, given), context_of(case)
         if estimate:
+            tell = while_it_shows(estimate)
             for line in _foreseen(case, policy):
-                estimate(line)
+                tell(line)
         # 4. The log says that it begins, so that an interrupted verification shows. What cannot be written fails here.
         folder, sealed = out or audit_folder(opened.path), (opened.digest, opened.ledger.head)
         number = store.begin(folder, *sealed, _named(policy), key is not None, arguments) if save else 0
@@ -100,7 +101,7 @@ def effort_of(given: Given, progress: Progress) -> Effort:
         given.get("stopping", "fixed"),
         as_path(given.get("cache")),
         executor(given.get("workers", 1)),
-        progress,
+        while_it_shows(progress),
     )
 
 
