@@ -198,3 +198,14 @@ def test_the_command_accounts_finds_noise_and_says_who_sees_what(fuaudit):
         ("--noise", "20", "--clients", 4, "--buffer", 5),
     ):
         said(*wrong, expected=2)
+
+
+@pytest.mark.parametrize(
+    ("target", "rounds", "delta"), [(1, 100, 1e-5), (2.7, 30, 1e-6), (0.1, 7, 1e-9), (8, 900, 1e-5)]
+)
+def test_the_noise_that_is_printed_keeps_to_the_target(target, rounds, delta, fuaudit):
+    code, out, err = fuaudit("budget", "gaussian", "--target", target, "--rounds", rounds, "--delta", delta, "-q")
+    assert code == 0, err
+    printed = float(out.split("with noise ")[1].split(":")[0])
+    assert account(printed, rounds, delta).epsilon <= target
+    assert printed <= noise_for(target, delta, rounds) * (1 + 1e-5)

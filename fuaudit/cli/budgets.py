@@ -134,9 +134,10 @@ def _of_noise(found: GaussianAccount) -> list[str]:
     """An account of noise in words; the first line says the most."""
     from fuaudit.budgets.gaussian.account import statement
     from fuaudit.budgets.statement import meaning
-    from fuaudit.statistics.rounding import down, up
+    from fuaudit.statistics.rounding import up
 
-    first = f"{counted(found.rounds, 'round')} with noise {down(found.noise, 6)}: {_epsilon(found.epsilon)} at delta "
+    # whoever adds the noise that is printed keeps to the epsilon beside it
+    first = f"{counted(found.rounds, 'round')} with noise {up(found.noise, 6)}: {_epsilon(found.epsilon)} at delta "
     told = [f"  {name}: {text}" for name, text in statement(found).as_json().items()]
     why = [found.note] if found.note else []
     seen = f"towards who sees {found.seen}"
