@@ -361,3 +361,36 @@ def test_what_is_told_twice_in_a_round_or_never_is_no_one_release():
     assert (one.rounds, one.silent) == (4, 2)
     assert one.epsilon == account(ConSpar(9, 2, Fraction(1, 2)), 4).total
     assert "2 rounds told of nothing and count too" in one.statement.rounds_covered
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"dim": DIM, "per_client": 2, "alpha": "1e-999999999"},
+        {"dim": DIM, "per_client": 2, "alpha": [0.5]},
+        {"dim": None, "per_client": 2, "alpha": 0.5},
+        {"dim": True, "per_client": 2, "alpha": 0.5},
+        {"dim": 10**13, "per_client": 2, "alpha": 0.5},
+        {"dim": DIM, "per_client": {"two": 2}, "alpha": 0.5},
+        {},
+    ],
+)
+def test_what_a_ledger_may_tell_and_nobody_can_account_for_is_no_guarantee(two, parameters):
+    root, child = two
+
+    def other(one):
+        return one | ({"parameters": parameters} if one["kind"] == "released" else {})
+
+    def course(events):
+        return [
+            event | ({"told": list(map(other, event["told"]))} if event["event"] == "round" else {}) for event in events
+        ]
+
+    told(child.path, course)
+    (one,) = account_of(load_run(root.path)).towards["server"].accounts
+    assert (one.epsilon, VARIES in one.reason) == (float("inf"), True)
+    assert len(one.reason) < 1000
+    assert account_of(load_run(root.path)).towards["public"].accounts[0].epsilon == epsilon(8)
+    told(root.path, course)
+    (one,) = account_of(load_run(root.path)).towards["public"].accounts
+    assert (one.epsilon, VARIES in one.reason) == (float("inf"), False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from math import inf
 from typing import TypeAlias
 
 from fuaudit.budgets.conspar import account as conspar
 from fuaudit.budgets.conspar.account import BINS, ConSparAccount
-from fuaudit.budgets.conspar.law import ConSpar
+from fuaudit.budgets.conspar.law import ConSpar, decimal
 from fuaudit.budgets.conspar.targets import for_rounds
 from fuaudit.budgets.gaussian import account as gaussian
 from fuaudit.budgets.gaussian.account import GaussianAccount
@@ -36,7 +35,7 @@ def mechanism_of(name: str, parameters: Parameters, differ: int = 1) -> ConSpar 
     try:
         if name == "conspar":
             dim, per_client, alpha = (str(parameters[each]) for each in ("dim", "per_client", "alpha"))
-            shape = int(dim), int(per_client), Fraction(alpha)
+            shape = int(dim), int(per_client), decimal(alpha)  # a ledger may hold any text: of 1e-999999 no fraction
         elif name != "gaussian" or not 0 < (noise := float(parameters["noise"])) < inf:
             raise KeyError(name)
     except (KeyError, ValueError):

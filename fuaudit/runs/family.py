@@ -130,7 +130,13 @@ def _member(kin: Kin, parent: Kin | None) -> Member:
 def _releases(told: Iterable[dict[str, Any]]) -> Iterator[Release]:
     for event in told:
         if event["kind"] == "released":
-            yield Release(event["part"], event["mechanism"], tuple(sorted(event["parameters"].items())))
+            parameters = tuple((name, _plain(value)) for name, value in sorted(event["parameters"].items()))
+            yield Release(event["part"], event["mechanism"], parameters)
+
+
+def _plain(value: Any) -> int | float | str:
+    """A parameter; a ledger may hold tables in the place of one, which no mechanism has."""
+    return value if type(value) in (int, float, str) else canonical_json(value).decode()
 
 
 def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
