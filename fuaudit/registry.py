@@ -359,7 +359,7 @@ def blaming(plugin: object, doing: str) -> Iterator[None]:
         yield
     except (UsageError, PluginError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{called(plugin)}, {doing}, raised {error!r}{line_of(plugin, error)}") from error
 
 

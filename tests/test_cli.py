@@ -1064,10 +1064,17 @@ def test_internal_errors_and_interruptions(fuaudit, child, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
+    def ended(*arguments, **options):
+        raise SystemExit(0)  # whoever does so would have chosen the verdict
+
     monkeypatch.setattr(verifying, "verify", broken)
     code, out, err = fuaudit("verify", child.path)
     assert (code, out) == (70, "")
     assert "internal error" in err
+    monkeypatch.setattr(verifying, "verify", ended)
+    code, out, err = fuaudit("verify", child.path)
+    assert (code, out) == (70, "")
+    assert "internal error: SystemExit(0)" in err
     monkeypatch.setattr(verifying, "verify", interrupted)
     code, out, err = fuaudit("verify", child.path)
     assert (code, out) == (130, "")

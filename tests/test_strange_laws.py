@@ -17,6 +17,7 @@ from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Plan, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw, FreshBatches, StaticProbability
+from fuaudit.plans.plan import Routed
 from fuaudit.plans.reference import is_closed
 from fuaudit.plans.stacked import expand_many
 from fuaudit.plans.strange_laws import is_foreign, remade
@@ -258,3 +259,39 @@ def test_a_law_is_made_anew_down_to_what_can_be_written_into():
 def test_a_law_that_cannot_be_made_anew_is_refused():
     with pytest.raises(PluginError, match="cannot be copied"):
         remade(Round(2, threading.Lock()))
+
+
+@dataclass(frozen=True)
+class Remembers(UniformLaw):
+    """Not one law: once somebody was forgotten it draws the first client alone."""
+
+    name = "remembers"
+
+    def cohort(self, draws, round_number):
+        at = Address(Purpose.COHORT, round_number)
+        clients = draws.population(at).clients
+        forgotten = len(draws.plan.populations) > 1
+        return draws.sequence(at, clients[:1] if forgotten else clients, self.cohort_size)
+
+
+def test_a_law_of_a_stranger_finds_no_plan_behind_its_draws():
+    """Retraining is the same law over the retained population: what it must not know is that it was another one."""
+    plan = Plan.fresh(Remembers(1, 2, 1, 1), federation((1, 1, 1)), Keyed(bytes(32)))
+    with pytest.raises(PluginError, match="no attribute 'plan'"):
+        plan.cohort(1)
+
+    seen = []
+
+    class Looks(UniformLaw):
+        def cohort(self, draws, round_number):
+            seen.append((draws, draws.population(Address(Purpose.COHORT, 1))))
+            return super().cohort(draws, round_number)
+
+    members = federation((1, 1, 1))
+    plan = Plan.fresh(Looks(1, 2, 1, 1), members, Keyed(bytes(32)))
+    assert plan.cohort(1) == Plan.fresh(UniformLaw(1, 2, 1, 1), members, Keyed(bytes(32))).cohort(1)
+    ((draws, population),) = seen
+    assert population == members
+    assert population is not members
+    found = [getattr(draws, name) for name in dir(draws) if not name.startswith("__")]
+    assert not any(isinstance(getattr(one, "__self__", None), Routed) for one in found)

@@ -508,3 +508,13 @@ def test_an_index_made_beforehand_answers_as_a_plan_does():
             rewritten(_With(rewrite), "any", one, SAMPLE, NEW, END)
     assert found[::2] == found[1::2]
     assert {position.step for position in found} == {1}
+
+
+def test_who_ends_the_program_gave_no_plan():
+    """Its exit code would be read as a verdict."""
+
+    def rewrite(plan, request, fresh, not_before):
+        raise SystemExit(0)
+
+    with pytest.raises(PluginError, match=r"raised while rewriting the plan: SystemExit\(0\)"):
+        through(rewrite)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def verify(
         result.as_json() | {"stored": str(result.path), "standing": result.standing},
         lines,
     )
-    sys.exit(result.exit_code)
+    raise click.exceptions.Exit(result.exit_code)
 
 
 @click.command()

@@ -33,9 +33,7 @@ for _command in (
 def run() -> None:
     """Carry out what the command line asks; every error ends in its exit code, none in a bare traceback."""
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        code = cli.main(standalone_mode=False)
     except click.ClickException as error:
         shown = StringIO()
         error.show(shown)
@@ -53,7 +51,7 @@ def run() -> None:
     except ImportError as error:
         _explain_import(error)
         sys.exit(70)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # no command ends by itself: a plugin would choose the exit code
         if isinstance(error, BrokenPipeError):
             sys.exit(70)
         import traceback
@@ -66,6 +64,7 @@ def run() -> None:
         say(*traceback.format_exc().rstrip("\n").split("\n"), err=True)
         complain(f"internal error: {error!r}; this is a fault of fuaudit, please report it with the lines above")
         sys.exit(70)
+    sys.exit(code or 0)
 
 
 def _explain_import(error: ImportError) -> None:

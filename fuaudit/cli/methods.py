@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +226,7 @@ def prove(
     lines, short = _one(found, rounds) if isinstance(found, Proofs) else _many(found)
     lines += [NOT_ASKED] if found.not_asked else []
     output.emit(found.as_json(), lines, [short])
-    sys.exit({True: 0, False: 1, None: 3}[found.exact])
+    raise click.exceptions.Exit({True: 0, False: 1, None: 3}[found.exact])
 
 
 NOT_ASKED = "Not asked: a client and a sample in one request. --request mixed asks for that."
@@ -313,7 +312,7 @@ def selftest(name: str, repetitions: int, pairs: int, key: str | None, output: O
     document = {"unlearner": name, "held": result.held, "rows": [row.as_json() for row in result.rows]}
     lines = lines_of(result, output.quiet)
     output.emit(document, lines, lines)
-    sys.exit(0 if result.held else 1)
+    raise click.exceptions.Exit(0 if result.held else 1)
 
 
 def lines_of(result: Selftest, quiet: bool) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,6 +166,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         lines,
     )
     if wrong:
-        sys.exit(1)
+        raise click.exceptions.Exit(1)
     if expected is None or its_own or adversaries:
-        sys.exit(3)  # whoever forges a receipt can forge the commitment in it, or commit to rows that all know
+        raise click.exceptions.Exit(
+            3
+        )  # whoever forges a receipt can forge the commitment in it, or commit to rows that all know

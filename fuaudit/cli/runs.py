@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,7 +323,7 @@ def demo(out: Path, output: Output) -> None:
     ]
     output.emit(result, lines, lines)
     if not (result["as_expected"] and result["forgotten"]):
-        sys.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def describe(

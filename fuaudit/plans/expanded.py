@@ -83,7 +83,7 @@ class SelectedRuns:
 
 def most_ids(law: Law, population: Population) -> int:
     """The most sample ids that a round of one plan over a population can hold."""
-    return law.places(population) * law.steps * law.slots
+    return law.places(population.of_laws) * law.steps * law.slots
 
 
 MOST_ROUNDS = 999_999
@@ -99,8 +99,8 @@ def require_feasible(law: Law, population: Population) -> None:
         raise UsageError(f"{law.rounds:,} rounds cannot be executed; a run has at most {MOST_ROUNDS:,}")
     if (ids := most_ids(law, population)) > MOST_IDS:
         raise UsageError(
-            f"a round of {law.places(population):,} participants with {law.steps:,} steps and batches of {law.slots:,} "
-            f"has up to {ids:,} samples, and cannot be executed; at most {MOST_IDS:,} can"
+            f"a round of {law.places(population.of_laws):,} participants with {law.steps:,} steps and batches of "
+            f"{law.slots:,} has up to {ids:,} samples, and cannot be executed; at most {MOST_IDS:,} can"
         )
 
 

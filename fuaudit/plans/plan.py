@@ -7,10 +7,10 @@ cuts its streams and adds segments, so what a run stores grows with the requests
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import STREAM_OF, is_address
@@ -113,6 +113,11 @@ class Plan:
         """Every draw by its address, whatever source it comes from."""
         return Routed(self)
 
+    def _for_law(self) -> PlanDraws:
+        """What the law draws from. A stranger's finds no plan there: who was forgotten must not tell how to draw."""
+        seen: Any = Behind(self.draws) if self.by_strangers else self.draws
+        return cast(PlanDraws, seen)
+
     def initial_uniform(self, count: int) -> Any:
         """The numbers in [0, 1) from which the initial model is made, float64 ``(count,)``."""
         return self.draws.uniform(Address(Purpose.INIT), count)
@@ -120,7 +125,7 @@ class Plan:
     def cohort(self, round_number: int) -> tuple[int, ...]:
         """The clients of a round (from 1), in drawn order, with repetitions."""
         try:
-            drawn = self.law.cohort(self.draws, round_number)
+            drawn = self.law.cohort(self._for_law(), round_number)
         except Exception as error:
             require_unbroken(self.law, f"cohort of round {round_number}", error)
             raise
@@ -131,7 +136,7 @@ class Plan:
     def batch(self, round_number: int, step: int, client: int, occurrence: int) -> tuple[int, ...]:
         """The samples of one participation in one step (from 1), sorted."""
         try:
-            drawn = self.law.batch(self.draws, round_number, step, client, occurrence)
+            drawn = self.law.batch(self._for_law(), round_number, step, client, occurrence)
         except Exception as error:
             require_unbroken(self.law, f"batch of round {round_number}, step {step}, client {client}", error)
             raise
@@ -349,3 +354,22 @@ class Routed(PlanDraws):
         """See :class:`~fuaudit.draws.protocol.Draws`."""
         source, at = self._route(at)
         return source.uniform(at, count)
+
+
+class Behind:
+    """The same draws and populations, and nothing else: no plan, no sources, no population of before."""
+
+    __slots__ = ("many_subsets", "permutation", "population", "sequence", "subset", "uniform", "weighted")
+
+    def __init__(self, draws: Routed) -> None:
+        for name in self.__slots__:
+            setattr(self, name, _alone(getattr(draws, name)))
+
+
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in place of a method, which knows the object that it is of."""
+
+    def ask(*given: Any, **named: Any) -> Any:
+        return method(*given, **named)
+
+    return ask

@@ -72,7 +72,7 @@ def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
     for member in ("rounds", "steps", "slots"):
         if not _is_count(found := _asked(law, member, partial(getattr, law, member))):
             yield member, f"is {found!r}, and not a whole number from 1"
-    if not _is_count(places := _asked(law, "places", lambda: law.places(population))):
+    if not _is_count(places := _asked(law, "places", lambda: law.places(population.of_laws))):
         yield "places", f"returned {places!r}, and not a whole number from 1"
     for step in range(min(law.steps, 3) + 1):
         at = _asked(law, "drawn_at", partial(law.drawn_at, step))

@@ -208,7 +208,7 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
             raise broken[0]
     except FuauditError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = line_of(unlearner, error)
         raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}{line}") from error
     # 3. the form is asked before anything is read: whatever was returned may be no plan

@@ -93,7 +93,7 @@ def account_of(
     terms = Terms(
         delta=delta if delta is not None else target.delta if target else 0.0,
         differ=differ if differ is not None else target.differ if target else 1,
-        times=law.places(run.original) if says(law, "replacement") else 1,
+        times=law.places(run.original.of_laws) if says(law, "replacement") else 1,
         secrets_with=with_secrets(related.kin),
         trusted=tombstones(related.kin),
         strangers=strangers(run),

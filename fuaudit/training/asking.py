@@ -95,7 +95,7 @@ def _answer(part: object, method: str, kind: Kind, arguments: tuple[Any, ...]) -
     except FuauditError as error:
         told = f"{_who(part, method, arguments)} says: {error.args[0]}{line_of(part, error)}"
         raise type(error)(told, error.hint) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{_who(part, method, arguments)} raised {error!r}{line_of(part, error)}") from error
     if not kind.holds(answer):
         told = f"{_who(part, method, arguments)} returned {_told(answer)}, and not {kind.words}"

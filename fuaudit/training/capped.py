@@ -34,7 +34,7 @@ def capped(
     told = mechanism_of(exchange, dimension)
     if told.mechanism == "gaussian" and (beside := beside_rows(solver)):
         raise ExceededError(f"[budget] cannot account for noise on rows: {beside}")
-    times = law.places(population) if says(law, "replacement") else 1
+    times = law.places(population.of_laws) if says(law, "replacement") else 1
     try:
         return account(target, told.mechanism, told.parameters, law.rounds, times)
     except UsageError as error:

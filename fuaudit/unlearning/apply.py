@@ -115,7 +115,7 @@ def edited(
             vector = unlearner.edit(context)
     except FuauditError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(
             f"unlearner {name!r} raised while editing the model: {error!r}{line_of(unlearner, error)}"
         ) from error

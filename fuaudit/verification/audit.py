@@ -91,7 +91,7 @@ def declared(audit: object, who: str) -> AuditWords:
         return _declared(audit, who)
     except PluginError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{who} raised where it declares: {error!r}") from error
 
 

@@ -39,7 +39,7 @@ def examine(check: Check, case: Case) -> tuple[Finding, int]:
     except FuauditError as error:
         shows = f"The audit could not be carried out: {_sentences(error)}"
         return Finding(name, Subject.RUN, Verdict.INCONCLUSIVE, shows, NOTHING), 0
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"in {where.name}, line {where.lineno} of {Path(where.filename).name}"
         whose = f" of {entry.distribution} {entry.version}" if not entry.own else ""

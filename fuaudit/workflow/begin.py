@@ -83,7 +83,7 @@ def begun(
     _require_named_clients(ready, population)
     transport = ready.procedure.exchange.transport
     if offers(transport, "require_places"):
-        asked(transport, "require_places", NOTHING, law.places(population))
+        asked(transport, "require_places", NOTHING, law.places(population.of_laws))
     if resolved.budget is not None:
         learns = ready.procedure
         capped(resolved.budget, learns.exchange, learns.solver, law, population, learns.layout.dimension)

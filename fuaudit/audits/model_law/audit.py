@@ -143,7 +143,7 @@ class ModelLaw:
         """The work of repeated sampling."""
         pairs, runs = self.limit(case), runs_a_pair(case.evidence.is_editor)
         law = case.run.plan.law
-        steps = pairs * runs * law.rounds * law.places(case.run.original) * law.steps
+        steps = pairs * runs * law.rounds * law.places(case.run.original.of_laws) * law.steps
         return (
             f"repeated sampling: {counted(pairs, 'pair')}, "
             f"{counted(pairs * runs, 'training run')}, at most {steps:,} client steps"

@@ -165,7 +165,7 @@ def statistics(law: UniformLaw, retained: Population, probe: Probe, one: Number 
     Raises:
         UsageError: none can tell anything.
     """
-    clients, places = len(retained.clients), law.places(retained)
+    clients, places = len(retained.clients), law.places(retained.of_laws)
     taking = places * law.rounds
     mean = taking / clients
     distinct = prod(max(clients - i, 0) / clients for i in range(places)) if says(law, "replacement") else 1.0
