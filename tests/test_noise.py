@@ -182,6 +182,20 @@ def test_the_account_of_a_family_is_that_of_the_noise(tmp_path):
     assert "delta is 0" in pure.reason
 
 
+def test_what_is_made_of_noisy_rows_is_no_release_without_noise(tmp_path):
+    """Where the word of the stage is taken, and what is measured on private rows stays one."""
+    run = trained(tmp_path / "run")
+    plain = trained(tmp_path / "plain", client=[{"use": "clip", "norm": 0.5}])
+    behind = trained(tmp_path / "behind", client=[{"use": "consensus", "per_client": 2}, NOISE])
+    listed = [
+        {one.where for (rows,) in [account_of(each).unlimited.values()] for one in rows}
+        for each in (run, plain, behind)
+    ]
+    made = {"rounds", "ledger.jsonl", "checkpoints/NNNNNN.safetensors", "model.safetensors"}
+    measured = {"metrics.json", "participation.json"}
+    assert listed == [measured, measured | made, measured | made]
+
+
 def test_the_command_says_so(tmp_path, fuaudit):
     run = trained(tmp_path / "run")
     code, out, err = fuaudit("budget", "run", run.path, "--delta", "1e-5")

@@ -57,8 +57,9 @@ def _lines(found: FamilyAccount) -> Iterator[str]:
     for name, rows in found.unlimited.items():
         yield f"  {name}"
         for row in rows:
-            stored = f", of {counted(len(row.rounds), 'round')}" if row.rounds else ""
-            yield f"    {row.where}{stored}: {row.what}; may go to: {row.given_to}"
+            where = counted(len(row.rounds), "round")
+            where = where if row.where == "rounds" else f"{row.where}, of {where}" if row.rounds else row.where
+            yield f"    {where}: {row.what}; may go to: {row.given_to}"
 
 
 def _towards(found: FamilyAccount, reader: str, towards: Towards) -> Iterator[str]:

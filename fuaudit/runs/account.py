@@ -107,7 +107,7 @@ def account_of(
         terms,
         tuple(sorted({family.run, *published})),
         {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
-        {kin.name: unlimited(kin, _shown(run)) for kin in related.kin},
+        {kin.name: unlimited(kin, _shown(run), terms.strangers or ()) for kin in related.kin},
     )
 
 

@@ -6,7 +6,7 @@ that cannot be opened is a gap, and no run that nothing is known of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
@@ -18,7 +18,17 @@ from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.registry import build, find
-from fuaudit.runs.layout import FILES, LEDGER, MANIFEST, SECRETS, TOMBSTONE, file_of, round_of
+from fuaudit.runs.layout import (
+    CHECKPOINT,
+    FILES,
+    LEDGER,
+    MANIFEST,
+    MODEL,
+    SECRETS,
+    TOMBSTONE,
+    file_of,
+    round_of,
+)
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.run import Run, load_run
@@ -244,17 +254,35 @@ class Unlimited:
         return {"where": self.where, "what": self.what, "given_to": self.given_to, "rounds": list(self.rounds)}
 
 
-def unlimited(kin: Kin, shows: str) -> tuple[Unlimited, ...]:
+FROM_ROWS = frozenset({LEDGER, CHECKPOINT, MODEL})
+"""Files that are made of what clients send in rounds; where that has noise, they tell no more than it."""
+
+
+def unlimited(kin: Kin, shows: str, distrusted: Collection[str] = ()) -> tuple[Unlimited, ...]:
     """What left a run that nothing limits: in its rounds, then in its files, also where these were removed since.
 
-    ``shows``: what the transport shows the server of a round.
+    Args:
+        shows: what the transport shows the server of a round.
+        distrusted: parts whose word is not taken.
     """
-    executed = tuple(line["round"] for line in kin.found.ledger.of_kind("round"))
+    lines = kin.found.ledger.of_kind("round")
+    noisy = bool(lines) and all(_is_noisy(line.get("told", ()), distrusted) for line in lines)
     values = f"what clients send beside what is accounted for: the server is shown {shows}"
-    found = [Unlimited("rounds", values, "server", executed)] if executed else []
+    rows = Unlimited("rounds", values, "server", tuple(line["round"] for line in lines))
+    found = [rows] if lines and not noisy else []
     names = {*kin.found.files, LEDGER}
     for file in FILES.values():
         own = [name for name in names if file.tells and file_of(name) is file]
+        if noisy and file.name in FROM_ROWS:
+            continue
         rounds = tuple(sorted(number for name in own if (number := round_of(name)) is not None))
         found += [Unlimited(file.name, file.tells, file.given_to, rounds)] if own else []
     return tuple(found)
+
+
+def _is_noisy(told: Iterable[dict[str, Any]], distrusted: Collection[str]) -> bool:
+    """Whether all rows of a round had noise before anybody saw them."""
+    return any(
+        event["kind"] == "released" and event["mechanism"] == "gaussian" and event["part"] not in distrusted
+        for event in told
+    )

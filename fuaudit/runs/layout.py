@@ -473,7 +473,7 @@ FILES: dict[str, File] = _table(
             numbers={"test_loss": Elsewhere.NEAR, "test_accuracy": Elsewhere.SAME},
         ),
         _ALL,
-        tells="loss and accuracy of models that were trained on private rows",
+        tells="loss and accuracy on test rows, which can be of clients, of models that were trained on private ones",
     ),
     File(
         PARTICIPATION,
