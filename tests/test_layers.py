@@ -105,7 +105,10 @@ def test_what_reads_runs_imports_nothing_that_writes_them():
 
 
 def test_what_reads_runs_changes_no_file():
-    """The rooms that write are ``workflow`` and, beside a run, ``verification/store.py`` and ``reporting``."""
+    """The rooms that write are ``workflow`` and, beside a run, ``verification/store.py`` and ``reporting``.
+
+    Pairs of repeated sampling keep a folder of their own.
+    """
     for reader in ("runs", "replicas", "audits", "verification"):
         for path in (ROOT / "fuaudit" / reader).rglob("*.py"):
             if name_of(path) not in WRITERS:
@@ -113,7 +116,10 @@ def test_what_reads_runs_changes_no_file():
 
 
 WRITERS = {"fuaudit/verification/store.py", "fuaudit/replicas/pairs.py"}
-WRITING = {"append_line", "mkdir", "rename", "rmtree", "touch", "unlink", "write_bytes", "write_text"}
+WRITING = {
+    "append_line", "hardlink_to", "locked", "make_folder", "mkdir", "rename", "rmtree", "save_file", "symlink_to",
+    "touch", "unlink", "write_bytes", "write_folder", "write_text",
+}  # fmt: skip
 
 
 def writes(tree):

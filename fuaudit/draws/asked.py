@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fuaudit.draws.address import Address
+from fuaudit.draws.address import LARGEST, Address
 from fuaudit.errors import PluginError, UsageError
 
 MOST = 2**64
@@ -35,15 +35,17 @@ def _looked_at(population: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     listed = population if type(population) is tuple else tuple(population)
     if not {*map(type, listed)} <= {int}:
         raise PluginError("a draw was asked for from what are no ids", "Draw from numbers of type int, in a tuple.")
-    if len(_known) >= 1024:
-        _known.clear()
-    _known[id(listed)] = found = listed, len({*listed}) == len(listed)  # held: no other can have its identity
+    found = listed, len({*listed}) == len(listed)
+    if population is listed:  # what was listed here is met by nobody else
+        if len(_known) >= 1024:
+            _known.clear()
+        _known[id(listed)] = found  # held: no other can have its identity
     return found
 
 
 def require_count(count: Any) -> None:
     """Raises PluginError where a number of members is none."""
-    if type(count) is not int or not 0 <= count < 2**31:
+    if type(count) is not int or not 0 <= count < LARGEST:
         raise PluginError(f"a draw of {count!r} members was asked for", "A count is a number of type int, from 0.")
 
 

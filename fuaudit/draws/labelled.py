@@ -27,7 +27,7 @@ from fuaudit.errors import UsageError
 
 Ids = NDArray[np.int64]
 Words = NDArray[np.uint64]
-LARGEST = 2**31
+MOST_BOUND = 2**31
 """Bounds, and numerators and denominators of probabilities, are at most this: products then stay exact."""
 
 
@@ -59,12 +59,12 @@ class Labelled:
         return (self._words("uniform", label, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, label: str, bound: int, count: int) -> Ids:
-        """Whole numbers from 0 to ``bound`` - 1, ``(count,)``. UsageError for a bound above :data:`LARGEST`."""
+        """Whole numbers from 0 to ``bound`` - 1, ``(count,)``. UsageError for a bound above :data:`MOST_BOUND`."""
         return self._integers("integers", label, bound, count)
 
     def _integers(self, kind: str, label: str, bound: int, count: int) -> Ids:
-        if not 1 <= bound <= LARGEST:
-            raise UsageError(f"a stage draws below a bound from 1 to {LARGEST:,}, not {bound:,}")
+        if not 1 <= bound <= MOST_BOUND:
+            raise UsageError(f"a stage draws below a bound from 1 to {MOST_BOUND:,}, not {bound:,}")
         return below(bound, lambda attempt: self._words(kind, label, count, attempt))
 
     def normal(self, label: str, count: int) -> NDArray[np.float64]:
@@ -95,7 +95,7 @@ class Labelled:
         A float is the decimal that it is written as: 0.1 is one tenth.
 
         Raises:
-            UsageError: no probability, or one whose denominator is above :data:`LARGEST`.
+            UsageError: no probability, or one whose denominator is above :data:`MOST_BOUND`.
         """
         exact = _fraction(probability)
         if not 0 <= exact <= 1:

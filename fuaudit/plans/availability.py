@@ -21,7 +21,7 @@ from typing import ClassVar, Protocol
 from fuaudit.declared import says
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import UsageError
-from fuaudit.plans.law import Law, PlanDraws, samples_of
+from fuaudit.plans.law import Law, PlanDraws, require_whole, samples_of
 from fuaudit.plans.population import Population
 
 
@@ -67,11 +67,6 @@ class Batches(Protocol):
         ...
 
 
-def _require_whole(value: object, name: str, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
-        raise UsageError(f"{name} must be a whole number from {least} to 2**31 - 1, not {value!r}")
-
-
 def _require_share(value: Fraction, name: str) -> None:
     if not 0 < value <= 1:
         raise UsageError(f"{name} must be above 0 and at most 1, not {value}")
@@ -95,7 +90,7 @@ class BoundedRoundRobin:
     phase: str = "aligned"
 
     def __post_init__(self) -> None:
-        _require_whole(self.tau_max, "tau_max", 0)
+        require_whole(self.tau_max, "tau_max", 0)
         if self.phase not in ("aligned", "drawn"):
             raise UsageError(f'phase must be "aligned" or "drawn", not {self.phase!r}')
 
@@ -180,11 +175,11 @@ class TimeVaryingWeights:
     largest: int = 10
 
     def __post_init__(self) -> None:
-        _require_whole(self.largest, "largest", 1)
+        require_whole(self.largest, "largest", 1)
         if (self.number is None) == (self.share is None):
             raise UsageError("time-varying weights draw either a number of clients or a share of them")
         if self.number is not None:
-            _require_whole(self.number, "number", 1)
+            require_whole(self.number, "number", 1)
         if self.share is not None:
             _require_share(self.share, "share")
 
@@ -225,8 +220,8 @@ class FreshBatches:
     size: int
 
     def __post_init__(self) -> None:
-        _require_whole(self.steps, "steps", 1)
-        _require_whole(self.size, "batch", 1)
+        require_whole(self.steps, "steps", 1)
+        require_whole(self.size, "batch", 1)
 
     @property
     def name(self) -> str:
@@ -268,9 +263,9 @@ class PermutedEpochs:
     largest: int
 
     def __post_init__(self) -> None:
-        _require_whole(self.epochs, "epochs", 1)
-        _require_whole(self.size, "batch", 1)
-        _require_whole(self.largest, "largest_client", 1)
+        require_whole(self.epochs, "epochs", 1)
+        require_whole(self.size, "batch", 1)
+        require_whole(self.largest, "largest_client", 1)
 
     @property
     def name(self) -> str:
@@ -340,7 +335,7 @@ class AvailabilityLaw:
     cohort_size: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        _require_whole(self.rounds, "rounds", 1)
+        require_whole(self.rounds, "rounds", 1)
 
     @property
     def steps(self) -> int:

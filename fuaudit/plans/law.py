@@ -14,6 +14,7 @@ from itertools import product
 from typing import ClassVar, Protocol
 
 from fuaudit.draws import Address, Draws, Purpose
+from fuaudit.draws.address import LARGEST
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans.population import Population
 
@@ -81,13 +82,10 @@ class Law(Protocol):
         ...
 
 
-def _require_positive(law: object, *names: str) -> None:
-    for name in names:
-        value = getattr(law, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
-            # as configs call it: learners have cohort and batch where laws have sizes
-            called = name.removesuffix("_size")
-            raise UsageError(f"{called} must be a whole number from 1 to 2**31 - 1, not {value!r}")
+def require_whole(value: object, name: str, least: int) -> None:
+    """Raises UsageError where an option of a law is no whole number from ``least`` on that an address can have."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < LARGEST:
+        raise UsageError(f"{name} must be a whole number from {least} to 2**31 - 1, not {value!r}")
 
 
 def samples_of(draws: PlanDraws, at: Address) -> tuple[int, ...]:
@@ -118,7 +116,9 @@ class _BatchesOfFixedSize:
     first_round_involves: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        _require_positive(self, "rounds", "cohort_size", "steps", "batch_size")
+        for name in ("rounds", "cohort_size", "steps", "batch_size"):
+            # as configs call it: learners have cohort and batch where laws have sizes
+            require_whole(getattr(self, name), name.removesuffix("_size"), 1)
 
     @property
     def slots(self) -> int:

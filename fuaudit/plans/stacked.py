@@ -159,9 +159,9 @@ class Stack:
         Four arrays ``(len(runs), len(positions))``; the words of recorded draws are 0.
         """
         plans = [self.plans[run] for run in runs]
-        alike: dict[Segments, list[int]] = {}
+        by_segments: dict[Segments, list[int]] = {}
         for place, plan in enumerate(plans):
-            alike.setdefault(plan.streams[stream], []).append(place)
+            by_segments.setdefault(plan.streams[stream], []).append(place)
         sources = [source for plan in plans for source in plan.sources]
         keys = np.array([philox_key(s.secret, purpose) if type(s) is Keyed else (0, 0) for s in sources], np.uint64)
         written = np.array([type(source) is Recorded for source in sources])
@@ -170,7 +170,7 @@ class Stack:
         numbers = np.array([_number(at) for at in positions])
         first, second = np.empty(shape, dtype=np.uint64), np.empty(shape, dtype=np.uint64)
         versions, recorded = np.empty(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        for segments, places in alike.items():
+        for segments, places in by_segments.items():
             source, versions[places] = _per_position(segments, numbers)
             begin = np.array([ends[place] - len(plans[place].sources) for place in places])
             words = keys[begin[:, None] + source]

@@ -14,10 +14,7 @@ from fuaudit.proofs.exactness import DEFAULT_LEAVES, Exactness, exactness
 from fuaudit.proofs.sweep import Sweep, sweep
 from fuaudit.proofs.toys import AllToys, Shape, federation, stream_of
 from fuaudit.registry import build
-from fuaudit.unlearning.protocol import claims_exactness, is_editor
-
-KINDS = ("client", "sample", "mixed")
-"""All kinds of request."""
+from fuaudit.unlearning.protocol import KINDS, claims_exactness, is_editor
 
 BY_DEFAULT = KINDS[:2]
 """Those that are asked where none is named."""

@@ -13,8 +13,7 @@ from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.proofs.exactness import Rewrites, estimated_leaves
 from fuaudit.proofs.toys import Toy, federation
 from fuaudit.unlearning.baselines import Retrain
-
-KINDS = ("client", "sample", "mixed")
+from fuaudit.unlearning.protocol import KINDS
 
 
 def keys() -> st.SearchStrategy[Keyed]:

@@ -78,12 +78,13 @@ def test_the_unlearner_that_a_config_names(stranger, quick, tmp_path):
     assert named(result) == ["strangers-package"]
 
 
-def test_with_it_a_model_that_forgot_nothing_passes_and_nobody_is_named(stranger, quick, tmp_path):
+def test_with_it_a_model_that_forgot_nothing_passes_by_its_name_alone(stranger, quick, tmp_path):
     stranger(LOUD)
     run = train(config(unlearner={"use": "evil"}), tmp_path / "run", secret=secret(3))
     child = unlearn(run, "noop", Request.of([drawn_client(run)]), tmp_path / "child")
     result = verify(child.path, quick, key=AUDIT_KEY, save=False)
-    assert result.verdict != "PASS" or named(result) == ["strangers-package"]
+    assert result.verdict == "PASS"
+    assert named(result) == ["strangers-package"]
 
 
 def test_a_spec_that_trusts_nobody_and_a_run_that_was_opened_before(stranger, quick, tmp_path):
@@ -107,7 +108,8 @@ def test_the_unlearner_of_a_pruned_ancestor(stranger, quick, tmp_path, last):
     sys.modules.pop("stranger")
     result = verify(pruned.path, quick, key=AUDIT_KEY, save=False)
     assert "stranger" in sys.modules
-    assert result.verdict != "PASS" or named(result) == ["strangers-package"]
+    assert result.verdict == "PASS"
+    assert named(result) == ["strangers-package"]
 
 
 def test_a_pass_of_exact_erasure_that_names_nobody(stranger, tmp_path, lean_file):
