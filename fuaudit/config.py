@@ -23,6 +23,9 @@ Named = tuple[Table, Any]
 LONGEST = 2**20
 """Bytes of a TOML file."""
 
+MOST_STAGES = 16
+"""Stages of a chain: nothing regenerates a config, and a chain without end has room for anything."""
+
 DEEPEST = 64
 """Levels of a TOML file; what follows a value down, such as ``repr``, ends at some depth."""
 
@@ -276,6 +279,9 @@ def _chain(
         given = list(own)
     if not isinstance(given, list):
         problems.append(f"{origin}: {key} must be a list of tables, [[{key}]], not {_found(given)}")
+        return []
+    if len(given) > MOST_STAGES:
+        problems.append(f"{origin}: [[{key}]] has {len(given)} stages; a chain has at most {MOST_STAGES}")
         return []
     found: list[Named] = []
     for number, stage in enumerate(given, 1):

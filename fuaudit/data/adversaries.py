@@ -104,12 +104,29 @@ def clients_of(part: object, name: str) -> frozenset[int]:
     return frozenset(named)
 
 
-def require_there(key: str, name: str, named: Iterable[int], clients: Sequence[int]) -> None:
-    """Raises UsageError where a table under a key of a config names clients that a federation does not have."""
-    if strangers := sorted({*named}.difference(clients)):
+def require_adversaries(adversaries: Sequence[Table], clients: Sequence[int]) -> None:
+    """:func:`require_named` of all tables ``[[adversary]]`` of a config."""
+    for table in adversaries:
+        require_named("adversary", table["use"], build("adversaries", table), clients)
+
+
+def require_named(key: str, name: str, part: object, clients: Sequence[int]) -> None:
+    """Check whom a table under a key of a config names.
+
+    Raises:
+        UsageError: clients that a federation does not have, or not each once and in ascending order. A list with
+            repetitions would hold any text: what a part does depends on who is named alone.
+    """
+    named = clients_of(part, name)
+    if strangers := sorted(named.difference(clients)):
         raise UsageError(
             f"[[{key}]] use = {name!r} names client {strangers[0]}, but the federation has no such client",
             f"Clients are {span(sorted(clients))}.",
+        )
+    if [*must_say(part, "clients")] != sorted(named):
+        raise UsageError(
+            f"[[{key}]] use = {name!r} must name each client once, in ascending order",
+            "Sort the list clients, and name nobody twice.",
         )
 
 

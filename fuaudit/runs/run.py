@@ -23,7 +23,6 @@ from fuaudit.formats.files import TEMPORARY, named, read_bytes
 from fuaudit.formats.forms import toml_bytes
 from fuaudit.formats.schema import PARTICIPATION as TAKING_PART
 from fuaudit.formats.schema import SALT
-from fuaudit.plans.expanded import require_feasible
 from fuaudit.runs.contained import WithContents
 from fuaudit.runs.forms import kind_of
 from fuaudit.runs.layout import (
@@ -54,6 +53,7 @@ from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_f
 from fuaudit.runs.models import WithModels
 from fuaudit.text import WITH_DATA, command, counted
 from fuaudit.training.exchange import first_state
+from fuaudit.training.federation import require_federation
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
 
 
@@ -169,7 +169,9 @@ def _contradictions(run: Run) -> Iterator[str]:
     if (run.keys.partition is None) != (len(run.keys.seeds.parts) > 1):  # a prune destroys both, and nothing else does
         yield "lacks the key of its partition but no seed, or seeds but not that key"
     try:
-        require_feasible(run.law, run.original)
+        require_federation(
+            run.config, run.exchange, registry.build("solvers", run.config.solver), run.law, run.original
+        )
     except UsageError as error:
         yield f"cannot be a run: {error}"
     if wrong := wrong_course(run.ledger, info, run.checkpoints):

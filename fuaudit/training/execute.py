@@ -15,17 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from fuaudit.data.dataset import Dataset, scaled, scaling_constants
-from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
-from fuaudit.plans import Law, Plan, Population
+from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.plans.stage_draws import StageDraws
-from fuaudit.registry import called
 from fuaudit.training.asking import a, asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Told, as_table
 from fuaudit.training.exchange import Exchange, exchanged, first_state
+from fuaudit.training.federation import per_client_state
 from fuaudit.training.rounds import (
     CLIENT,
     SERVER,
@@ -84,9 +83,7 @@ class Procedure:
     @property
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
-        chains = {CLIENT: self.exchange.client_stages, SERVER: self.exchange.server}
-        parts: dict[str, Any] = {prefix_of(self.solver): self.solver, **chains}
-        return frozenset(prefix + name for prefix, part in parts.items() for name in part.per_client_state)
+        return per_client_state(self.solver, self.exchange)
 
     def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""
@@ -259,26 +256,6 @@ def require_finite(round_state: RoundState, round_number: int) -> None:
                 f"{name} is no longer finite after round {round_number}",
                 "Lower the step size, of clients or server; or the data has NaN where the plan reads.",
             )
-
-
-def require_one_row_each(procedure: Procedure, law: Law) -> None:
-    """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client.
-
-    So it does where a transport shows sums: one of two participations would be of one client.
-    """
-    if not says(law, "replacement"):
-        return
-    transport, hint = procedure.exchange.transport, "Use a law that draws clients without replacement."
-    if transport.shows == "sums":
-        shown = f"so a sum of the {called(transport)} could be of one client"
-        raise UsageError(f"the law {law.name!r} can draw a client twice in one round, {shown}", hint)
-    if procedure.per_client_state:
-        owners = ((owner_of(name).rstrip("."), name.rsplit(".", 1)[-1]) for name in sorted(procedure.per_client_state))
-        memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
-        raise UsageError(
-            f"the law {law.name!r} can draw a client twice in one round, but {memories} has one row for each client",
-            hint,
-        )
 
 
 def require_normal(step_sizes: StepSizes, rounds: int, dtype: torch.dtype) -> None:

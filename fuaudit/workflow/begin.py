@@ -10,26 +10,19 @@ from fuaudit.commitments.contents import commit
 from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
 from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
-from fuaudit.data.adversaries import clients_of, require_there
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import names_of, partition
-from fuaudit.declared import offers
 from fuaudit.draws import Keyed, Leaves, Seeded
 from fuaudit.formats.files import sha256
-from fuaudit.plans import Plan, Population
-from fuaudit.plans.availability import require_room
-from fuaudit.plans.expanded import require_feasible
+from fuaudit.plans import Plan
 from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.plans.tried_laws import require_law
 from fuaudit.registry import build
 from fuaudit.runs.contained import Foundation
 from fuaudit.runs.run import config_bytes
-from fuaudit.training.asking import Kind, asked
 from fuaudit.training.capped import capped
-from fuaudit.training.execute import require_one_row_each
+from fuaudit.training.federation import require_federation
 from fuaudit.training.setup import Setup, setup
-
-NOTHING = Kind("nothing", lambda answer: answer is None)
 
 
 @dataclass(frozen=True)
@@ -70,20 +63,11 @@ def begun(
     dealer = build("partitions", resolved.partition)
     population = partition(dealer, ready.dataset, Keyed(partition_key(secret)))
     # turned before anything is made of contents: what is committed to is what is trained on
-    for table in ready.config.adversary:
-        named = clients_of(build("adversaries", table), table["use"])
-        require_there("adversary", table["use"], named, population.clients)
     ready = ready.turned(population.owner)
     law = ready.learner.law
     if is_foreign(law):
         require_law(law, population)
-    require_room(law, population)
-    require_feasible(law, population)
-    require_one_row_each(ready.procedure, law)
-    _require_named_clients(ready, population)
-    transport = ready.procedure.exchange.transport
-    if offers(transport, "require_places"):
-        asked(transport, "require_places", NOTHING, law.places(population.of_laws))
+    require_federation(ready.config, ready.procedure.exchange, ready.procedure.solver, law, population)
     if resolved.budget is not None:
         learns = ready.procedure
         capped(resolved.budget, learns.exchange, learns.solver, law, population, learns.layout.dimension)
@@ -98,11 +82,3 @@ def begun(
     made = commitment(**committed, contents=contents.root)
     common = Foundation(ready.config, population, frozenset(), keys, contents, opening, made)
     return Beginning(ready, secret, leaves, common, secrets)
-
-
-def _require_named_clients(ready: Setup, population: Population) -> None:
-    """Raises UsageError where Byzantine clients are named who are not there."""
-    exchange = ready.procedure.exchange
-    for part in sorted(exchange.byzantine):
-        stage, name = exchange.client_stages.stages[part], ready.config.client[part]["use"]
-        require_there("client", name, clients_of(stage, name), population.clients)

@@ -1,0 +1,71 @@
+"""What a config asks of its federation. Training asks before the first draw, and whoever opens a run asks once more.
+
+A config is committed to, and nothing regenerates it. What training would refuse could be a place to write in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fuaudit.config import Config
+from fuaudit.data.adversaries import require_adversaries, require_named
+from fuaudit.declared import offers, says
+from fuaudit.errors import UsageError
+from fuaudit.plans import Population
+from fuaudit.plans.availability import require_room
+from fuaudit.plans.expanded import require_feasible
+from fuaudit.registry import called
+from fuaudit.training.asking import Kind, asked
+from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
+
+if TYPE_CHECKING:
+    from fuaudit.plans import Law
+    from fuaudit.training.exchange import Exchange
+
+NOTHING = Kind("nothing", lambda answer: answer is None)
+
+
+def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law, population: Population) -> None:
+    """Check a config against the federation that training starts from.
+
+    Raises:
+        UsageError: the law does not fit, adversaries or Byzantine clients are not named as they have to be, or a
+            transport could deliver nothing.
+        PluginError: an adversary or a Byzantine stage does not say whom it stands for.
+    """
+    require_room(law, population)
+    require_feasible(law, population)
+    _require_one_row_each(exchange, solver, law)
+    require_adversaries(config.adversary, population.clients)
+    for part in sorted(exchange.byzantine):
+        stage = exchange.client_stages.stages[part]
+        require_named("client", config.client[part]["use"], stage, population.clients)
+    if offers(exchange.transport, "require_places"):
+        asked(exchange.transport, "require_places", NOTHING, law.places(population.of_laws))
+
+
+def per_client_state(solver: Any, exchange: Exchange) -> frozenset[str]:
+    """The names in a state under which one row a client is kept."""
+    chains = {CLIENT: exchange.client_stages, SERVER: exchange.server}
+    parts: dict[str, Any] = {prefix_of(solver): solver, **chains}
+    return frozenset(prefix + name for prefix, part in parts.items() for name in part.per_client_state)
+
+
+def _require_one_row_each(exchange: Exchange, solver: Any, law: Law) -> None:
+    """Raises UsageError when a law may draw a client twice in one round, and a memory has one row for each client.
+
+    So it does where a transport shows sums: one of two participations would be of one client.
+    """
+    if not says(law, "replacement"):
+        return
+    transport, hint = exchange.transport, "Use a law that draws clients without replacement."
+    if transport.shows == "sums":
+        shown = f"so a sum of the {called(transport)} could be of one client"
+        raise UsageError(f"the law {law.name!r} can draw a client twice in one round, {shown}", hint)
+    if kept := per_client_state(solver, exchange):
+        owners = ((owner_of(name).rstrip("."), name.rsplit(".", 1)[-1]) for name in sorted(kept))
+        memories = " and ".join(f"the {owner}'s memory {name!r}" for owner, name in owners)
+        raise UsageError(
+            f"the law {law.name!r} can draw a client twice in one round, but {memories} has one row for each client",
+            hint,
+        )
