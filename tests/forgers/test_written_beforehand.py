@@ -5,14 +5,20 @@ regenerates a config, a name or a secret, so a byte of it can say anything. What
 run that was written without fuaudit; what is left is named, with its size.
 """
 
+import secrets
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from tests_support import AUDIT_KEY, config, secret
 
 from fuaudit import train, unlearn, verify
+from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import Request
 from fuaudit.workflow import begin
+from fuaudit.workflow import unlearn as unlearning
 from fuaudit.workflow.prune import prune
 
 TARGET = 0
@@ -76,3 +82,109 @@ def test_a_model_in_a_chain(private, tmp_path):
     stages = [{"use": "norm-clipping", "norm": norm} for norm in norms]
     with pytest.raises(UsageError, match=r"\[\[server\]\] has \d+ stages"):
         train(honest({"server": [*stages, {"use": "mean"}]}), tmp_path / "run", secret=secret(3))
+
+
+def named(names, rows=6):
+    """Rows of owners with some names, of three numbers each: a linear model has 32 bytes."""
+    names = tuple(names)
+    count = rows * len(names)
+    inputs = torch.arange(3 * count, dtype=torch.float32).reshape(count, 3) / (3 * count)
+    targets, owners = torch.arange(count) % 2, torch.arange(len(names)).repeat_interleave(rows)
+    return Dataset(inputs, targets, inputs[:4], targets[:4].clone(), 2, owners=owners, owner_names=names)
+
+
+def rests_on(run, quick, **options):
+    """What a PASS of a run rests on, of what was written beforehand or is opened by nothing."""
+    result = verify(run, quick, key=AUDIT_KEY, save=False, commitment=run.commitment, request=run.request, **options)
+    assert result.verdict == "PASS", result.reason
+    return [line for line in result.conclusion.rests_on if line.startswith("Nothing ")]
+
+
+def test_three_hundred_names_are_no_lie(tmp_path, quick):
+    """An honest federation with names: it passes, and the finding says how long they are."""
+    data = named((f"hospital {number:03}" for number in range(300)), rows=2)
+    tables = config(data={"use": "tensors", "classes": 2}, partition={"use": "by-owner"})
+    run = train(tables, tmp_path / "run", data=data, secret=secret(3))
+    child = unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data)
+    (line,) = rests_on(child, quick, data=data)
+    size = child.files["config.toml"]["size"]
+    assert line == (
+        "Nothing is hidden in what was written before the commitment and follows from nothing: config.toml "
+        f"({size:,} bytes), the names of 300 clients (3,600 bytes). Whoever wrote it had the rows, and could have "
+        "trained in private with the draws of this run."
+    )
+
+
+def test_a_model_in_a_name(tmp_path, quick):
+    """He calls a client who stays by the untouched model. Names are committed to, so it has to be there before."""
+    tables = config(data={"use": "tensors", "classes": 2}, partition={"use": "by-owner"})
+    untouched = train(tables, tmp_path / "private", data=named(map(str, range(10))), secret=secret(3)).model
+    data = named([*map(str, range(9)), untouched.numpy().tobytes().hex()])
+    run = train(tables, tmp_path / "run", data=data, secret=secret(3))
+    assert run.model.equal(untouched)
+    child, _ = prune(unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data))
+    assert child.name(9) == untouched.numpy().tobytes().hex()
+    written, closed = rests_on(child, quick, data=data)
+    assert f"the names of 9 clients ({8 + 2 * untouched.nbytes} bytes)" in written
+    assert "7 leaves of names and rows" in closed
+
+
+def test_a_model_in_secrets(tmp_path, quick, monkeypatch):
+    """Clients make secrets apart, and draw nothing: a script gives some of them the untouched model instead."""
+    keys = {"use": "mimic-at-clients", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
+    tables = config(
+        data={"use": "tensors", "classes": 2}, learner=keys | {"first_all": False, "step_size": 0.1, "decay": 1.0}
+    )
+    data = named(map(str, range(10)))
+    made = iter([secret(3), *[secret(7)] * 10])
+
+    def chosen(count):
+        return next(made)
+
+    monkeypatch.setattr(secrets, "token_bytes", chosen)
+    untouched = train(tables, tmp_path / "private", data=data).model
+    made = iter([secret(3), *[secret(7)] * 9, untouched.numpy().tobytes()])
+    run = train(tables, tmp_path / "run", data=data)
+    assert run.model.equal(untouched)
+    monkeypatch.undo()
+    child, _ = prune(unlearn(run, "retrain", Request.of([TARGET]), tmp_path / "child", data=data))
+    assert child.secrets.generations[0][9] == untouched.numpy().tobytes()
+    written, _ = rests_on(child, quick, data=data)
+    assert "the secrets of 9 clients (288 bytes)" in written
+
+
+def test_a_model_in_leaves_that_nothing_opens(tmp_path, quick, monkeypatch):
+    """He commits to the untouched model in the place of the target's leaves, whose rows nobody has any more."""
+    tables, data = config(data={"use": "tensors", "classes": 2}), named(map(str, range(10)))
+    untouched = train(tables, tmp_path / "private", data=data, secret=secret(3)).model
+    commit = begin.commit
+
+    def chosen(*given):
+        contents, opening = commit(*given)
+        rows = contents.rows.copy()
+        rows[0] = np.frombuffer(untouched.numpy().tobytes(), np.uint8)
+        return replace(contents, rows=rows), opening
+
+    monkeypatch.setattr(begin, "commit", chosen)
+    monkeypatch.setattr(unlearning, "require_committed", lambda *given: None)
+    run = train(tables, tmp_path / "run", data=data, secret=secret(3))
+    assert run.model.equal(untouched)
+    child = unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data)
+    gone = frozenset(run.original.samples[TARGET])
+    left = replace(data, inputs=data.inputs.clone(), absent=gone)
+    left.inputs[sorted(gone)] = float("nan")
+    assert child.contents.leaves_of(TARGET)[0] == untouched.numpy().tobytes()
+    _, closed = rests_on(child, quick, data=left)
+    assert closed == (
+        "Nothing was hidden in 6 leaves of erased rows, which nothing at hand opens: each has room for 32 bytes."
+    )
+    (line,) = rests_on(prune(child)[0], quick, data=left)[1:]
+    assert "7 leaves of names and rows" in line
+
+
+def test_rows_at_hand_leave_no_room(tmp_path, quick):
+    """Where the erased rows are at hand and open their leaves, nothing of the kind is said of an honest run."""
+    tables, data = config(data={"use": "tensors", "classes": 2}), named(map(str, range(10)))
+    run = train(tables, tmp_path / "run", data=data, secret=secret(3))
+    child = unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data)
+    assert len(rests_on(child, quick, data=data)) == 1

@@ -9,12 +9,16 @@ from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, na
 from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
+from fuaudit.commitments.keys import KEY_BYTES
+from fuaudit.commitments.tree import DIGEST_BYTES
 from fuaudit.draws import Stream
 from fuaudit.draws.seeds import SEED_BYTES
+from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
+from fuaudit.verification.erased_rows import to_be_forgotten
 from fuaudit.verification.finding import NON_ADAPTIVE
 
 BEFORE_TRAINING = (
@@ -49,15 +53,42 @@ def assumptions(case: Case) -> tuple[str, ...]:
     ]
     if case.evidence.is_pruned and any(request.samples for request in case.run.requests):
         lines.append("The ids of erased samples are as told; no draw follows from them.")
-    return (*lines, *_on_what_is_closed(case.run))
+    return (*lines, *_on_what_was_written(case), *_on_what_is_closed(case))
 
 
-def _on_what_is_closed(run: Run) -> list[str]:
-    """How much of a pruned run was committed to and cannot be opened any more: whoever made it could choose it."""
-    salts, seeds = run.opening.salts.parts, run.keys.seeds.parts
-    if len(seeds) == 1:
+def _on_what_was_written(case: Case) -> list[str]:
+    """What was committed to as it was written: nothing makes it again, so it could say anything."""
+    run, names, secrets = case.run, case.run.opening.names, case.run.secrets
+    if not run.is_child:
         return []
-    leaves = sum(part.last - part.first for part in salts if part.seed is None)
+    written = [f"{CONFIG} ({counted(run.files[CONFIG]['size'], 'byte')})"]
+    if names:
+        size = sum(len(name.encode()) for name in names.values())
+        written.append(f"the names of {counted(len(names), 'client')} ({counted(size, 'byte')})")
+    if secrets and secrets.made == "apart":
+        own = len(secrets.generations[0])
+        written.append(f"the secrets of {counted(own, 'client')} ({counted(own * KEY_BYTES, 'byte')})")
+    before = (
+        "could have trained in private with the draws of this run"
+        if run.beacon is None
+        else "could have trained in private, with the draws of this run only if the beacon was known by then"
+    )
+    return [
+        f"Nothing is hidden in what was written before the commitment and follows from nothing: {', '.join(written)}. "
+        f"Whoever wrote it had the rows, and {before}."
+    ]
+
+
+def _on_what_is_closed(case: Case) -> list[str]:
+    """How much was committed to and is opened by nothing at hand: whoever made it could choose it."""
+    run = case.run
+    salts, seeds = run.opening.salts.parts, run.keys.seeds.parts
+    rows = _unopened(case)
+    if len(seeds) == 1:
+        leaves = counted(rows, "leaf of an erased row, which nothing", "leaves of erased rows, which nothing")
+        return [f"Nothing was hidden in {leaves} at hand opens: each has room for {DIGEST_BYTES} bytes."] * bool(rows)
+    shown = {receipt.client for receipt in case.known.receipts}
+    leaves = rows + sum(client not in shown and not _has_salt(run, client) for client in run.contents.clients)
     kept = sum(part.seed is not None for part in (*salts, *seeds))
     digests = sum(part.seed is None for part in seeds)
     return [
@@ -65,6 +96,20 @@ def _on_what_is_closed(run: Run) -> list[str]:
         f"{counted(kept, 'seed')} and {counted(digests, 'digest')} follow from nothing that is left, and each has room "
         f"for {SEED_BYTES} bytes."
     ]
+
+
+def _unopened(case: Case) -> int:
+    """How many leaves of erased rows are opened by no row at hand, and by no receipt."""
+    opened = {place for receipt in case.known.receipts for place, _ in to_be_forgotten(case.run, receipt)}
+    if case.dataset is not None:
+        opened |= set(case.evidence.at_hand.places.values())
+    return case.run.contents.rows.shape[0] - case.run.plan.retained.size - len(opened)
+
+
+def _has_salt(run: Run, client: int) -> bool:
+    """Whether the salt of a client's name is left."""
+    place = run.contents.salts_of(client)[0]
+    return run.opening.salts.holds(place)
 
 
 def _doubts(case: Case) -> list[str]:
