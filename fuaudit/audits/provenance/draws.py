@@ -119,10 +119,17 @@ def _of_earlier(case: Case) -> Use:
                 "The model before held nothing of this data, but an earlier model had been trained with it.",
                 BEFORE,
             )
+    if edited := [name_of(run) for run in earlier if isinstance(run, Run) and run.by_editor]:
+        return Use(
+            f"yes: the run before never drew it; but the model of {edited[0]} was edited, and what its editor read is "
+            "in no plan",
+            "The model before held nothing of this data. Whether an earlier one did is not known.",
+            BEFORE,
+        )
     if len(earlier) < len(case.run.requests) - 1 or not all(isinstance(run, Run) for run in earlier):
         return Use(
             "yes: the run before never drew it; whether an earlier one had is not known, for not all are at hand",
-            "The model before held nothing of this data.",
+            "The model before held nothing of this data. Whether an earlier one did is not known.",
             BEFORE,
         )
     return NOTHING
