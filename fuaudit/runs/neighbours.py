@@ -28,10 +28,23 @@ def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Pa
         EvidenceError: an ancestor does not check out, another run lies under its name, or the folder that holds the run
             cannot be read.
     """
-    chain, mine = lineage(run), run.keys.seeds
-    found, unread = list[Path](), list[Path]()
-    passed = {ancestor.path.resolve() for ancestor in chain if isinstance(ancestor, Run)}.union(passed_over)
-    trees: list[tuple[Path, Seeds]] = []
+    trees, unread = _of_the_training(run, passed_over)
+    if not trees:
+        return [], unread
+    gone = [part for part in run.keys.seeds.keeping(kept_leaves(run, lineage(run))).parts if part.seed is None]
+    return [folder for folder, tree in trees if any(_overlap(part, tree) for part in gone)], unread
+
+
+def other_runs(run: Run, passed_over: Collection[Path] = ()) -> list[Path]:
+    """Folders beside a run with keys of its training, whatever a prune has left in them; EvidenceError as above."""
+    return [folder for folder, _ in _of_the_training(run, passed_over)[0]]
+
+
+def _of_the_training(run: Run, passed_over: Collection[Path]) -> tuple[list[tuple[Path, Seeds]], list[Path]]:
+    """Folders beside a run with its tree of seeds, and what each has of it; then those whose keys cannot be read."""
+    mine = run.keys.seeds
+    found, unread = list[tuple[Path, Seeds]](), list[Path]()
+    passed = {ancestor.path.resolve() for ancestor in lineage(run) if isinstance(ancestor, Run)}.union(passed_over)
     for folder in _beside(run):
         path = folder / KEYS
         try:
@@ -45,10 +58,7 @@ def other_holders(run: Run, passed_over: Collection[Path] = ()) -> tuple[list[Pa
             unread.append(folder)
             continue
         if tree is not None and _same_tree(mine, tree):
-            trees.append((folder, tree))
-    if trees:
-        gone = [part for part in mine.keeping(kept_leaves(run, chain)).parts if part.seed is None]
-        found = [folder for folder, tree in trees if any(_overlap(part, tree) for part in gone)]
+            found.append((folder, tree))
     return found, unread
 
 

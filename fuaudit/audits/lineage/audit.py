@@ -81,8 +81,8 @@ class Lineage:
             "other_copies",
             "Other places that may hold the contribution",
             sum(copy.holds for copy in copies),
-            "counted from the plans of all ancestors at hand, the rounds they stored, and the keys of runs beside this "
-            "one",
+            "counted from the plans of all ancestors at hand, the rounds they stored, and the keys and plans of runs "
+            "of the same training beside this one",
         )
         return replace(judged, figures=(others, *judged.figures)).finding("lineage", SHOWS_NOT, copies)
 

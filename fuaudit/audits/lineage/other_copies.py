@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
 from fuaudit.draws import END
-from fuaudit.errors import EvidenceError
+from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Request
-from fuaudit.runs.layout import FILES, KEYS, LEDGER, Held, file_of, is_clients_own, round_of, stays
-from fuaudit.runs.neighbours import other_holders
-from fuaudit.runs.run import Run
+from fuaudit.runs.layout import FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
+from fuaudit.runs.neighbours import other_holders, other_runs
+from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
@@ -97,16 +98,41 @@ def _held(ancestor: Run) -> Iterator[tuple[str, Held]]:
 
 
 def _beside(case: Case) -> list[ResidualCopy]:
-    """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations."""
-    lineage = {ancestor.path.resolve() for ancestor in case.evidence.ancestors}
+    """Runs beside this one, of no part in its lineage, that hold seeds of its earlier populations, or models."""
+    passed = {ancestor.path.resolve() for ancestor in case.evidence.ancestors}
     try:
-        holding, unread = other_holders(case.run, lineage)
+        holding, unread = other_holders(case.run, passed)
+        others = other_runs(case.run, passed)
     except EvidenceError as error:  # beside it lies another run under the name of an ancestor
         return [ResidualCopy("runs beside this one", f"could not be looked through: {printable(error)}")]
     why = "gives draws over an earlier population back; its models may hold the contribution"
     closed = "cannot be read, and may give such draws back"
+    models = [(path, _of_models(case.run, path)) for path in others if path not in holding]
     return [
         # strangers give these names, which need be no text
         *(ResidualCopy(f"{printable(path.name)}/{KEYS}", why) for path in holding),
+        *(ResidualCopy(f"{printable(path.name)}/{MODEL}", held) for path, held in models if held),
         *(ResidualCopy(f"{printable(path.name)}/{KEYS}", closed) for path in unread),
     ]
+
+
+def _of_models(run: Run, folder: Path) -> str:
+    """How models of a run of the same training hold what was to be forgotten; empty where they do not.
+
+    The seeds that it holds do not tell: two requests draw different numbers from one seed.
+    """
+    asked = reduce(or_, run.requests, Request())
+    try:
+        other = load_run(folder)
+        drawn = any(first_drawn(other, request) for request in run.requests)
+        known = depended_on(other.config, asked)
+    except FuauditError:
+        return "cannot be opened as a run; its models may hold the contribution"
+    if drawn:
+        return "of another run of the same training, trained with the erased data"
+    left = other.plan.retained
+    if left.samples.keys().isdisjoint(asked.clients) and left.owner.keys().isdisjoint(asked.samples):
+        return ""
+    if other.by_editor:
+        return "of another run of the same training, edited by a method that may have read the erased data"
+    return f"of another run of the same training, made in rounds that depend on {known}" if known else ""

@@ -1,0 +1,89 @@
+"""A forger keeps what was erased in a sibling, and prunes both: no seed is left there that gives an old draw back.
+
+The sibling carries out somebody else's request, honestly, from the same parent. It was drawn anew with the client, or
+the sample, that the audited run has forgotten. A prune leaves it the seeds of its own request alone. The audited run
+holds the same ones: two requests draw different numbers from one seed.
+"""
+
+import pytest
+from tests_support import AUDIT_KEY, config, secret
+
+from fuaudit import train, unlearn, verify
+from fuaudit.plans import Request
+from fuaudit.workflow.prune import prune
+
+
+@pytest.fixture
+def parent(tmp_path):
+    return train(config(), tmp_path / "run", secret=secret(3))
+
+
+@pytest.fixture
+def last(parent):
+    """The last of all samples."""
+    return max(parent.plan.retained.owner)
+
+
+def other_copies(run, quick):
+    result = verify(run, quick, key=AUDIT_KEY, save=False, commitment=run.commitment)
+    assert result.verdict == "PASS", result.reason
+    lineage = next(finding for finding in result.findings if finding.audit == "lineage")
+    count = next(figure.value for figure in lineage.figures if figure.key == "other_copies")
+    named = {copy.place: copy.why for copy in lineage.copies if copy.holds}
+    assert count == len(named)
+    return named
+
+
+def sibling_of(parent, kind, last):
+    """A run of the same training that has forgotten others: two clients, one after the other, or the last sample."""
+    if kind == "sample":
+        return unlearn(parent, "retrain", Request.of(samples=[last]), parent.path.parent / "sibling")
+    first = unlearn(parent, "retrain", Request.of([8]), parent.path.parent / "first")
+    return unlearn(first, "retrain", Request.of([9]), parent.path.parent / "sibling")
+
+
+def both_drew(parent, sibling, kind):
+    """A request for what the parent and the sibling have drawn."""
+    if kind == "client":
+        return Request.of([min(parent.plan.index.clients.keys() & sibling.plan.index.clients)])
+    return Request.of(samples=[min(parent.plan.index.samples.keys() & sibling.plan.index.samples)])
+
+
+def beside(sibling, child, quick):
+    """The other places of a run beside a sibling, after a prune of both."""
+    prune(sibling, allow_orphans=True)
+    return other_copies(prune(child, allow_orphans=True)[0], quick)
+
+
+@pytest.mark.parametrize("kind", ["client", "sample"])
+def test_a_sibling_that_was_trained_with_it(kind, parent, last, quick):
+    sibling = sibling_of(parent, kind, last)
+    child = unlearn(parent, "retrain", both_drew(parent, sibling, kind), parent.path.parent / "child")
+    assert beside(sibling, child, quick) == {
+        "sibling/model.safetensors": "of another run of the same training, trained with the erased data"
+    }
+
+
+def test_a_sibling_that_cannot_be_opened(parent, last, quick):
+    sibling = sibling_of(parent, "sample", last)
+    child = unlearn(parent, "retrain", both_drew(parent, sibling, "sample"), parent.path.parent / "child")
+    prune(sibling, allow_orphans=True)
+    (sibling.path / "metrics.json").unlink()
+    assert other_copies(prune(child, allow_orphans=True)[0], quick) == {
+        "sibling/model.safetensors": "cannot be opened as a run; its models may hold the contribution"
+    }
+
+
+def test_a_sibling_that_has_forgotten_it_too(parent, last, quick):
+    """Another honest child of the same request holds nothing of it."""
+    sibling = sibling_of(parent, "sample", last)
+    child = unlearn(parent, "fats", Request.of(samples=[last]), parent.path.parent / "child")
+    assert "sibling/model.safetensors" not in beside(sibling, child, quick)
+
+
+def test_a_sibling_that_never_drew_it(parent, last, quick):
+    """It stays in the population of the sibling, whose models hold nothing of it."""
+    sibling = sibling_of(parent, "sample", last)
+    nobodys = min(sibling.plan.retained.owner.keys() - sibling.plan.index.samples.keys())
+    child = unlearn(parent, "retrain", Request.of(samples=[nobodys]), parent.path.parent / "child")
+    assert beside(sibling, child, quick) == {}
