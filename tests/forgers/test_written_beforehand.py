@@ -1,11 +1,10 @@
 """A forger trains in private first, and writes what he wants to keep into what the run itself will be committed to.
 
-Who has the secret knows all draws before the commitment is published, and whoever has the rows has them anyway. Nothing
-regenerates a config, a name or a secret, so a byte of it can say anything. What no config means is refused, also in a
+He has the rows, and can train on them before anything is published. Nothing regenerates a config, a name or a secret,
+so a byte of it can say anything. What no config means is refused, also in a
 run that was written without fuaudit; what is left is named, with its size.
 """
 
-import secrets
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +25,8 @@ TARGET = 0
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory):
-    """The untouched model, trained in private."""
-    return train(config(), tmp_path_factory.mktemp("private") / "run", secret=secret(3)).model.numpy()
+    """A model that was trained on everybody's rows, in private."""
+    return train(config(), tmp_path_factory.mktemp("private") / "run", secret=secret(4)).model.numpy()
 
 
 def honest(stages):
@@ -111,69 +110,65 @@ def test_three_hundred_names_are_no_lie(tmp_path, quick):
     assert line == (
         "Nothing is hidden in what was written before the commitment and follows from nothing: config.toml "
         f"({size:,} bytes), the names of 300 clients (3,600 bytes). Whoever wrote it had the rows, and could have "
-        "trained in private with the draws of this run."
+        "trained on them in private."
     )
 
 
 def test_a_model_in_a_name(tmp_path, quick):
-    """He calls a client who stays by the untouched model. Names are committed to, so it has to be there before."""
+    """He calls a client who stays by the model. Names are committed to, so it has to be there before."""
     tables = config(data={"use": "tensors", "classes": 2}, partition={"use": "by-owner"})
-    untouched = train(tables, tmp_path / "private", data=named(map(str, range(10))), secret=secret(3)).model
-    data = named([*map(str, range(9)), untouched.numpy().tobytes().hex()])
+    kept = train(tables, tmp_path / "private", data=named(map(str, range(10))), secret=secret(4)).model
+    data = named([*map(str, range(9)), kept.numpy().tobytes().hex()])
     run = train(tables, tmp_path / "run", data=data, secret=secret(3))
-    assert run.model.equal(untouched)
     child, _ = prune(unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data))
-    assert child.name(9) == untouched.numpy().tobytes().hex()
+    assert child.name(9) == kept.numpy().tobytes().hex()
     written, closed = rests_on(child, quick, data=data)
-    assert f"the names of 9 clients ({8 + 2 * untouched.nbytes} bytes)" in written
+    assert f"the names of 9 clients ({8 + 2 * kept.nbytes} bytes)" in written
     assert "7 leaves of names and rows" in closed
 
 
-def test_a_model_in_secrets(tmp_path, quick, monkeypatch):
-    """Clients make secrets apart, and draw nothing: a script gives some of them the untouched model instead."""
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_model_in_secrets(apart, tmp_path, quick, monkeypatch):
+    """Clients draw nothing: a script gives one the model of before, and may say that all secrets follow from one."""
     keys = {"use": "mimic-at-clients", "scenario": "static", "probability": 0.5, "rounds": 2, "steps": 1, "batch": 2}
     tables = config(
         data={"use": "tensors", "classes": 2}, learner=keys | {"first_all": False, "step_size": 0.1, "decay": 1.0}
     )
     data = named(map(str, range(10)))
-    made = iter([secret(3), *[secret(7)] * 10])
-
-    def chosen(count):
-        return next(made)
-
-    monkeypatch.setattr(secrets, "token_bytes", chosen)
-    untouched = train(tables, tmp_path / "private", data=data).model
-    made = iter([secret(3), *[secret(7)] * 9, untouched.numpy().tobytes()])
-    run = train(tables, tmp_path / "run", data=data)
-    assert run.model.equal(untouched)
-    monkeypatch.undo()
+    kept = train(tables, tmp_path / "private", data=data).model
+    chosen = {client: secret(7) for client in range(9)} | {9: kept.numpy().tobytes()}
+    first = begin.first_secrets
+    with monkeypatch.context() as forger:
+        forger.setattr(begin, "first_secrets", lambda *given: replace(first(*given), generations=(chosen,)))
+        run = train(tables, tmp_path / "run", data=data, secret=None if apart else secret(3))
+    assert run.secrets.made == ("apart" if apart else "from one secret")
     child, _ = prune(unlearn(run, "retrain", Request.of([TARGET]), tmp_path / "child", data=data))
-    assert child.secrets.generations[0][9] == untouched.numpy().tobytes()
-    written, _ = rests_on(child, quick, data=data)
+    assert child.secrets.generations[0][9] == kept.numpy().tobytes()
+    written, closed = rests_on(child, quick, data=data)
+    assert "8 leaves of names, rows and secrets" in closed
     assert "the secrets of 9 clients (288 bytes)" in written
 
 
 def test_a_model_in_leaves_that_nothing_opens(tmp_path, quick, monkeypatch):
-    """He commits to the untouched model in the place of the target's leaves, whose rows nobody has any more."""
+    """He commits to the model of before in the place of the target's leaves, whose rows nobody has any more."""
     tables, data = config(data={"use": "tensors", "classes": 2}), named(map(str, range(10)))
-    untouched = train(tables, tmp_path / "private", data=data, secret=secret(3)).model
+    kept = train(tables, tmp_path / "private", data=data, secret=secret(4)).model
     commit = begin.commit
 
     def chosen(*given):
         contents, opening = commit(*given)
         rows = contents.rows.copy()
-        rows[0] = np.frombuffer(untouched.numpy().tobytes(), np.uint8)
+        rows[0] = np.frombuffer(kept.numpy().tobytes(), np.uint8)
         return replace(contents, rows=rows), opening
 
     monkeypatch.setattr(begin, "commit", chosen)
     monkeypatch.setattr(unlearning, "require_committed", lambda *given: None)
     run = train(tables, tmp_path / "run", data=data, secret=secret(3))
-    assert run.model.equal(untouched)
     child = unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child", data=data)
     gone = frozenset(run.original.samples[TARGET])
     left = replace(data, inputs=data.inputs.clone(), absent=gone)
     left.inputs[sorted(gone)] = float("nan")
-    assert child.contents.leaves_of(TARGET)[0] == untouched.numpy().tobytes()
+    assert child.contents.leaves_of(TARGET)[0] == kept.numpy().tobytes()
     _, closed = rests_on(child, quick, data=left)
     assert closed == (
         "Nothing was hidden in 6 leaves of erased rows, which nothing at hand opens: each has room for 32 bytes."

@@ -65,17 +65,12 @@ def _on_what_was_written(case: Case) -> list[str]:
     if names:
         size = sum(len(name.encode()) for name in names.values())
         written.append(f"the names of {counted(len(names), 'client')} ({counted(size, 'byte')})")
-    if secrets and secrets.made == "apart":
+    if secrets:  # that they follow from one secret is as told: nobody shows it
         own = len(secrets.generations[0])
         written.append(f"the secrets of {counted(own, 'client')} ({counted(own * KEY_BYTES, 'byte')})")
-    before = (
-        "could have trained in private with the draws of this run"
-        if run.beacon is None
-        else "could have trained in private, with the draws of this run only if the beacon was known by then"
-    )
     return [
         f"Nothing is hidden in what was written before the commitment and follows from nothing: {', '.join(written)}. "
-        f"Whoever wrote it had the rows, and {before}."
+        "Whoever wrote it had the rows, and could have trained on them in private."
     ]
 
 
@@ -88,11 +83,14 @@ def _on_what_is_closed(case: Case) -> list[str]:
         leaves = counted(rows, "leaf of an erased row, which nothing", "leaves of erased rows, which nothing")
         return [f"Nothing was hidden in {leaves} at hand opens: each has room for {DIGEST_BYTES} bytes."] * bool(rows)
     shown = {receipt.client for receipt in case.known.receipts}
-    leaves = rows + sum(client not in shown and not _has_salt(run, client) for client in run.contents.clients)
+    closed = [client for client in run.contents.clients if not _has_salt(run, client)]
+    hashed, of = len(set(closed) - shown), "names and rows"
+    if run.contents.secrets is not None:
+        hashed, of = hashed + len(closed), "names, rows and secrets"
     kept = sum(part.seed is not None for part in (*salts, *seeds))
     digests = sum(part.seed is None for part in seeds)
     return [
-        f"Nothing was hidden in what a prune closes: {counted(leaves, 'leaf', 'leaves')} of names and rows, "
+        f"Nothing was hidden in what a prune closes: {counted(rows + hashed, 'leaf', 'leaves')} of {of}, "
         f"{counted(kept, 'seed')} and {counted(digests, 'digest')} follow from nothing that is left, and each has room "
         f"for {SEED_BYTES} bytes."
     ]
@@ -103,7 +101,7 @@ def _unopened(case: Case) -> int:
     opened = {place for receipt in case.known.receipts for place, _ in to_be_forgotten(case.run, receipt)}
     if case.dataset is not None:
         opened |= set(case.evidence.at_hand.places.values())
-    return case.run.contents.rows.shape[0] - case.run.plan.retained.size - len(opened)
+    return len(case.run.contents.rows) - case.run.plan.retained.size - len(opened)
 
 
 def _has_salt(run: Run, client: int) -> bool:
@@ -133,7 +131,11 @@ def of_earlier(case: Case, answers: Sequence[CheckResult]) -> list[str]:
 
 def _on_the_partition(case: Case) -> list[str]:
     """Why the partition was not dealt again, where it was not: who owned what is then what the commitment says."""
-    return [f"{TAKEN}: a prune destroyed its key."] if with_key(case) is None else []
+    if with_key(case) is not None:
+        return []
+    kept = case.run.plan.retained
+    whose = f"which of {counted(len(kept.clients), 'client')} has which of {counted(kept.size, 'row')}"
+    return [f"{TAKEN}: a prune destroyed its key. Whoever wrote it could choose {whose}."]
 
 
 def _on_names(case: Case) -> list[str]:
