@@ -64,10 +64,11 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("part", [("client", "bit-flip"), ("adversary", "label-flip")])
 @pytest.mark.parametrize("how", REFUSED)
-def test_a_model_in_a_list_of_clients(how, private, forged, tmp_path):
-    clients, words = REFUSED[how]
-    stages = {"client": [{"use": "bit-flip", "clients": clients(private)}]}
+def test_a_model_in_a_list_of_clients(how, part, private, forged, tmp_path):
+    (key, name), (clients, words) = part, REFUSED[how]
+    stages = {key: [{"use": name, "clients": clients(private)}]}
     with pytest.raises(UsageError, match=words):
         train(honest(stages), tmp_path / "asked", secret=secret(3))
     with pytest.raises(EvidenceError, match=words):
