@@ -1,0 +1,584 @@
+"""FedREP against attacks, and against what it is compared with: the studies of its paper, on Fashion-MNIST.
+
+    python benchmarks/fedrep.py --data ROOT --out DIR --plan          what there is to do, and about how long it takes
+    python benchmarks/fedrep.py --data ROOT --out DIR                 all cells; can be killed, and given again
+    python benchmarks/fedrep.py --data ROOT --out DIR --study rates --study alpha
+    python benchmarks/fedrep.py --data ROOT --out DIR --smoke --cell rate-fedrep-5-0.1       one tiny cell, in seconds
+    python benchmarks/fedrep.py --out DIR --report docs/results/fedrep.md                    the page, of what is there
+
+32 clients, of which 7 are Byzantine, a CNN of 21,840 parameters, batches of 25, buffers of 2, 10 epochs: 24,000 client
+steps a cell, of which there are 116. A cell that is done is one line of JSON, in a file of its name under DIR. Its run
+is removed then (60 MB), unless --keep is said; one that was interrupted is resumed. Several commands can work side by
+side on different studies, where DIR has the rates.
+
+Cells wait for others: a learning rate is the one of best final accuracy among the clean runs of its system (study
+"rates"), and RCGD-EF and SparseSecAgg send as many values as FedREP turned out to send. What waits for something that
+is not in DIR is left out, and said. Keys are fixed here, before any result; so are the cells and what counts as a
+difference.
+
+Time: one epoch of a clean cell took 10.1 ms of processor time a client step at I = 1, and 8.5 ms at I = 5, set-up
+included, on one thread of a Xeon that others kept busy. So a cell takes about 4 minutes, and all of them about 7 hours
+of one core. On that machine, with a load of 12 on two cores, the clock showed five times as much. SparseSecAgg, which
+draws a lot for each of 496 pairs, was not measured. --plan takes the times of cells that are done where there are some.
+
+What differs from the paper, and why: Fashion-MNIST and a small CNN in place of CIFAR-10 and ResNet-20, 10 epochs in
+place of 120, so that all of it takes hours on two cores (with an accelerator: --dataset cifar-10 --model resnet-20
+--epochs 120 --device cuda). The learning rate stays what it is; print takes a tenth of it after two thirds. Rates are
+chosen among three of the paper's six. Three of its settings are not printed: the interval of local steps where
+coordinates are attacked, where SparseSecAgg is compared and at s = 4; it is 5 here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dropouts import scaled
+from machine import hardware
+
+from fuaudit import registry
+from fuaudit.data.dataset import Dataset
+from fuaudit.formats.files import write_bytes
+from fuaudit.runs.run import Run, load_run
+from fuaudit.runs.traffic import traffic
+from fuaudit.workflow.resume import resume
+from fuaudit.workflow.train import train
+
+CLIENTS, BATCH = 32, 25
+RATES = (0.1, 0.2, 0.5)
+ATTACKS: dict[str, dict[str, Any]] = {
+    "bit-flip": {"use": "bit-flip"},
+    "alie": {"use": "alie"},
+    "foe": {"use": "ipm", "magnitude": 0.5},
+}
+RULES: dict[str, dict[str, Any]] = {
+    "geomed": {"use": "geometric-median", "steps": 5},
+    "tmean": {"use": "trimmed-mean", "trim": 7 / 16},
+    "cclip": {"use": "centered-clipping", "radius": 0.5, "steps": 5},
+}
+"""As the paper has them."""
+
+SECONDS = {1: 0.0101, 5: 0.0085}
+"""Seconds of a client step, by the local steps of a round, where DIR has none: see the docstring."""
+
+MARGIN = 2.0
+"""Points of accuracy below which two cells do not differ; the keys of the study "keys" show whether that is much."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes:
+        system: "fedrep", "share", "rcgd-ef" or "sparse".
+        steps: I, of a round.
+        share: K / d, what FedREP may send at most.
+        bad: how many clients are Byzantine, the last ones; none without an attack.
+        proposes: what these propose instead of their own coordinates; "" for nothing.
+        rate: the learning rate; None for the one that the study of rates found.
+        matched: the cell whose realised number of values this one sends; "" for its share.
+    """
+
+    study: str
+    system: str
+    steps: int
+    rule: str = "geomed"
+    attack: str = ""
+    alpha: float = 0.0
+    size: int = 2
+    momentum: float = 0.9
+    share: float = 0.05
+    bad: int = 7
+    proposes: str = ""
+    rate: float | None = None
+    matched: str = ""
+    key: int = 1
+
+    @property
+    def family(self) -> str:
+        """Whose learning rate it has; without momentum that of FedREP, as print keeps other conditions the same."""
+        return f"{self.system}-{self.steps}" if self.momentum else f"fedrep-{self.steps}-plain"
+
+    @property
+    def name(self) -> str:
+        """Told apart from all others, for files."""
+        if self.study == "rates":
+            return f"rate-{self.family}-{self.rate}"
+        parts = [self.system, self.rule if self.system in ("fedrep", "share") else "", f"I{self.steps}", self.attack]
+        parts += [f"a{self.alpha:g}" if self.study == "alpha" or self.alpha else "", f"s{self.size}"]
+        parts += [
+            "" if self.momentum else "plain",
+            self.proposes,
+            self.matched and f"as-s{self.matched.split('-s')[1]}",
+        ]
+        return "-".join(filter(None, parts)) + (f"-key-{self.key}" if self.key > 1 else "")
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """The cells that have to be done before it."""
+        rates = [] if self.rate else [c.name for c in CELLS if c.study == "rates" and c.family == self.family]
+        return (*rates, *filter(None, [self.matched]))
+
+
+def cells() -> Iterator[Cell]:
+    """All cells, each behind those that it waits for."""
+    families = [("fedrep", 1, 0.9), ("fedrep", 1, 0.0), ("fedrep", 5, 0.9), ("fedrep", 5, 0.0)]
+    families += [(system, 5, 0.9) for system in ("share", "rcgd-ef", "sparse")]
+    for system, steps, momentum in families:
+        for rate in RATES:
+            yield Cell("rates", system, steps, momentum=momentum, rate=rate, bad=0)
+    for attack in ATTACKS:
+        for rule in RULES:
+            for alpha in (0.0, 0.5, 0.95, *[0.99] * (rule == "cclip"), 1.0):
+                yield Cell("alpha", "fedrep", 1, rule, attack, alpha)
+    for attack in ATTACKS:
+        for rule in RULES:
+            yield Cell("systems", "fedrep", 5, rule, attack)
+            yield Cell("systems", "share", 5, rule, attack)
+        yield Cell("systems", "rcgd-ef", 5, attack=attack, matched=Cell("systems", "fedrep", 5, attack=attack).name)
+    for size in (4, 8, 16):
+        clean = Cell("sums", "fedrep", 5, size=size, bad=0)
+        yield clean
+        yield Cell("sums", "sparse", 5, bad=0, matched=clean.name)
+    for system in ("fedrep", "share"):
+        yield replace(Cell("fours", system, 5, attack="alie", size=4, momentum=0.0, bad=3))
+    for rule in RULES:
+        yield Cell("momentum", "fedrep", 1, rule, "alie", momentum=0.0)
+    for attack in ATTACKS:
+        for proposes in ("correct", "smallest", "random", "same"):
+            yield Cell("coordinates", "fedrep", 5, attack=attack, share=0.065, proposes=proposes)
+    for key in (2, 3):
+        for alpha in (0.0, 0.95):
+            yield Cell("keys", "fedrep", 1, "cclip", "alie", alpha, key=key)
+        for system in ("fedrep", "share"):
+            yield Cell("keys", system, 5, "geomed", "alie", key=key)
+        fedrep = Cell("systems", "fedrep", 5, attack="alie").name
+        yield Cell("keys", "rcgd-ef", 5, attack="alie", matched=fedrep, key=key)
+        yield Cell("keys", "fedrep", 1, "geomed", "alie", momentum=0.0, key=key)
+
+
+CELLS = tuple(cells())
+STUDIES = tuple(dict.fromkeys(cell.study for cell in CELLS))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What may be another than in the studies; stated in the result."""
+
+    epochs: int = 10
+    rows: int = 60_000
+    model: str = "cnn"
+    dataset: str = "fashion-mnist"
+    device: str = "auto"
+    engine: str = "auto"
+
+    def rounds(self, cell: Cell) -> int:
+        """As many as make the epochs."""
+        return max(1, round(self.epochs * (self.rows // CLIENTS / BATCH) / cell.steps))
+
+    def client_steps(self, cell: Cell) -> int:
+        return self.rounds(cell) * cell.steps * CLIENTS
+
+    @property
+    def mark(self) -> str:
+        """What tells scales apart in names of files. Engine and device are no part of it."""
+        asked = asdict(replace(self, device="", engine=""))
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+
+
+Line = Mapping[str, Any]
+Found = Mapping[str, Line]
+"""Name of a cell -> its line."""
+
+
+def key(number: int) -> bytes:
+    """The keys of this benchmark, for everybody to compute."""
+    return hashlib.sha256(f"fuaudit fedrep {number}".encode()).digest()
+
+
+def rate_of(cell: Cell, found: Found) -> float:
+    """The learning rate: given, or that of best final accuracy among its family's clean runs, the lowest of equals."""
+    if cell.rate is not None:
+        return cell.rate
+    tried = {c.rate: found[c.name]["final"] for c in CELLS if c.study == "rates" and c.family == cell.family}
+    return max(sorted(tried), key=lambda rate: tried[rate])
+
+
+def config(cell: Cell, scale: Scale, dimension: int, found: Found) -> dict[str, Any]:
+    """The tables of a cell, from the lines that it waits for."""
+    values = found[cell.matched]["values"] if cell.matched else cell.share * dimension
+    named = {"clients": list(range(CLIENTS - cell.bad, CLIENTS))}
+    attack = [ATTACKS[cell.attack] | named] if cell.attack else []
+    coordinates = [{"use": "coordinate-attack", "proposes": cell.proposes} | named] if cell.proposes else []
+    memory, many = {"use": "error-feedback"}, {"per_client": max(1, round(values / CLIENTS)), "alpha": cell.alpha}
+    sums = {"use": "secure-sum", "size": cell.size, "byzantine": cell.bad if cell.attack else 0}
+    parts: dict[str, dict[str, Any]] = {
+        "fedrep": {"client": [memory, {"use": "consensus"} | many, *attack, *coordinates], "transport": sums},
+        "share": {"client": attack, "transport": sums},
+        "rcgd-ef": {"client": [memory, {"use": "top-k", "per_client": max(1, round(values))}, *attack]},
+        "sparse": {"transport": {"use": "sparse-sum", "alpha": round(values / dimension, 6)}},
+    }
+    rules = {"rcgd-ef": {"use": "norm-thresholding", "trim": 7}, "sparse": {"use": "mean"}}
+    rounds = scale.rounds(cell)
+    return {
+        "data": {"use": scale.dataset},
+        "partition": {"use": "iid", "clients": CLIENTS},
+        "model": {"use": scale.model},
+        "learner": {
+            **{"use": "fedrep", "rounds": rounds, "cohort": CLIENTS, "steps": cell.steps, "batch": BATCH},
+            "step_size": rate_of(cell, found),
+        },
+        "solver": {"use": "local-momentum", "momentum": cell.momentum},
+        "server": [rules.get(cell.system, RULES[cell.rule])],
+        "run": {
+            "checkpoint_every": max(1, rounds // scale.epochs),
+            **{"device": scale.device, "engine": scale.engine},
+        },
+        **{name: table for name, table in parts[cell.system].items() if table},
+    }
+
+
+def told(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What stages told: how many took part in the round, and the event."""
+    for line in run.ledger.of_kind("round"):
+        for event in line.get("told", []):
+            yield len(run.participation["cohorts"][line["round"] - 1]), event
+
+
+def values_of(run: Run) -> float:
+    """How many values a client sent in a round, on average; of 4 bytes each."""
+    sent = [event["size"] for _, event in told(run) if event["kind"] == "sent" and event["what"] == "values"]
+    # where nobody tells of values by itself, everybody sends those that were agreed on
+    agreed = [
+        count * event["size"] for count, event in told(run) if event["kind"] == "answered" and event["what"] == "values"
+    ]
+    size = sum(sent or agreed)
+    return size / (4 * traffic(run).participations) if size else float(dimension_of(run))
+
+
+def dimension_of(run: Run) -> int:
+    """How many numbers the model has."""
+    return int(run.model.numel())
+
+
+def line_of(cell: Cell, scale: Scale, run: Run) -> dict[str, Any]:
+    """What one cell found. Accuracies are in percent, of the models that are stored once an epoch."""
+    ladder = [100 * row["test_accuracy"] for row in run.metrics]
+    failed = sum(event["kind"] == "summed" and event["failed"] for _, event in told(run))
+    return {
+        "cell": asdict(cell),
+        "scale": asdict(scale),
+        "final": ladder[-1],
+        "best": max(ladder),
+        "accuracies": ladder,
+        "rate": run.config.learner["step_size"],
+        "values": values_of(run),
+        "dimension": dimension_of(run),
+        "failed_rounds": failed,
+        "traffic": traffic(run).table(),
+        "client_steps": scale.client_steps(cell),
+        "engine": run.info["engine"],
+        "device": run.info["device"],
+        "commitment": run.commitment,
+        "machine": hardware(),
+    }
+
+
+def lines(out: Path, scale: Scale) -> dict[str, Line]:
+    """The lines of a scale that a folder has."""
+    files = {cell.name: out / f"{cell.name}-{scale.mark}.json" for cell in CELLS}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+
+
+def compute(cell: Cell, scale: Scale, data: Dataset, out: Path, found: Found, keep: bool) -> None:
+    """Read, resume or train the run of a cell, and write its line."""
+    folder, shown = out / "runs" / f"{cell.name}-{scale.mark}", time.monotonic()
+    started = shown, time.process_time()
+
+    def progress(what: str, done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown > 30 or done == total:
+            shown = time.monotonic()
+            print(f"{cell.name}: {what} {done} of {total}", flush=True)
+
+    begun = (folder / "run.json").exists()
+    if (folder / "manifest.json").exists():
+        run = load_run(folder)
+    elif begun:
+        run = resume(folder, data=data, progress=progress)
+    else:
+        module = registry.build("models", {"use": scale.model}).build(data.shape, data.classes)
+        dimension = sum(parameter.numel() for parameter in module.parameters())
+        shutil.rmtree(folder, ignore_errors=True)  # what was killed before it had begun
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        tables = config(cell, scale, dimension, found)
+        run = train(tables, folder, secret=key(cell.key), data=data, progress=progress)
+    # of a run that was interrupted nobody took the time
+    ended = time.monotonic(), time.process_time()
+    seconds, processor = (None if begun else b - a for a, b in zip(started, ended, strict=True))
+    line = line_of(cell, scale, run) | {"seconds": seconds, "processor_seconds": processor}
+    write_bytes(out / f"{cell.name}-{scale.mark}.json", (json.dumps(line) + "\n").encode())
+    if not keep:
+        shutil.rmtree(folder)
+
+
+def seconds_of(cell: Cell, found: Found) -> float:
+    """About how long a client step of a cell takes: the median of cells with as many steps a round, else SECONDS."""
+    alike = [line for line in found.values() if line["seconds"] and line["cell"]["steps"] == cell.steps]
+    times = [line["seconds"] / line["client_steps"] for line in alike]
+    return statistics.median(times) if times else SECONDS[cell.steps]
+
+
+def planned(chosen: Iterable[Cell], scale: Scale, found: Found) -> list[str]:
+    """What is left, and about how long it takes."""
+    left = [cell for cell in chosen if cell.name not in found]
+    steps = sum(scale.client_steps(cell) for cell in left)
+    hours = sum(scale.client_steps(cell) * seconds_of(cell, found) for cell in left) / 3600
+    return [f"{len(left)} cells are left, {steps:,} client steps: about {hours:.1f} hours on this machine"]
+
+
+# what the paper says
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two cells, and what the paper says of them: the first is "not below" the second, "above" it, or "alike"."""
+
+    first: str
+    how: str
+    second: str
+
+    def holds(self, found: Found) -> bool | None:
+        """None where a cell is missing."""
+        if not {self.first, self.second} <= found.keys():
+            return None
+        gain = found[self.first]["best"] - found[self.second]["best"]
+        return {"not below": gain > -MARGIN, "above": gain > MARGIN, "alike": abs(gain) <= MARGIN}[self.how]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A finding of the paper, as comparisons of cells."""
+
+    where: str
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+    def judged(self, found: Found) -> str:
+        """In words; a part that was not run leaves it open."""
+        answers = [one.holds(found) for one in self.comparisons]
+        held, run = answers.count(True), len(answers) - answers.count(None)
+        if not run:
+            return "not run"
+        word = "confirmed" if held == run else "contradicted" if not held else "in part"
+        rest = "" if run == len(answers) else f"; {len(answers) - run} not run"
+        return f"{word}: {held} of {run}{rest}"
+
+
+def statements() -> tuple[Statement, ...]:
+    """The paper's findings, one by one."""
+
+    def named(*given: Any, **more: Any) -> str:
+        return Cell(*given, **more).name
+
+    def alphas(rules: Iterable[str], first: float, how: str, second: float) -> tuple[Comparison, ...]:
+        pairs = [(rule, attack) for rule in rules for attack in ATTACKS]
+        return tuple(
+            Comparison(
+                *(named("alpha", "fedrep", 1, rule, attack, first), how),
+                named("alpha", "fedrep", 1, rule, attack, second),
+            )
+            for rule, attack in pairs
+        )
+
+    def systems(
+        first: str, how: str, second: str, attacks: Iterable[str], rules: Iterable[str]
+    ) -> tuple[Comparison, ...]:
+        def one(system: str, rule: str, attack: str) -> str:
+            return next(
+                c.name
+                for c in CELLS
+                if (c.study, c.system, c.attack) == ("systems", system, attack)
+                and (system == "rcgd-ef" or c.rule == rule)
+            )
+
+        return tuple(Comparison(one(first, r, a), how, one(second, r, a)) for a in attacks for r in rules)
+
+    others = ("geomed", "tmean")
+    clean = {c.size: c.name for c in CELLS if c.study == "sums" and c.system == "fedrep"}
+    matched = {c.matched: c.name for c in CELLS if c.study == "sums" and c.system == "sparse"}
+    fours = {c.system: c.name for c in CELLS if c.study == "fours"}
+    coordinates = {(c.attack, c.proposes): c.name for c in CELLS if c.study == "coordinates"}
+    return (
+        Statement("5, figure 1", "With CClip alpha changes little up to 0.95", alphas(["cclip"], 0.95, "alike", 0.0)),
+        Statement("5, figure 1", "With CClip alpha = 1 is worse than 0.95", alphas(["cclip"], 0.95, "above", 1.0)),
+        Statement("C.1", "With the other rules alpha changes little up to 0.95", alphas(others, 0.95, "alike", 0.0)),
+        Statement("C.1", "With the other rules alpha = 1 is worse than 0.95", alphas(others, 0.95, "above", 1.0)),
+        Statement(
+            *("C.1", "Under ALIE geoMed and CClip are above TMean (print: TMean is not stable enough)"),
+            tuple(
+                Comparison(
+                    named("alpha", "fedrep", 1, rule, "alie", a),
+                    "above",
+                    named("alpha", "fedrep", 1, "tmean", "alie", a),
+                )
+                for rule in ("geomed", "cclip")
+                for a in (0.0, 0.5, 0.95)
+            ),
+        ),
+        Statement(
+            *("5, figure 2", "Under bit-flipping and FoE FedREP is comparable to RCGD-EF"),
+            systems("fedrep", "not below", "rcgd-ef", ["bit-flip", "foe"], RULES),
+        ),
+        Statement(
+            "5, figure 2", "Under ALIE FedREP is above RCGD-EF", systems("fedrep", "above", "rcgd-ef", ["alie"], RULES)
+        ),
+        Statement(
+            *("C.2", "Attacks on coordinates have little effect"),
+            tuple(
+                Comparison(coordinates[attack, proposes], "alike", coordinates[attack, "correct"])
+                for attack in ATTACKS
+                for proposes in ("smallest", "random", "same")
+            ),
+        ),
+        Statement(
+            *("C.3", "Under ALIE local momentum helps"),
+            tuple(
+                Comparison(
+                    *(named("alpha", "fedrep", 1, rule, "alie"), "above"),
+                    named("momentum", "fedrep", 1, rule, "alie", momentum=0.0),
+                )
+                for rule in RULES
+            ),
+        ),
+        Statement(
+            *("C.4", "Without an attack FedREP is above SparseSecAgg of as many values"),
+            tuple(Comparison(name, "above", matched[name]) for name in clean.values()),
+        ),
+        Statement(
+            *("C.5", "FedREP loses little against SHARE, which sends all values"),
+            systems("fedrep", "not below", "share", ATTACKS, RULES),
+        ),
+        Statement(
+            *("C.5", "Under ALIE FedREP is above SHARE (7 of 32 at s = 2; 3 of 32 at s = 4)"),
+            (
+                *systems("fedrep", "above", "share", ["alie"], ["geomed"]),
+                Comparison(fours["fedrep"], "above", fours["share"]),
+            ),
+        ),
+    )
+
+
+# the page
+
+
+def row_of(cell: Cell, line: Line | None) -> str:
+    """One cell in the table of all."""
+    if line is None:
+        return f"| {cell.study} | `{cell.name}` | not run | | | | | |"
+    took = "" if line["seconds"] is None else f"{line['seconds']:,.0f}"
+    return (
+        f"| {cell.study} | `{cell.name}` | {line['final']:.2f} | {line['best']:.2f} | {line['rate']:g} | "
+        f"{line['values']:,.0f} | {line['failed_rounds']} | {took} |"
+    )
+
+
+def page(found: Found, scale: Scale) -> str:
+    """docs/results/fedrep.md, of the lines that there are."""
+    missing = [cell.name for cell in CELLS if cell.name not in found]
+    machines = sorted({json.dumps(line["machine"], sort_keys=True) for line in found.values()})
+    spread = []
+    for cell in CELLS:
+        others = [replace(cell, study="keys", key=number).name for number in (2, 3)]
+        if cell.study != "keys" and all(name in found for name in (cell.name, *others)) and cell.key == 1:
+            best = [found[name]["best"] for name in (cell.name, *others)]
+            spread.append(
+                f"| `{cell.name}` | {' / '.join(f'{one:.2f}' for one in best)} | {max(best) - min(best):.2f} |"
+            )
+    text = [
+        "# FedREP: the studies of its paper",
+        "",
+        "    python benchmarks/fedrep.py --data ROOT --out DIR",
+        "    python benchmarks/fedrep.py --out DIR --report docs/results/fedrep.md",
+        "",
+        f"{len(found)} of {len(CELLS)} cells were run, and {len(missing)} were not. Scale: {scale}. The command says "
+        "what differs from the paper. Accuracy on the test rows in percent; models are stored once an epoch, and best "
+        "is the best of these, as in print. Rates were chosen on clean runs.",
+        "",
+        *(f"Machine: {machine}" for machine in machines),
+        "",
+        "## Findings of the paper",
+        "",
+        f"Cells differ where their best accuracies are more than {MARGIN:g} points apart; that was fixed before any "
+        "run. A finding is confirmed where all its comparisons hold, contradicted where none does.",
+        "",
+        "| section | finding | here |",
+        "|---|---|---|",
+        *(f"| {one.where} | {one.text} | {one.judged(found)} |" for one in statements()),
+        "",
+        "## Three keys",
+        "",
+        *(["| cell | best of keys 1 / 2 / 3 | range |", "|---|---|---|", *spread] if spread else ["Not run."]),
+        "",
+        "## All cells",
+        "",
+        "`values` are those that a client sent in a round, on average.",
+        "",
+        "| study | cell | final | best | rate | values | failed rounds | seconds |",
+        "|---|---|---|---|---|---|---|---|",
+        *(row_of(cell, found.get(cell.name)) for cell in CELLS),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, metavar="ROOT", help="the folder that holds FashionMNIST/raw")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="lines are kept and looked for there")
+    parser.add_argument("--study", choices=STUDIES, action="append", help="by default all")
+    parser.add_argument("--cell", metavar="NAME", action="append", help="by default all of the studies")
+    parser.add_argument("--plan", action="store_true", help="say what there is to do, and do nothing")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the page of what is there, and do nothing")
+    parser.add_argument("--keep", action="store_true", help="keep the runs")
+    parser.add_argument("--epochs", type=int, default=Scale.epochs)
+    parser.add_argument("--dataset", default=Scale.dataset)
+    parser.add_argument("--model", default=Scale.model)
+    parser.add_argument("--device", default=Scale.device)
+    parser.add_argument("--engine", default=Scale.engine)
+    parser.add_argument("--smoke", action="store_true", help="12,800 rows of one epoch: it runs, no more")
+    given = parser.parse_args()
+    rows = {"fashion-mnist": 60_000, "cifar-10": 50_000}.get(given.dataset, 60_000)
+    scale = Scale(given.epochs, rows, given.model, given.dataset, given.device, given.engine)
+    scale = replace(scale, epochs=1, rows=12_800) if given.smoke else scale
+    found = lines(given.out, scale)
+    if unknown := set(given.cell or ()) - {cell.name for cell in CELLS}:
+        parser.error(f"there is no cell {sorted(unknown)[0]!r}; --plan --report FILE writes a table of all")
+    chosen = [c for c in CELLS if c.study in (given.study or STUDIES) and c.name in (given.cell or [c.name])]
+    if given.report:
+        write_bytes(given.report, page(found, scale).encode())
+        return
+    print(*planned(chosen, scale, found), sep="\n", flush=True)
+    if given.plan:
+        return
+    if given.data is None:
+        parser.error("--data names the folder of the data set")
+    data = scaled(registry.build("datasets", {"use": scale.dataset}).load(given.data), scale)  # type: ignore[arg-type]
+    for cell in chosen:
+        found = lines(given.out, scale)
+        if missing := [name for name in cell.waits if name not in found]:
+            print(f"{cell.name} waits for {', '.join(missing)}", flush=True)
+        elif cell.name not in found:
+            compute(cell, scale, data, given.out, found, given.keep)
+            print(*planned(chosen, scale, lines(given.out, scale)), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
