@@ -446,6 +446,23 @@ def test_every_request_of_the_lineage_is_left_in(lineage):
         assert "parent of client is not at hand" in finding.shows
 
 
+def test_an_edited_parent_is_named(lineage):
+    """No draws make its model, so nothing says what the erased data did to it; no other reason is given."""
+    edited = unlearn(
+        lineage["parent"],
+        "finetune",
+        Request.of([drawn_client(lineage["parent"])]),
+        lineage["parent"].path.parent / "e",
+    )
+    request = Request.of([next(c for c in edited.plan.cohort(1) if c in edited.plan.retained.samples)])
+    child = elsewhere(unlearn(edited, "retrain", request, edited.path.parent / "again"))
+    for finding in examined(child):
+        assert finding.verdict == "INCONCLUSIVE"
+        assert "the model of e was edited" in finding.shows
+        assert not any(line.startswith("could not be told") for line in finding.details), finding.details
+        assert [control.name for control in finding.controls] == ["models of parent replayed here"]
+
+
 def test_a_parent_that_is_not_what_its_plan_makes(lineage):
     """Then what was left in is not what was there to be forgotten, and nothing follows from how far it lies."""
     parent, child = lineage["parent"], lineage["client"]

@@ -43,7 +43,8 @@ class Counterfactual:
             constants are those of before. ``untouched`` minus ``masked`` is what the erased data did to the models:
             where rows are taken out, the mean of their batch mates changes as well, and would answer for them.
         did: the same after the last round that the parent executed, ``(d,)``, where training was stopped; None else.
-        remembered: the run's own plan, with sizes and constants of the population before the request.
+        remembered: the run's own plan, with sizes and constants of what it retains and of what the request took away:
+            what other requests took away is in neither, for it would answer for this one.
         retained: the population after the request.
         drawn: what a louder part of the request could hide, by name: each sample, and the rows of each client that were
             drawn. Empty where none of it was.
@@ -51,6 +52,9 @@ class Counterfactual:
         alone: of a request of several clients, or of samples of several, the rows of each, by name. Empty else: the
             request as a whole is such a part. Later rounds can forget one of them that was drawn early, and one that
             was drawn late moves the models.
+        gone: all rows that the request took away.
+        older: the parent's ancestors, youngest first. They held what the request took away as well, and drew it
+            otherwise: their later rounds can have forgotten it where the parent's did not.
     """
 
     parent: Run
@@ -65,6 +69,8 @@ class Counterfactual:
     drawn: Mapping[str, Rows]
     quietest: Mapping[str, Rows]
     alone: Mapping[str, Rows]
+    gone: Rows
+    older: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
@@ -101,19 +107,35 @@ def counterfactuals(
     Raises:
         UsageError: no data is at hand at all.
     """
-    links: list[Counterfactual] = []
-    child = run
-    if not child.is_child:
+    if not run.is_child:
         return Counterfactuals((), ("the run carries out no request, so there is nothing to leave in",))
+    found, missing = _parents(run, ancestors, complete, dataset)
+    links = (
+        _link(run, parent, child.plan.retained, tuple(older for older, _ in found[place + 1 :]), dataset, models)
+        for place, (parent, child) in enumerate(found)
+    )
+    return Counterfactuals(tuple(links), missing)
+
+
+def _parents(
+    run: Run, ancestors: Sequence[Run | Tombstone], complete: bool, dataset: Dataset
+) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+    """Ancestors whose draws can be executed here, each with its child, and why others cannot.
+
+    No plan makes a model that was edited. Those above it are executed all the same: no run may hold a copy of theirs.
+    """
+    found, edited, child = list[tuple[Run, Run]](), list[str](), run
     for parent in ancestors:
         if not isinstance(parent, Run):
-            return Counterfactuals(tuple(links), (f"the parent of {child.path.name} was pruned",))
-        if reason := _not_at_hand(parent, dataset):
-            return Counterfactuals(tuple(links), (reason,))
-        links.append(_link(run, parent, child.plan.retained, dataset, models))
+            return found, (*edited, f"the parent of {child.path.name} was pruned")
+        if "edited_by" in parent.info:
+            edited.append(f"the model of {parent.path.name} was edited, and no draws say what the data did to it")
+        elif reason := _not_at_hand(parent, dataset):
+            return found, (*edited, reason)
+        else:
+            found.append((parent, child))
         child = parent
-    missing = () if complete else (f"the parent of {child.path.name} is not at hand",)
-    return Counterfactuals(tuple(links), missing)
+    return found, (*edited, *(() if complete else (f"the parent of {child.path.name} is not at hand",)))
 
 
 def _not_at_hand(parent: Run, dataset: Dataset) -> str:
@@ -129,30 +151,48 @@ def _not_at_hand(parent: Run, dataset: Dataset) -> str:
     return ""
 
 
-def _link(run: Run, parent: Run, retained: Population, dataset: Dataset, models: Models) -> Counterfactual:
+def _link(
+    run: Run, parent: Run, retained: Population, older: tuple[Run, ...], dataset: Dataset, models: Models
+) -> Counterfactual:
     before, plan, rounds = parent.plan.retained, parent.plan, run.rounds_executed
     executed, own = min(parent.rounds_executed, rounds), run.plan
     schedule, usual = LazySchedule([plan], executed), sorted(before.owner)
-    drawn = _drawn(before, retained, schedule)
-    then = [Leg(own, retained, LazySchedule([own], rounds))] if executed < rounds else []
+    drawn, gone = _drawn(before, retained, schedule), _gone(before, retained)
+    then = [Leg(own, own.retained, LazySchedule([own], rounds))] if executed < rounds else []
     untouched = models([Leg(plan, before, schedule), *then])
-    taken_out = models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then])
     masked = models([Leg(plan, before, schedule, [retained.owner]), *then])
-    stored = {0, *run.checkpoints}
+    stored, all_gone = {0, *run.checkpoints}, tuple(sample for rows in gone.values() for sample in rows)
     return Counterfactual(
-        parent,
-        own.first_change(plan).round,
-        executed,
-        _at(untouched, {*stored, executed}),
-        _at(taken_out, stored),
-        _at(masked, stored),
-        untouched[executed][0] - masked[executed][0] if then else None,
-        _at(models([Leg(own, before, LazySchedule([own], executed)), *then]), stored),
-        retained,
-        drawn,
-        {name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},
-        _alone(before, retained),
+        parent=parent,
+        changed=own.first_change(plan).round,
+        executed=executed,
+        untouched=_at(untouched, {*stored, executed}),
+        taken_out=_at(models([Leg(plan, retained, RestrictedSchedule(schedule, retained)), *then]), stored),
+        masked=_at(masked, stored),
+        did=untouched[executed][0] - masked[executed][0] if then else None,
+        remembered=_at(models(as_if_retained(run, parent, executed, all_gone)), stored),
+        retained=retained,
+        drawn=drawn,
+        quietest={name: quietest(dataset.inputs, rows, usual) for name, rows in drawn.items()},
+        alone=_alone(before, retained),
+        gone=all_gone,
+        older=older,
     )
+
+
+def as_if_retained(run: Run, parent: Run, executed: int, rows: Rows) -> list[Leg]:
+    """The run's own plan for so many rounds as if it retained some rows too: its sizes and constants; then as it is."""
+    own, population = run.plan, _with_rows(run.plan.retained, parent.plan.retained, rows)
+    rounds = run.rounds_executed
+    first = Leg(own, population, LazySchedule([own], executed))
+    return [first, Leg(own, own.retained, LazySchedule([own], rounds))] if executed < rounds else [first]
+
+
+def _with_rows(retained: Population, before: Population, rows: Rows) -> Population:
+    """What is retained, and some rows more of those before."""
+    wanted = {*retained.owner, *rows}
+    clients = {*retained.samples, *(before.owner[row] for row in rows)}
+    return Population({c: tuple(s for s in mine if s in wanted) for c, mine in before.samples.items() if c in clients})
 
 
 def _alone(before: Population, retained: Population) -> dict[str, Rows]:

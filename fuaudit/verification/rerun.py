@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fuaudit.plans import Population
 from fuaudit.plans.expanded import Rounds, SelectedRuns
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.progress import Progress, silent
@@ -26,6 +27,8 @@ from fuaudit.verification.counterfactual import (
     Counterfactual,
     Counterfactuals,
     Leg,
+    Rows,
+    as_if_retained,
     counterfactuals,
 )
 from fuaudit.verification.evidence import Evidence
@@ -138,20 +141,25 @@ class Rerun:
             before, first = population, leg.schedule.rounds + 1
         return stored
 
-    def left_in_alone(
-        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]]
+    def left_in(
+        self, ancestor: Run, retained: Population, parts: Mapping[str, Rows]
     ) -> Iterator[tuple[str, Checkpoints, Checkpoints]]:
-        """Of each part of a request what masking it too changes: what it did to the models, as later rounds left it.
+        """What each part of a request did to the models under an ancestor's draws, as later rounds left it.
+
+        Args:
+            retained: the population after the request.
 
         Yields:
-            Its name, the models of the parent's draws with the gradients of this part alone, and with none of the
-            request. Where training was stopped the run's own plan follows, as in a :class:`Counterfactual`.
+            Its name, the models of these draws with the gradients of what is retained and of this part alone, and with
+            those of what is retained. Where training was stopped the run's own plan follows, as in a
+            :class:`Counterfactual`; models after the last round before that are there too.
         """
-        plan, before, own = link.parent.plan, link.parent.plan.retained, self._run.plan
-        drawn, then = LazySchedule([plan], link.executed), list[Leg]()
-        if link.executed < self._run.rounds_executed:
+        plan, before, own = ancestor.plan, ancestor.plan.retained, self._run.plan
+        executed = min(ancestor.rounds_executed, self._run.rounds_executed)
+        drawn, then = LazySchedule([plan], executed), list[Leg]()
+        if executed < self._run.rounds_executed:
             then = [Leg(own, own.retained, self.schedule)]
-        kept = frozenset(link.retained.owner)
+        kept = frozenset(retained.owner)
         of_one = initial_state(self.ready.procedure, [plan], before, self.ready.device)
         numbers = plan.law.places(before) * of_one.vectors.numel() + sum(t.numel() for t in of_one.state.values())
         at_once, names = max(1, AT_ONCE // numbers), [*parts]
@@ -161,6 +169,10 @@ class Rerun:
             masked, *found = self._side_by_side([Leg(plan, before, drawn, counts), *then], len(counts))
             for name, models in zip(some, found, strict=True):
                 yield name, models, masked
+
+    def remembered(self, link: Counterfactual, rows: Rows) -> Checkpoints:
+        """The run's own plan, with sizes and constants of what it retains and of some rows that a request took away."""
+        return self.models(as_if_retained(self._run, link.parent, link.executed, rows))
 
     def contributions(
         self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]], of_parent: bool = False

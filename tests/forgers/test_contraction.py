@@ -73,3 +73,26 @@ def test_who_was_nearly_forgotten_is_asked_alone(more, tmp_path, quick):
     blind = [line for line in found.details if line.startswith("could not be told from rounding")]
     assert blind, found.details
     assert all(f"of client {EARLY}, " in line for line in blind), blind
+
+
+def test_who_was_nearly_forgotten_two_runs_ago_is_asked_under_the_draws_of_that_run(tmp_path, quick):
+    """Another request comes before hers, so all draws change. The run between drew her late, and answers for both."""
+    data, (other, hers) = federation(), (13, 25)
+    first = train(tables(ROUNDS), tmp_path / "first", secret=secret(3), data=data)
+    second = unlearn(first, "fats", Request.of([other]), tmp_path / "second", data=data)
+    child = unlearn(second, "fats", Request.of([hers]), tmp_path / "child", data=data)
+    last = [max(n for n in range(1, ROUNDS + 1) if hers in run.plan.cohort(n)) for run in (first, second)]
+    assert last == [35, 49]
+    rerun, drawn = Case(Evidence(child, second, data), None).rerun, LazySchedule([first.plan], ROUNDS)
+    before, kept = first.plan.retained, child.plan.retained.owner
+    counts = {*kept, *before.samples[hers]}, {*kept}
+    with_her, without = (rerun.models([Leg(first.plan, before, drawn, [c])])[ROUNDS][0] for c in counts)
+    (vector, state), did = child.checkpoint(ROUNDS), with_her - without
+    assert 0.1 * EPS < did.abs().max() / vector.abs().max() < 0.9 * EPS, "all that she did to the first run fits in"
+    holding(child.path, {0: child.checkpoint(0), ROUNDS: (vector + did, state)}, data)
+    result = verify(made_elsewhere(load_run(child.path)), quick, key=AUDIT_KEY, save=False, data=data)
+    (found,) = (finding for finding in result.findings if finding.audit == "replay")
+    assert result.verdict == found.verdict == "INCONCLUSIVE", found.details
+    blind = [line for line in found.details if line.startswith("could not be told from rounding")]
+    assert blind, found.details
+    assert all("drawn as in first" in line for line in blind), blind

@@ -5,7 +5,7 @@ It earns a PASS only where leaving the erased data in would show ten times as fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite
 
@@ -17,6 +17,7 @@ from fuaudit.audits.replay.judgement import UNKNOWN_KEY, Judgement
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.runs.derived_files import Checkpoints
+from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
 from fuaudit.training.execute import state_without
 from fuaudit.training.rounds import State
@@ -44,7 +45,15 @@ where a quarter of her rows hides, one of it is among 16 with probability .99.""
 
 LEFT_IN = "the erased data left in"
 
+CONSTANTS = "sizes and constants of before"
+
 DONE = "what it did until training was stopped"
+
+OLDER_ROWS = (
+    "Nothing of single rows is left in as runs older than the parent of their request drew them: under those draws all "
+    "that a request erased of a client was asked at once."
+)
+"""What a PASS of several requests takes on trust."""
 
 TO_PARENT = ", of the parent's models"
 
@@ -56,7 +65,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     """Judge stored models that differ in bits from their replay on another platform.
 
     - PASS: every gap is within the tolerance. The faults of every request were executed here, and each moves the
-      models that it moves at all by ten tolerances or more; so does what it erases of each client, without the others.
+      models that it moves at all by ten tolerances or more; so does what it erases of each client, without the others,
+      under the draws of its parent and of each older ancestor, where these moved anything by it.
       So do, by themselves and in the rounds that drew them, its samples, and of each of its clients the quietest rows
       and some that the audit's key chooses. The parents' stored models are those executed here, within the tolerance.
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
@@ -117,11 +127,15 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     # a share of the effect moves a model by that share of its gap, and rounding may take a tolerance of it away
     if verdict is not Verdict.PASS:
         return judged
-    return _passed(judged, 2 * limit / min(effects), alike, max(fault.hidden for fault in faults))
+    several = len(left.links) > 1
+    return _passed(judged, 2 * limit / min(effects), alike, max(fault.hidden for fault in faults), several)
 
 
-def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Judgement:
-    """A PASS, with the share of the effect that it would have seen and what it takes on trust."""
+def _passed(judged: Judgement, share: float, alike: float, unseen: float, several: bool) -> Judgement:
+    """A PASS, with the share of the effect that it would have seen and what it takes on trust.
+
+    ``several`` says that the lineage has several requests.
+    """
     return replace(
         judged,
         figures=(*judged.figures, _share(share)),
@@ -137,6 +151,7 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float) -> Jud
             f"of {CHOSEN} that the key chose, at their weight in their batches.",
             "Later rounds did not forget some of the rows of a client down to the tolerance: rows are judged by what "
             "they did in the rounds that drew them.",
+            *([OLDER_ROWS] if several else []),
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
@@ -217,23 +232,20 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         LEFT_IN: (link.untouched, link.masked),
         "the untouched models": (_since(link, link.untouched), replayed),
         "the draws of before, without the erased data": (_since(link, link.taken_out), replayed),
-        "sizes and constants of before": (link.remembered, replayed),
+        CONSTANTS: (link.remembered, replayed),
     }
     if link.did is not None:  # what follows a stop can make much of little, and the little is what may be left in
-        pairs[DONE] = _done(case, link, link.did)
+        pairs[DONE] = _done(case, link.executed, link.did)
     faults = {name: _fault(case, *pair, limit) for name, pair in pairs.items()}
     blind = [name + why for name, fault in faults.items() for why in fault.doubts(limit)]
     told = {"its data": faults[LEFT_IN]} | {name: faults[name] for name in (DONE,) if name in faults}
-    if not apart and not blind:  # else nothing that a part could say would change the verdict
-        found = _by_themselves(case, link, limit)
-        told |= found
-        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
+    for ask in (_by_themselves, _left_in_alone, _as_older_ones_drew, _constants_alone):
+        if apart or blind:  # nothing that a part could say would change the verdict
+            break
+        found = ask(case, link, limit)
         faults |= found
-    if not apart and not blind:
-        found = _left_in_alone(case, link, limit)
-        told |= found
-        blind += [name + why for name, fault in found.items() for why in fault.doubts(limit)]
-        faults |= found
+        told |= {} if ask is _constants_alone else found
+        blind = [name + why for name, fault in found.items() for why in fault.doubts(limit)]
     # data that nothing was made of sets no scale, so nothing says what the tolerance would hide of it
     blind += [
         f"{name} {'moves nothing' if name.startswith('sample ') else 'was never drawn, or moves nothing'}"
@@ -254,22 +266,56 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
     )
 
 
-def _done(case: Case, link: Counterfactual, did: Tensor) -> tuple[Checkpoints, Checkpoints]:
-    """Models of the run after training was stopped for the request: with what was done until then, and without it."""
-    after = {number: vector for number, (vector, _) in case.rerun.replayed.items() if number >= link.executed}
+def _done(case: Case, executed: int, did: Tensor) -> tuple[Checkpoints, Checkpoints]:
+    """Models of the run after training was stopped for a request: with what was done until then, and without it."""
+    after = {number: vector for number, (vector, _) in case.rerun.replayed.items() if number >= executed}
     return {n: (v + did, {}) for n, v in after.items()}, {n: (v, {}) for n, v in after.items()}
 
 
 def _left_in_alone(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
     """What each client of a request did to the models, without the others: later rounds may have forgotten it."""
-    result = dict[str, _Fault]()
-    for name, models, masked in case.rerun.left_in_alone(link, link.alone):
-        stored = {number: found for number, found in models.items() if number in case.rerun.replayed}
-        result[f"{name}, left in alone"] = _fault(case, stored, masked, limit)
-        if link.did is not None:
-            did = models[link.executed][0] - masked[link.executed][0]
-            result[f"{name}, {DONE}"] = _fault(case, *_done(case, link, did), limit)
+    return _left_in(case, link.parent, link, link.alone, limit)
+
+
+def _as_older_ones_drew(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
+    """What a request, and each client of it, did under the draws of each older ancestor, where it did anything.
+
+    An ancestor's rounds may never have drawn it. Then nothing of that can be left in.
+    """
+    parts = {"what is erased": link.gone} | dict(link.alone)
+    return {
+        f"{name}, drawn as in {older.path.name}": fault
+        for older in link.older
+        for name, fault in _left_in(case, older, link, parts, limit).items()
+        if fault.gaps
+    }
+
+
+def _left_in(
+    case: Case, ancestor: Run, link: Counterfactual, parts: Mapping[str, tuple[int, ...]], limit: float
+) -> dict[str, _Fault]:
+    """What each part of a request did to the models under an ancestor's draws, without the others."""
+    result, executed = dict[str, _Fault](), min(ancestor.rounds_executed, case.run.rounds_executed)
+    for name, models, masked in case.rerun.left_in(ancestor, link.retained, parts):
+        result[f"{name}, left in alone"] = _fault(case, _stored(case, models), masked, limit)
+        if executed < case.run.rounds_executed:
+            did = models[executed][0] - masked[executed][0]
+            result[f"{name}, {DONE}"] = _fault(case, *_done(case, executed, did), limit)
     return result
+
+
+def _constants_alone(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
+    """Sizes and constants that hold one client of a request more than they should: the others would answer for her."""
+    replayed = case.rerun.replayed
+    return {
+        f"{CONSTANTS}, with {name}": _fault(case, _stored(case, case.rerun.remembered(link, rows)), replayed, limit)
+        for name, rows in link.alone.items()
+    }
+
+
+def _stored(case: Case, models: Checkpoints) -> Checkpoints:
+    """Models of the rounds that the run stores."""
+    return {number: found for number, found in models.items() if number in case.rerun.replayed}
 
 
 def _parts(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
@@ -419,10 +465,8 @@ def _copied(case: Case, link: Counterfactual, stored: Checkpoints, limit: float)
 
 
 def _controls(case: Case, link: Counterfactual, limit: float) -> tuple[Control, ...]:
-    """Whether a parent's stored models are the ones executed here with its data; none for an edited parent."""
+    """Whether a parent's stored models are the ones executed here with its data."""
     parent = link.parent
-    if "edited_by" in parent.info:
-        return ()
     before, after = parent.plan.retained, case.run.plan.retained
     held = dict[int, tuple[Tensor, State]]()
     for round_number in parent.checkpoints:
