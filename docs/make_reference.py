@@ -70,8 +70,7 @@ METHODS_TOLD = {
 }
 """Kind of plugin -> what is said before its methods."""
 
-TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS
-TABLES_OF |= {"adversary": ("adversaries",), "unlearner": ("unlearners",)}
+TABLES_OF = {name: (kind,) for name, kind in TABLES.items()} | STAGE_KINDS | {"unlearner": ("unlearners",)}
 """The keys of a config that name plugins, and the kinds of these."""
 
 

@@ -163,11 +163,12 @@ TABLES = {"data": "datasets", "partition": "partitions", "model": "models", "lea
 """The tables of a config that name one plugin, and their kinds."""
 
 STAGE_KINDS = {
+    "adversary": ("adversaries",),
     "client": ("client_stages", "byzantine"),
     "transport": ("transports",),
     "server": ("aggregators", "stages"),
 }
-"""The keys of an exchange, and the groups in which their tables are looked up."""
+"""The keys of an exchange, and that of adversaries, and the groups in which their tables are looked up."""
 
 CLEAR = {"use": "clear"}
 """The transport of a config that names none."""
@@ -179,7 +180,7 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     Raises:
         UsageError: all that is wrong with names, options and types, in one message.
     """
-    known = {*TABLES, *STAGE_KINDS, "adversary", "scaling", "run", "unlearner", "budget"}
+    known = {*TABLES, *STAGE_KINDS, "scaling", "run", "unlearner", "budget"}
     problems = [f"{origin} has no table {name!r}. {nearest(name, known)}" for name in table if name not in known]
     named, run = _plugins(table, origin, problems), RunOptions()
     with _joining(problems, f"{origin}, [run]"):
@@ -286,7 +287,7 @@ def _chain(
     found: list[Named] = []
     for number, stage in enumerate(given, 1):
         with _joining(problems, f"{origin}, [[{key}]]{f' {number}' if len(given) > 1 else ''}"):
-            found.append(_named("adversaries", stage) if key == "adversary" else _stage(stage, key))
+            found.append(_stage(stage, key))
     return found
 
 
@@ -369,7 +370,7 @@ def stage_kind(table: object, key: str = "server") -> str:
 
 
 def _written(key: str) -> str:
-    """A key of an exchange, as a config has it."""
+    """One of these keys, as a config has it."""
     return f"[{key}]" if key == "transport" else f"[[{key}]]"
 
 

@@ -149,13 +149,19 @@ def test_the_config_of_others_keeps_its_bytes():
     [
         (FLIP, r"adversary must be a list of tables, \[\[adversary\]\], not one table"),
         ([{"use": "label-flip"}], "needs the option 'clients'"),
-        ([{"use": "alie", "clients": [0]}], "there is no adversary called 'alie'"),
+        ([{"use": "alie", "clients": [0]}], r"Byzantine client 'alie' does not belong under \[\[adversary\]\]"),
+        ([{"use": "flip", "clients": [0]}], "there is no adversary called 'flip'"),
         ([FLIP | {"pairs": [[0, 1, 2]]}], "pairs = .* is not"),
     ],
 )
 def test_a_wrong_table_is_refused(given, said):
     with pytest.raises(UsageError, match=said):
         resolve(tiny_config(adversary=given))
+
+
+def test_an_adversary_is_no_stage():
+    with pytest.raises(UsageError, match=r"adversary 'label-flip' does not belong under \[\[client\]\]"):
+        resolve(tiny_config(client=[FLIP]))
 
 
 def test_a_client_that_there_is_not(tmp_path):
