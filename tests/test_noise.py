@@ -201,6 +201,8 @@ def test_the_command_says_so(tmp_path, fuaudit):
     code, out, err = fuaudit("budget", "run", run.path, "--delta", "1e-5")
     assert code == 0, err
     assert "client.0, gaussian (noise 20.0, norm 0.5), 5 rounds: epsilon " in out
+    code, _, err = fuaudit("budget", "run", run.path, "--delta", "1e-5", "--differ", 2)
+    assert (code, "Leave --differ out" in err) == (2, True)
     code, out, _ = fuaudit("budget", "run", run.path, "--json")
     assert json.loads(out)["towards"]["public"]["accounts"][0]["reason"].startswith("delta is 0")
 

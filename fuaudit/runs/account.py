@@ -102,6 +102,12 @@ def account_of(
         "server": (spent_towards_server(family), SERVER),
         "public": (spent_towards_public(family, published), PUBLIC),
     }
+    told = {one.mechanism for releases in seen["server"][0].releases.values() for one in releases}
+    if differ is not None and "conspar" not in told:
+        raise UsageError(
+            f"no run of the family of {family.run} told of conspar, and differing elements are those of its sets",
+            "Leave --differ out.",
+        )
     return FamilyAccount(
         related.run.name,
         terms,
