@@ -324,7 +324,7 @@ class TwoLevel:
 
     Attributes:
         clients: how many clients there are.
-        groups: the clients of each group; those in none form one more.
+        groups: the clients of each group, ascending, and groups by their first clients; those in none form one more.
         concentration: of the Dirichlet law, above 0; the larger, the more alike groups are.
     """
 
@@ -332,12 +332,18 @@ class TwoLevel:
     groups: tuple[tuple[int, ...], ...]
     concentration: float = 0.5
 
+    def __post_init__(self) -> None:
+        # not only where rows are dealt: nothing deals a pruned run again, and its config is opened
+        named = [client for group in self.groups for client in group]
+        if len(set(named)) != len(named) or not set(named) <= set(range(self.clients)) or not all(self.groups):
+            raise UsageError(f"groups must be lists of clients 0 to {self.clients - 1}, each in one group at most")
+        if self.groups != tuple(sorted(tuple(sorted(group)) for group in self.groups)):
+            raise UsageError("groups must name clients in ascending order, and go by their first clients")
+
     def deal(self, labels: Labels, draws: Generator) -> list[list[int]]:
         """See :class:`Partition`."""
         _require_clients(self.clients, len(labels))
         named = [client for group in self.groups for client in group]
-        if len(set(named)) != len(named) or not set(named) <= set(range(self.clients)) or not all(self.groups):
-            raise UsageError(f"groups must be lists of clients 0 to {self.clients - 1}, each in one group at most")
         _require_concentration(self.concentration)
         others = tuple(sorted(set(range(self.clients)) - set(named)))
         groups = [*self.groups, *([others] if others else [])]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests_support import AUDIT_KEY, config, secret
+from tests_support import AUDIT_KEY, config, reseal, secret
 
 from fuaudit import train, unlearn, verify
 from fuaudit.data.dataset import Dataset
@@ -73,6 +73,27 @@ def test_a_model_in_a_list_of_clients(how, part, private, forged, tmp_path):
         train(honest(stages), tmp_path / "asked", secret=secret(3))
     with pytest.raises(EvidenceError, match=words):
         forged(stages)
+
+
+GROUPS = {
+    "clients named over and over": ([[1, 2, 1, 1]], "each in one group at most"),
+    "clients that are not there": ([[1, 2**60]], "lists of clients 0 to 9"),
+    "clients in an order of his": ([[2, 1]], "ascending order"),
+    "groups in an order of his": ([[2], [1]], "by their first clients"),
+}
+
+
+@pytest.mark.parametrize("how", GROUPS)
+def test_a_text_in_groups_of_a_partition(how, tmp_path):
+    """He prunes the run that he has dealt by a script: nothing deals its rows again, but its config is opened."""
+    groups, words = GROUPS[how]
+    dealt = config(partition={"use": "two-level", "clients": 10, "groups": [[1, 2]]})
+    run = train(dealt, tmp_path / "run", secret=secret(3))
+    child, _ = prune(unlearn(run, "fats", Request.of([TARGET]), tmp_path / "child"))
+    path = child.path / "config.toml"
+    path.write_text(path.read_text().replace("groups = [[1, 2]]", f"groups = {groups}"))
+    with pytest.raises(EvidenceError, match=words):
+        reseal(child.path)
 
 
 def test_a_model_in_a_chain(private, tmp_path):
