@@ -1,10 +1,9 @@
 """A new file of a run: a row in the table of files, and who writes it. All else follows from the row."""
 
 import json
-import math
 
 import pytest
-from tests_support import AUDIT_KEY, claimed, sealed
+from tests_support import AUDIT_KEY, claimed, one_more, sealed
 
 from fuaudit import load_run, unlearn
 from fuaudit.audits.lineage.audit import Lineage
@@ -17,6 +16,7 @@ from fuaudit.runs.derived_files import WRITTEN
 from fuaudit.runs.forms import Elsewhere, Json, Tensors
 from fuaudit.runs.layout import FILES, File, Held, Reader
 from fuaudit.runs.names import in_words, to_forget
+from fuaudit.runs.rounding import rounded
 from fuaudit.runs.tombstone import read_tombstone
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -31,7 +31,7 @@ OWN = File("clients/norms.json", "lengths of models", FORM, (Reader.AUDITOR,), o
 
 
 def norms(stored):
-    return [{"round": number, "norm": float(stored.model(number).norm())} for number in stored.rounds]
+    return [{"round": number, "norm": rounded(float(stored.model(number).norm()))} for number in stored.rounds]
 
 
 @pytest.fixture(params=[NORMS, OWN], ids=lambda file: file.name)
@@ -59,7 +59,7 @@ def changed(run, name, factor):
 def test_it_is_written_hashed_and_read(lineage):
     file, _, child = lineage
     path = child.path / file.name
-    assert child.document(file.name)[-1]["norm"] == float(child.model.norm())
+    assert child.document(file.name)[-1]["norm"] == rounded(float(child.model.norm()))
     assert path.stat().st_mode & 0o777 == (0o600 if file is OWN else 0o644)
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
     with pytest.raises(EvidenceError, match=f"altered: {file.name}"):
@@ -73,19 +73,19 @@ def test_it_is_written_hashed_and_read(lineage):
 
 
 def test_it_is_regenerated_and_compared_as_its_form_says(lineage, tiny):
-    """On the same platform to the last bit; on another one within the tolerance, and a FAIL for no honest run."""
+    """On the same platform to the last bit; on another one but for the last digit, and a FAIL for no honest run."""
     file, parent, child = lineage
     honest = examined(child, parent, tiny.dataset)
     assert honest.verdict == "PASS"
     copies = {copy.place for copy in honest.copies}
     assert (f"parent/{file.name}" in copies) == (file is NORMS)
-    child = changed(child, file.name, lambda norm: math.nextafter(norm, 9.0))
+    child = changed(child, file.name, one_more)
     found = examined(child, parent, tiny.dataset)
     assert found.verdict == "FAIL"
     assert f"not regenerated: {file.name}" in found.details
     child = claimed(child.path, torch="another")
     assert examined(child, parent, tiny.dataset).verdict == "PASS"
-    child = changed(child, file.name, lambda norm: 2 * norm)
+    child = changed(child, file.name, one_more)
     assert examined(child, parent, tiny.dataset).verdict == "INCONCLUSIVE"
 
 
@@ -117,6 +117,8 @@ def test_fractions_of_which_nothing_is_said_are_refused():
     with pytest.raises(ValueError, match="compared elsewhere: 'norm'"):
         form.write([{"round": 1, "norm": 1.5}])
     assert json.loads(form.write([{"round": 1, "norm": None}])) == [{"round": 1, "norm": None}]
+    with pytest.raises(ValueError, match="not rounded to 4 digits: 'norm'"):
+        FORM.write([{"round": 1, "norm": 1.2345}])
     with pytest.raises(ValueError, match="how fractions are compared"):
         File("norms.json", "lengths", Json(FORM.wrong), (Reader.EVERYBODY,))
     with pytest.raises(ValueError, match="belong into JSON"):

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
-from math import inf, nextafter
+from math import inf
 
 import numpy as np
 import pytest
@@ -22,13 +22,14 @@ from tests_support import (
     drawn_client,
     drawn_sample,
     fitting,
+    one_more,
     reseal,
     secret,
     told,
 )
 
 from fuaudit import load_run, train, unlearn, verify
-from fuaudit.audits.lineage.audit import OTHER_FIGURES, Lineage
+from fuaudit.audits.lineage.audit import LAST_DIGITS, OTHER_FIGURES, Lineage
 from fuaudit.audits.replay.audit import Replay
 from fuaudit.audits.replay.gaps import bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
@@ -290,13 +291,15 @@ def test_other_last_digits_of_figures_beside_equal_bits(lineage, tolerance, at_h
     """Nothing can be left in models of equal bits: neither a parent nor a tolerance is needed."""
     child = lineage["client"]
     rows = json.loads((child.path / "metrics.json").read_text())
-    rows[-1]["test_loss"] = nextafter(rows[-1]["test_loss"], 0)
+    rows[-1]["test_loss"] = one_more(rows[-1]["test_loss"])
     (child.path / "metrics.json").write_bytes(pretty_json(rows))
     case = case_of(claimed(child.path, numpy="another"), **({} if at_hand else {"parent": None}))
     found = Lineage(tolerance=tolerance).examine(case)
     assert found.verdict == Replay(tolerance=tolerance).examine(case).verdict == "PASS", found.shows
     assert "other last digits: metrics.json" in found.details
-    rows[-1]["test_loss"] *= 1.01
+    assert "byte for byte but for the last digit of 1 figure" in found.shows
+    assert LAST_DIGITS.format("1 figure differs", 4) in found.assumptions
+    rows[-1]["test_loss"] = one_more(rows[-1]["test_loss"])
     (child.path / "metrics.json").write_bytes(pretty_json(rows))
     case = case_of(reseal(child.path))
     found = Lineage(tolerance=tolerance).examine(case)
@@ -521,7 +524,12 @@ def test_contradictions_need_no_platform(lineage):
 def test_figures_of_other_models(lineage):
     child = elsewhere(lineage["client"])
     rows = json.loads((child.path / "metrics.json").read_text())
-    rows[-1]["test_loss"] *= 1.01
+    rows[-1]["test_loss"] = one_more(rows[-1]["test_loss"])
+    (child.path / "metrics.json").write_bytes(pretty_json(rows))
+    found = Lineage().examine(case_of(reseal(child.path)))
+    assert found.verdict == "PASS"
+    assert LAST_DIGITS.format("1 figure differs", 4) in found.assumptions
+    rows[-1]["test_loss"] = one_more(rows[-1]["test_loss"])
     (child.path / "metrics.json").write_bytes(pretty_json(rows))
     found = Lineage().examine(case_of(reseal(child.path)))
     assert found.verdict == "INCONCLUSIVE"

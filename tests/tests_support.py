@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,12 @@ def fitting(path: Path, events):
             model = {"model": event.get("model", "0" * 64)} if event["round"] in stored else {}
             event = {name: value for name, value in event.items() if name != "model"} | model
         yield event
+
+
+def one_more(figure):
+    """The next figure above that can be stored, of 4 digits."""
+    number = Decimal(repr(figure))
+    return float(number + Decimal(1).scaleb(number.adjusted() - 3))
 
 
 def same(events):

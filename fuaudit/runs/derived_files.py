@@ -23,6 +23,7 @@ from fuaudit.plans.participation import Involvement, Participations
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.encoding import files_of_round, involvement_tensors
 from fuaudit.runs.layout import INVOLVEMENT, METRICS, MODEL, PARTICIPATION, form_of
+from fuaudit.runs.rounding import rounded
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.learner import Learner
 from fuaudit.training.rounds import State
@@ -123,8 +124,9 @@ def _metrics(course: Course) -> list[dict[str, Any]]:
     for number in course.rounds:
         course.measured()
         loss, accuracy = course.measure(course.model(number), dataset.test_inputs, dataset.test_targets)
+        figure = rounded(loss)
         # a plan that reads erased rows makes NaN; JSON has no such number
-        rows.append({"round": number, "test_loss": loss if isfinite(loss) else None, "test_accuracy": accuracy})
+        rows.append({"round": number, "test_loss": figure if isfinite(figure) else None, "test_accuracy": accuracy})
     return rows
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from fuaudit.formats.forms import (
     pretty_json,
     tensor_bytes,
 )
+from fuaudit.runs.rounding import DIGITS, are_neighbours, is_rounded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ class Elsewhere(Enum):
 
     EXACT = "they follow from the plan alone, and are the same on every platform"
     SAME = "they are measured on models; where they differ, nothing is shown"
-    NEAR = "they are measured on models, and may differ by a relative tolerance"
+    NEAR = "they are measured on models and rounded, and may differ by one in the last digit"
 
 
 OTHERS = "*"
@@ -81,13 +81,19 @@ class Json:
             ]
         )
 
-    def alike(self, ours: object, theirs: object, limit: float) -> bool:
-        """Whether two values may come of the same models on two platforms; ``limit`` is relative."""
-        return self.exact(ours) == self.exact(theirs) and all(
-            _near(a.get(name), b.get(name), limit if how is Elsewhere.NEAR else 0.0)
-            for a, b in zip(_rows(ours), _rows(theirs), strict=True)
+    def last_digits(self, ours: object, theirs: object) -> int | None:
+        """How many figures of two values differ, each by one in its last digit, as two platforms may measure the same
+        models; None where anything else differs.
+        """
+        if self.exact(ours) != self.exact(theirs):
+            return None
+        pairs = zip(_rows(ours), _rows(theirs), strict=True)
+        found = [
+            _last_digits(a.get(name), b.get(name), how is Elsewhere.NEAR)
+            for a, b in pairs
             for name, how in self._measured
-        )
+        ]
+        return _sum(found)
 
     @property
     def _measured(self) -> Iterator[tuple[str, Elsewhere]]:
@@ -96,6 +102,8 @@ class Json:
     def _refused(self, value: Any) -> str:
         if wrong := self.wrong(value):
             return f"missing, wrong or unknown: {', '.join(map(repr, wrong))}"
+        if fine := sorted(self._not_rounded(value)):
+            return f"not rounded to {DIGITS} digits: {', '.join(map(repr, fine))}"
         if self.numbers is None or OTHERS in self.numbers:
             return ""
         fields = (item for row in _rows(value) for item in (row.items() if isinstance(row, dict) else [("", row)]))
@@ -103,22 +111,42 @@ class Json:
             return f"fractions, and not said how they are compared elsewhere: {', '.join(map(repr, unsaid))}"
         return ""
 
+    def _not_rounded(self, value: object) -> Iterator[str]:
+        near = {name for name, how in (self.numbers or {}).items() if how is Elsewhere.NEAR}
+        tables = [row for row in _rows(value) if isinstance(row, dict)]
+        return (name for name in near if not all(map(is_rounded, _fractions([row.get(name) for row in tables]))))
+
 
 def _rows(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
 def _has_fraction(value: object) -> bool:
+    return any(True for _ in _fractions(value))
+
+
+def _fractions(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return isinstance(value, float) or any(map(_has_fraction, inner))
+    for one in inner:
+        yield from _fractions(one)
 
 
-def _near(a: Any, b: Any, limit: float) -> bool:
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum; None where one is."""
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _last_digits(a: Any, b: Any, near: bool) -> int | None:
+    """See :meth:`Json.last_digits`; only where they are ``near`` may figures differ."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_near(a[name], b[name], limit) for name in a)
+        return _sum([_last_digits(a[name], b[name], near) for name in a]) if a.keys() == b.keys() else None
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_near(x, y, limit) for x, y in zip(a, b, strict=True))
-    return bool(a == b or (isinstance(a, float) and isinstance(b, float) and isclose(a, b, rel_tol=limit)))
+        return _sum([_last_digits(*pair, near) for pair in zip(a, b, strict=True)]) if len(a) == len(b) else None
+    if repr(a) == repr(b):  # by its text: a zero with a sign is equal to one without
+        return 0
+    return 1 if near and isinstance(a, float) and isinstance(b, float) and are_neighbours(a, b) else None
 
 
 def kind_of(tensor: Tensor | Array) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import torch
-
 from fuaudit.audits.lineage.equal_rows import with_equal_rows
 from fuaudit.audits.lineage.for_testing import IN_USE, hers, read_by
 from fuaudit.audits.lineage.other_copies import other_copies
@@ -15,7 +13,7 @@ from fuaudit.audits.lineage.regenerated import (
     differ,
     differ_anywhere,
     follow_from_models,
-    same_figures,
+    last_digits,
     strays,
     unlike_the_plan,
 )
@@ -23,6 +21,7 @@ from fuaudit.audits.lineage.unused_draws import with_records_of_before
 from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.errors import UsageError
+from fuaudit.runs.rounding import DIGITS
 from fuaudit.text import counted
 from fuaudit.verification.case import Case
 from fuaudit.verification.figure import Figure
@@ -31,10 +30,10 @@ from fuaudit.verification.rerun import EQUAL_BITS
 
 DO = ("file of the run does", "files of the run do")
 
-OTHER_FIGURES = "The figures of the run differ from those of its stored models by more than the tolerance."
+OTHER_FIGURES = "The figures of the run differ from those of its stored models by more than one in the last digit."
 
-DIGITS = 256
-"""Machine epsilons by which figures of equal models may differ at least."""
+LAST_DIGITS = "Nothing is hidden in last digits: {} here, each by one in the last of {} digits."
+"""What a PASS takes on trust that a run of another platform does not get its figures bit for bit."""
 
 SHOWS_NOT = f"It does not show that no copy exists elsewhere: backups, participants, exported models. {IN_USE}"
 
@@ -45,7 +44,8 @@ class Lineage:
 
     On another platform models are judged as :class:`~fuaudit.audits.replay.audit.Replay` does, by ``tolerance``
     (in units of the machine epsilon), and every other file must follow from the stored models. Models of equal bits
-    need no tolerance: only last digits of figures are judged. Where the auditor
+    need no tolerance. Figures are stored with few digits. A figure may differ by one in the last of them, and a PASS
+    says how many do. Where the auditor
     asked for a spot check, files are compared with what follows from the stored models, and nothing is passed.
 
     Retained rows that equal erased ones are listed, and a PASS says how many there are: another client may hold the
@@ -86,10 +86,6 @@ class Lineage:
         )
         return replace(judged, figures=(others, *judged.figures)).finding("lineage", SHOWS_NOT, copies)
 
-    def _limit(self, case: Case) -> float:
-        """The tolerance as a number."""
-        return self.tolerance * torch.finfo(case.rerun.ready.procedure.dtype).eps
-
     def _judge(self, case: Case) -> Judgement:
         at_hand = data_at_hand(case)
         if case.evidence.is_editor:
@@ -126,7 +122,7 @@ class Lineage:
         if other:
             shows = f"{counted(len(other), *DO)} not follow from its plan and its stored models."
             return Judgement(Verdict.FAIL, shows, details=tuple(f"not regenerated: {name}" for name in other))
-        if at_hand and not same_figures(case, followed, self._limit(case)):
+        if at_hand and last_digits(case, followed) is None:
             return Judgement(Verdict.INCONCLUSIVE, OTHER_FIGURES, details=case.rerun.elsewhere(case.run))
         return Judgement(Verdict.NOT_APPLICABLE, "The model was edited: no plan regenerates it.", details=read_by(case))
 
@@ -143,24 +139,33 @@ class Lineage:
             return self._of_equal_models(case, followed)
         stored = {round_number: case.run.checkpoint(round_number) for round_number in case.rerun.replayed}
         judged = within_tolerance(case, stored, self.tolerance)
-        if judged.verdict is Verdict.PASS and not same_figures(case, followed, self._limit(case)):
+        if judged.verdict is not Verdict.PASS:
+            return judged
+        count = last_digits(case, followed)
+        if count is None:
             return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=OTHER_FIGURES, detectable="")
-        return judged
+        return replace(judged, assumptions=(*judged.assumptions, *_on_last_digits(count)))
 
     def _of_equal_models(self, case: Case, followed: dict[str, bytes]) -> Judgement:
         """Models agree in every bit, so nothing could be left in them; figures may differ in their last digits.
 
-        Figures are rounded wherever they are measured, so a tolerance of 0 is one for models alone.
+        Measuring rounds on every platform, so a tolerance of 0 is one for models alone.
         """
-        limit = max(self._limit(case), DIGITS * torch.finfo(case.rerun.ready.procedure.dtype).eps)
-        if not same_figures(case, followed, limit):
+        count = last_digits(case, followed)
+        if count is None:
             return Judgement(Verdict.INCONCLUSIVE, OTHER_FIGURES)
         near = differ(case, followed)
         shows = (
             "All files that hold models or figures follow from the retained data and the test rows, byte for byte but "
-            f"for last digits in {counted(len(near), 'file')} of figures, which this platform measures otherwise."
+            f"for the last digit of {counted(count, 'figure')}, which this platform measures otherwise."
         )
-        return Judgement(Verdict.PASS, shows, details=tuple(f"other last digits: {name}" for name in near))
+        details = tuple(f"other last digits: {name}" for name in near)
+        return Judgement(Verdict.PASS, shows, assumptions=_on_last_digits(count), details=details)
+
+
+def _on_last_digits(count: int) -> tuple[str, ...]:
+    """What a PASS rests on where so many figures differ."""
+    return (LAST_DIGITS.format(counted(count, "figure differs", "figures differ"), DIGITS),) if count else ()
 
 
 def _judged(other: list[str], count: int, spot_check: bool = False) -> Judgement:

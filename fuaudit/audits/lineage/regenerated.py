@@ -82,10 +82,11 @@ def unlike_the_plan(case: Case) -> list[str]:
     ]
 
 
-def same_figures(case: Case, followed: dict[str, bytes], limit: float) -> bool:
-    """Whether the run's figures are those that follow, as their forms compare them; ``limit`` is relative."""
-    return all(
-        form.alike(case.run.document(name), json.loads(content), limit)
+def last_digits(case: Case, followed: dict[str, bytes]) -> int | None:
+    """How many figures of the run differ from those that follow, each by one in its last digit; None for others."""
+    found = [
+        form.last_digits(case.run.document(name), json.loads(content))
         for name, content in followed.items()
         if isinstance(form := form_of(name), Json)
-    )
+    ]
+    return None if None in found else sum(count for count in found if count is not None)
