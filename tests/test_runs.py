@@ -16,6 +16,7 @@ import sys
 import weakref
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from datetime import datetime
 from itertools import accumulate, product
 from pathlib import Path
 
@@ -992,9 +993,13 @@ def test_the_written_format(trained, child, target):
     for line in files["ledger.jsonl"].read_bytes().splitlines():
         event = json.loads(line)
         assert event["previous"] == head
+        assert ("time" in event) == (event["event"] != "round")
         assert line == json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         head = hashlib.sha256(line).hexdigest()
         events.append(event)
+    times = [event["time"] for event in events if "time" in event]
+    assert times == sorted(times)
+    assert all(1970 <= datetime.strptime(time, "%Y-%m-%dT%H:%M:%S%z").year <= 2099 for time in times)
     assert manifest["ledger"] == head
     assert events[-1]["event"] == "sealed"
     assert events[-1]["digest"] == manifest["digest"]

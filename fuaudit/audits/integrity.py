@@ -108,6 +108,8 @@ def contradictions(case: Case) -> Iterator[str]:
             yield f"the ledger of {name} names another parent than its run.json"
         if (request["clients"], request["samples"]) != (list(asked.clients), list(asked.samples)):
             yield f"the ledger of {name} names another request than the plan of {case.run.path.name}"
+        if child.ledger.events[0]["time"] < parent.ledger.time:
+            yield f"{name} began, by its ledger, before {parent.path.name} was sealed"
         if child.by_editor:
             continue
         if "edited_by" in parent.info and not _keeps_no_draw(child):

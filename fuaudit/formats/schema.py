@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeGuard
 
 from fuaudit.draws import END
@@ -72,10 +73,20 @@ def is_version(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch("[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", value) is not None
 
 
+EARLIEST, LATEST = "1970-01-01T00:00:00Z", "2099-12-31T23:59:59Z"
+"""Of the seconds of UTC that can be told: about 2**32 of them. Clocks that nobody set begin with the first."""
+
+
 def is_time(value: object) -> bool:
-    """A second of UTC."""
-    form = "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z"
-    return isinstance(value, str) and re.fullmatch(form, value) is not None
+    """A second of UTC that a calendar has. Times that are texts of this form are ordered as texts are."""
+    form = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+    if not (isinstance(value, str) and re.fullmatch(form, value)):
+        return False
+    try:
+        written = datetime.fromisoformat(value[:-1]).isoformat() + "Z"
+    except ValueError:
+        return False
+    return value == written and EARLIEST <= value <= LATEST  # newer Pythons read 24:00 as the day after
 
 
 def among(*words: str) -> Shape:

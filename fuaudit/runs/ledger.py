@@ -14,6 +14,7 @@ from typing import Any
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
+from fuaudit.formats.schema import EARLIEST
 from fuaudit.runs.layout import EVENTS, LEDGER
 from fuaudit.text import WITH_DATA, command
 
@@ -23,11 +24,15 @@ PLATFORM = "platform"
 
 @dataclass(frozen=True)
 class Ledger:
-    """The events of a run in order, the digest of the last line (``head``), and the bytes of all lines."""
+    """The events of a run in order, the digest of the last line (``head``), and the bytes of all lines.
+
+    ``time`` is the last one told: what is added is not earlier. A child's begins with the last of its parent.
+    """
 
     events: tuple[dict[str, Any], ...] = ()
     head: str = GENESIS
     size: int = 0
+    time: str = EARLIEST
 
     @property
     def kinds(self) -> list[str]:
@@ -41,16 +46,18 @@ class Ledger:
 
 def ledger_of(lines: list[bytes], path: Path) -> Ledger:
     """The ledger of lines without their ends, its chain checked. EvidenceError when it is broken."""
-    head, events = GENESIS, []
+    head, time, events = GENESIS, EARLIEST, []
     for number, line in enumerate(lines, 1):
         event = parse_canonical(line, path)
         if not isinstance(event, dict) or not isinstance(event.get("event"), str) or event.get("previous") != head:
             raise EvidenceError(f"{path}: line {number} does not follow from the line before it")
         if not any(form(event) for form in EVENTS.get(event["event"], ())):
             raise EvidenceError(f"{path}: line {number} is no event that a run can have")
+        if event.get("time", time) < time:
+            raise EvidenceError(f"{path}: line {number} tells an earlier time than a line before it")
         events.append(event)
-        head = sha256(line)
-    return Ledger(tuple(events), head, sum(map(len, lines)) + len(lines))
+        head, time = sha256(line), event.get("time", time)
+    return Ledger(tuple(events), head, sum(map(len, lines)) + len(lines), time)
 
 
 def read_ledger(run: Path) -> Ledger:

@@ -10,7 +10,8 @@ from typing import Any
 from fuaudit.errors import PluginError
 from fuaudit.formats.files import append_line, read_bytes, sha256, write_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json
-from fuaudit.runs.layout import LEDGER
+from fuaudit.formats.schema import LATEST
+from fuaudit.runs.layout import LEDGER, is_timed
 from fuaudit.runs.ledger import Ledger, ledger_of
 
 SPARE = 2**20
@@ -18,13 +19,13 @@ SPARE = 2**20
 
 
 def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
-    """Add an event, with the time; returns the grown ledger.
+    """Add an event, with the time where events of its kind have one; returns the grown ledger.
 
     Raises:
         PluginError: stages tell so much of a round that the ledger would be too large to be read.
     """
-    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    entry = {"event": event, "previous": ledger.head, "time": moment, **facts}
+    time = _time_after(ledger.time) if is_timed(event) else ledger.time
+    entry = {"event": event, "previous": ledger.head, **({"time": time} if is_timed(event) else {}), **facts}
     line = canonical_json(entry)
     size = ledger.size + len(line) + 1
     if event == "round" and size > MAX_JSON_BYTES - SPARE:
@@ -33,7 +34,12 @@ def append(run: Path, ledger: Ledger, event: str, **facts: Any) -> Ledger:
             "All rounds before are kept. Let the stages tell less.",
         )
     append_line(run / LEDGER, line)
-    return Ledger((*ledger.events, entry), sha256(line), size)
+    return Ledger((*ledger.events, entry), sha256(line), size, time)
+
+
+def _time_after(last: str) -> str:
+    """The second of UTC, or the last one told again: clocks are set back, and runs are resumed on other machines."""
+    return min(max(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), last), LATEST)
 
 
 def mend_ledger(run: Path, keep_rounds: int) -> Ledger:

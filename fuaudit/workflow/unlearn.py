@@ -22,6 +22,7 @@ from fuaudit.plans.veil import rewritten
 from fuaudit.progress import Progress, silent
 from fuaudit.renamed import renamed
 from fuaudit.runs.layout import EDIT, stored_rounds
+from fuaudit.runs.ledger import Ledger
 from fuaudit.runs.names import require_committed
 from fuaudit.runs.platforms import Platform, platforms_kept
 from fuaudit.runs.run import Run, load_run
@@ -102,7 +103,7 @@ def unlearn(
     renewal = Renewal(run.commitment, fresh.context, info["unlearner"], run.rounds_executed)
     secrets = run.secrets and run.secrets.after(change.plan.retained.samples, renewal)
     with claimed(out):
-        writer = RunWriter(out)
+        writer = RunWriter(out, Ledger(time=run.ledger.time))
         writer.begin(run.foundation, info, change.plan, secrets, (*run.requests, request), run.beacon)
         return carry_out(writer, ready, run, change.plan, progress)
 

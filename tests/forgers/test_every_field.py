@@ -24,7 +24,7 @@ from fuaudit.workflow.append import append
 from fuaudit.workflow.prune import prune
 
 FREE = {
-    "ledger/*/time": "a time, to the second",
+    "ledger/*/time": "a time, to the second, of an event that is no round; it is not before the last one",
     "ledger/*/versions/*": "a platform: on another one models are judged within a tolerance, which a PASS names",
     "ledger/*/plugins/*/version": "the same",
     "ledger/*/canary": "the same",
