@@ -24,6 +24,11 @@ def printable(text: object) -> str:
     return UNSEEN.sub(_escaped, str(text))
 
 
+def plain(name: str) -> str:
+    """The name of a machine as it is recorded: 100 characters of ASCII at most, others as question marks."""
+    return "".join(char if " " <= char <= "~" else "?" for char in name[:100])
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """A number and what it counts: "1 round", "2,000 rounds"; ``many`` where an s does not do."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

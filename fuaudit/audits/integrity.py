@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from fuaudit import registry
 from fuaudit.draws import START, Position
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
@@ -90,12 +91,20 @@ def _figures(run: Run) -> tuple[Figure, ...]:
 
 
 def _as_told(run: Run) -> Iterator[str]:
-    """What nobody can check of the platforms that a ledger names besides one."""
+    """What nobody can check of the platforms that a ledger names besides one, and of where plugins came from."""
     words = {
         json.dumps([e["versions"], e["plugins"], e["canary"]], sort_keys=True) for e in run.ledger.of_kind(PLATFORM)
     }
     if len(words) > 1:
         yield f"The ledger names {len(words)} platforms, and what it says of them is as told."
+    others = sorted({row["distribution"] for row in run.info["plugins"] if row["distribution"] != _of_here(row)})
+    if others:
+        yield f"Plugins are of other distributions here than the run names: {', '.join(others)}."
+
+
+def _of_here(row: dict[str, str]) -> str:
+    """The distribution that a plugin is of where the audit runs."""
+    return registry.find(row["kind"], row["use"]).distribution
 
 
 def contradictions(case: Case) -> Iterator[str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from fuaudit.draws import END
-from fuaudit.text import is_printable
+from fuaudit.text import is_printable, plain
 
 Shape = Callable[[Any], bool]
 """Whether a value of JSON, which is finite and holds no half characters, can stand in a field."""
@@ -63,7 +63,7 @@ def is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) <= MAX_TEXT and is_printable(value)
 
 
-def is_word(value: object) -> bool:
+def is_word(value: object) -> TypeGuard[str]:
     """A short line that is not empty: the name of something, or its version."""
     return is_text(value) and 1 <= len(value) <= MAX_WORD
 
@@ -75,6 +75,11 @@ def is_version(value: object) -> bool:
 
 EARLIEST, LATEST = "1970-01-01T00:00:00Z", "2099-12-31T23:59:59Z"
 """Of the seconds of UTC that can be told: about 2**32 of them. Clocks that nobody set begin with the first."""
+
+
+def is_machine(value: object) -> bool:
+    """The name of a system or a processor: a word of plain characters, see :func:`fuaudit.text.plain`."""
+    return is_word(value) and plain(value) == value
 
 
 def is_time(value: object) -> bool:

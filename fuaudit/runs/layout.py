@@ -33,6 +33,7 @@ from fuaudit.formats.schema import (
     is_flag,
     is_folder_name,
     is_loss,
+    is_machine,
     is_nothing,
     is_position,
     is_share,
@@ -104,9 +105,19 @@ def _is_part(value: object) -> bool:
 
 _VERSIONS = Fields(
     dict.fromkeys(("fuaudit", "python", "torch", "numpy"), is_version)
-    | dict.fromkeys(("platform", "processor"), is_word)
+    | dict.fromkeys(("platform", "processor"), is_machine)
 )
 _PLUGIN = Fields({"kind": is_word, "use": is_word, "distribution": is_version, "version": is_version})
+
+
+def _are_plugins(value: object) -> bool:
+    """Rows of plugins; those of one distribution have one version."""
+    if not (isinstance(value, list) and all(map(_PLUGIN, value))):
+        return False
+    installed = {(row["distribution"], row["version"]) for row in value}
+    return len(installed) == len(dict(installed))
+
+
 _COMMON: dict[str, Shape] = {
     "format": among(FORMAT),
     "kind": among("training", "unlearning"),
@@ -114,7 +125,7 @@ _COMMON: dict[str, Shape] = {
     "engine": among("reference", "threads", "batched", "compiled"),
     "device": among("cpu", "cuda"),
     "versions": _VERSIONS,
-    "plugins": listed(_PLUGIN),
+    "plugins": _are_plugins,
 }
 _UNLEARNER = Fields(
     {
@@ -177,7 +188,7 @@ def _wrong_participation(value: object) -> list[str]:
 _EVENTS: dict[str, tuple[dict[str, Shape], ...]] = {
     "commitment": ({"commitment": is_digest},),
     "request": ({"clients": are_ids, "samples": are_ids, "parent": is_digest},),
-    "platform": ({"since": is_count, "versions": _VERSIONS, "plugins": listed(_PLUGIN), "canary": is_digest},),
+    "platform": ({"since": is_count, "versions": _VERSIONS, "plugins": _are_plugins, "canary": is_digest},),
     "unlearning": ({"first_change": is_position, "kept_rounds": is_count}, {"messages": is_count, "bytes": is_count}),
     "round": ({"round": is_count, "model": is_digest}, {"round": is_count}),
     "sealed": ({"digest": is_digest},),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fuaudit import registry
 from fuaudit.config import Config
 from fuaudit.runs.ledger import PLATFORM, Ledger
+from fuaudit.text import plain
 
 if TYPE_CHECKING:
     from fuaudit.training.setup import Setup
@@ -36,8 +37,10 @@ def versions(device: str = "cpu") -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": version("numpy"),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "processor": torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability(),
+        "platform": plain(f"{platform.system()} {platform.machine()}"),
+        "processor": plain(
+            torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability()
+        ),
     }
 
 

@@ -18,7 +18,7 @@ from tests_support import parse_tensors, sealed, told
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import EvidenceError
-from fuaudit.formats.forms import pretty_json, tensor_bytes
+from fuaudit.formats.forms import canonical_json, pretty_json, tensor_bytes
 from fuaudit.plans import Request
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.workflow.append import append
@@ -103,11 +103,11 @@ def a_gap_between_tensors(path, old):
 
 
 def an_empty_folder(path, old):
-    (path / word(old)[:200]).mkdir()
+    (path / word(old)[:100]).mkdir()
 
 
 def an_empty_folder_of_models(path, old):
-    (path / "checkpoints" / word(old)[:200]).mkdir()
+    (path / "checkpoints" / word(old)[:100]).mkdir()
 
 
 def a_folder(path, old):
@@ -286,8 +286,8 @@ def test_platforms_whose_work_was_lost(child, old):
         for event in events:
             yield event
             if event["event"] == "platform":
-                yield event | {"versions": event["versions"] | {"processor": word(old)[:200]}}
-                yield event | {"versions": event["versions"] | {"platform": word(old)[:200]}}
+                yield event | {"versions": event["versions"] | {"processor": word(old)[:100]}}
+                yield event | {"versions": event["versions"] | {"platform": word(old)[:100]}}
 
     with pytest.raises(EvidenceError, match="several of its platforms went on from one round"):
         told(child, edit)
@@ -373,12 +373,12 @@ def test_files_of_before_a_prune_that_never_were(name, told, family, old, tmp_pa
 
 
 def retold(stone, course):
-    """The ledger of a tombstone, with other events."""
-    ledger, events = Ledger(), read_ledger(stone).events
-    (stone / "ledger.jsonl").unlink()
-    for event in course(events):
-        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
-        ledger = append(stone, ledger, event["event"], **facts)
+    """The ledger of a tombstone, with other events at the times that it tells."""
+    head, written = "0" * 64, b""
+    for event in course(read_ledger(stone).events):
+        line = canonical_json(event | {"previous": head})
+        head, written = sha256(line).hexdigest(), written + line + b"\n"
+    (stone / "ledger.jsonl").write_bytes(written)
 
 
 @pytest.fixture
