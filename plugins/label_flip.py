@@ -29,8 +29,8 @@ class LabelFlip:
 
     Attributes:
         clients: their ids.
-        pairs: turn only these, each a class and what it is called instead, as in [[5, 3]]; left out, class c of n
-            is called n - 1 - c.
+        pairs: turn only these, each a class and what it is called instead, as in [[5, 3], [7, 1]], ascending by the
+            first; left out, class c of n is called n - 1 - c.
     """
 
     clients: tuple[int, ...]
@@ -38,8 +38,11 @@ class LabelFlip:
     cite: ClassVar[str] = "Tolpegin, Truex, Gursoy and Liu, ESORICS 2020; Fang, Cao, Jia and Gong, USENIX Security 2020"
 
     def __post_init__(self) -> None:
-        if len(dict(self.pairs)) < len(self.pairs) or min(map(min, self.pairs), default=0) < 0:
-            raise UsageError(f"label-flip needs pairs of classes, none of them turned twice, not {self.pairs}")
+        turned = [source for source, _ in self.pairs]
+        if turned != sorted({*turned}) or min(map(min, self.pairs), default=0) < 0:
+            raise UsageError(
+                f"label-flip needs pairs of classes, each turned once and in ascending order, not {self.pairs}"
+            )
 
     def turn(self, inputs: Tensor, target: int, classes: int) -> tuple[Tensor, int]:
         """See :class:`~fuaudit.data.adversaries.Adversary`."""

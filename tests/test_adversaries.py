@@ -94,7 +94,7 @@ def test_a_row_is_turned_alike_whichever_others_are_at_hand(gone):
 @settings(deadline=None)
 def test_pairs_are_turned_once(pairs):
     """Also where one names what another makes: 0 to 1 and 1 to 2 are no way from 0 to 2."""
-    flip = LabelFlip((0,), tuple(pairs))
+    flip = LabelFlip((0,), tuple(sorted(pairs)))
     expected = dict(pairs) if pairs else {0: 2, 2: 0}
     assert [flip.turn(torch.zeros(3), target, 3)[1] for target in range(3)] == [expected.get(t, t) for t in range(3)]
 
@@ -105,7 +105,7 @@ def test_adversaries_follow_each_other():
     assert found.targets.unique().tolist() == [2]
 
 
-@pytest.mark.parametrize("pairs", [((0, 1), (0, 2)), ((-1, 0),)])
+@pytest.mark.parametrize("pairs", [((0, 1), (0, 2)), ((-1, 0),), ((1, 0), (0, 1))])
 def test_pairs_must_say_what_becomes_of_a_class(pairs):
     with pytest.raises(UsageError, match="label-flip needs pairs of classes"):
         LabelFlip((0,), pairs)
