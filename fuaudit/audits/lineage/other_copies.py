@@ -124,14 +124,16 @@ def _of_models(run: Run, folder: Path) -> str:
     asked = reduce(or_, run.requests, Request())
     try:
         other = load_run(folder)
-        drawn = any(first_drawn(other, request) for request in run.requests)
+        left = other.plan.retained
+        # what it has forgotten as well is in none of its draws, and its plan knows no owner of it
+        there = Request.of(left.samples.keys() & {*asked.clients}, left.owner.keys() & {*asked.samples})
+        drawn = first_drawn(other, there)
         known = depended_on(other.config, asked)
     except FuauditError:
         return "cannot be opened as a run; its models may hold the contribution"
     if drawn:
         return "of another run of the same training, trained with the erased data"
-    left = other.plan.retained
-    if left.samples.keys().isdisjoint(asked.clients) and left.owner.keys().isdisjoint(asked.samples):
+    if there == Request():
         return ""
     if other.by_editor:
         return "of another run of the same training, edited by a method that may have read the erased data"
