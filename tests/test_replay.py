@@ -1,5 +1,6 @@
 """Replay where bits cannot be compared, and spot checks: what they find, what they cannot, and that they say so."""
 
+import gc
 import json
 import os
 import shutil
@@ -54,6 +55,7 @@ from fuaudit.training.engines.reference import local_steps
 from fuaudit.training.execute import RoundState, execute, initial_state
 from fuaudit.training.setup import load_dataset
 from fuaudit.training.solvers import Steps
+from fuaudit.verification import rerun as rerun_module
 from fuaudit.verification.case import Case
 from fuaudit.verification.counterfactual import RestrictedSchedule
 from fuaudit.verification.evidence import Evidence
@@ -447,6 +449,50 @@ def test_every_request_of_the_lineage_is_left_in(lineage):
     for finding in examined(load_run(second.path)):
         assert finding.verdict == "INCONCLUSIVE"
         assert "parent of client is not at hand" in finding.shows
+
+
+@pytest.fixture
+def by_themselves(tmp_path):
+    """A rerun, the only link of its lineage, and six parts, drawn in every round; every model is stored."""
+    tables = config(run=TWO["run"] | {"checkpoint_every": 1}, partition={"use": "iid", "clients": 3})
+    tables["learner"] |= {"use": "fedavg", "cohort": 3}
+    parent = train(tables, tmp_path / "parent", secret=secret(7))
+    child = unlearn(parent, "retrain", Request.of([parent.plan.cohort(1)[0]]), tmp_path / "child")
+    rerun = case_of(child).rerun
+    (link,) = rerun.counterfactuals.links
+    ((_, rows),) = link.drawn.items()
+    assert len(rerun.replayed) == 9
+    return rerun, link, {f"all but row {row}": tuple({*rows} - {row}) for row in rows[:6]}
+
+
+def test_rows_by_themselves_hold_one_sum_each(by_themselves):
+    """Not one a stored model."""
+    rerun, link, parts = by_themselves
+    size = rerun.replayed[0][0].numel()
+
+    def living():
+        gc.collect()
+        return sum(1 for thing in gc.get_objects() if type(thing) is torch.Tensor and thing.numel() == size)
+
+    before = living()
+    counts = [living() - before for _ in rerun.contributions(link, parts, of_parent=True)]
+    assert len(counts) == len(rerun.replayed) - 1
+    assert max(counts) < 3 * len(parts), counts
+
+
+def test_many_rows_by_themselves_are_added_up_in_turn(by_themselves, monkeypatch):
+    rerun, link, parts = by_themselves
+
+    def found():
+        sums = [(number, sums) for number, _, sums in rerun.contributions(link, parts)]
+        return max(len(s) for _, s in sums), {(number, name): s[name] for number, s in sums for name in s}
+
+    (most, together), _ = found(), monkeypatch.setattr(rerun_module, "SUMS", 2 * rerun.replayed[0][0].numel())
+    few, in_turn = found()
+    assert (most, few) == (6, 2)
+    assert together.keys() == in_turn.keys()
+    assert any(total.any() for total in together.values())
+    assert all(torch.equal(total, in_turn[at]) for at, total in together.items())
 
 
 def test_an_edited_parent_is_named(lineage):

@@ -103,33 +103,48 @@ class OwnSteps:
         return Outcome(updates, velocity)
 
     def _walk(self, problem: ClientProblem, sent: Tensor, drawn: Tensor, steps: Steps) -> Outcome:
-        """Participations of one run ``(c, E, B)``, step by step: what those of all runs end with, ``(1 + P, c, d)``."""
-        lengths, counted = (drawn != NONE).sum(dim=2), (self.kept, *self.parts)
+        """Participations of one run ``(c, E, B)``, step by step: what those of all runs end with, ``(1 + P, c, d)``.
+
+        A part takes steps where it was drawn, and nowhere else. So rows ``(k, d)`` are pairs of a run and a place:
+        first the kept rows in each place, then each part in the places that have rows of it.
+        """
+        lengths, counted, places = (drawn != NONE).sum(dim=2), (self.kept, *self.parts), len(drawn)
         counts = torch.stack([_among(drawn, rows) for rows in counted])
-        # the first of each is how far the kept rows moved models, the others what parts added to that
-        moved = sent.new_zeros(len(counted), len(drawn), len(sent))
+        walks = counts.flatten(2).any(dim=2)
+        walks[0] = True
+        run, place = walks.nonzero().unbind(dim=1)
+        on = place.to(sent.device)
+        # the first are how far the kept rows moved models, the others what parts added to that
+        moved = sent.new_zeros(len(run), len(sent))
         speeds = torch.zeros_like(moved)  # velocities, times the step size
         if steps.velocity is not None:
-            speeds[0] = steps.size * steps.velocity
+            speeds[:places] = steps.size * steps.velocity
         for step in range(drawn.shape[1]):
             change = steps.proximal * moved
             if steps.drift is not None:
-                change[0] += steps.drift
+                change[:places] += steps.drift
             change = steps.size * change
-            rows = torch.where(counts[:, :, step], drawn[:, step], NONE)
-            run, place = (rows != NONE).any(dim=2).nonzero().unbind(dim=1)
-            if len(run):
-                read, at = rows[run, place], (run.to(sent.device), place.to(sent.device))
-                share = (read != NONE).sum(dim=1) / lengths[place, step]
-                starts = sent + _upon_the_first(moved)[at]
+            rows = torch.where(counts[run, place, step], drawn[place, step], NONE)
+            reads = (rows != NONE).any(dim=1).nonzero()[:, 0]
+            if len(reads):
+                read, at = rows[reads], reads.to(sent.device)
+                share = (read != NONE).sum(dim=1) / lengths[place[reads], step]
+                starts = sent + _upon_the_kept(moved, on, places)[at]
                 pulls = self.engine.advance(problem, starts, read[:, None, None], Steps(steps.size)).updates[:, 0]
                 change[at] += share.to(pulls)[:, None] * pulls
             if steps.momentum:
                 change = steps.momentum * speeds + (1 - steps.dampening) * change
-            taken = (lengths[:, step] > 0).to(sent.device)[:, None]
-            speeds, moved = torch.where(taken, change, speeds), torch.where(taken, moved - change, moved)
-        speed = _upon_the_first(speeds) / steps.size if steps.momentum else None
-        return Outcome(-_upon_the_first(moved), speed)
+            taken = (lengths[place, step] > 0).to(sent.device)[:, None]
+            if steps.momentum:
+                speeds = torch.where(taken, change, speeds)
+            moved = torch.where(taken, moved - change, moved)
+
+        def of_runs(rows: Tensor) -> Tensor:
+            ends = rows[:places].repeat(len(counted), 1, 1)
+            ends[run.to(sent.device), on] = _upon_the_kept(rows, on, places)
+            return ends
+
+        return Outcome(-of_runs(moved), of_runs(speeds) / steps.size if steps.momentum else None)
 
 
 def _masked(drawn: Tensor, counts: Collection[int]) -> Tensor:
@@ -141,9 +156,9 @@ def _among(rows: Tensor, wanted: Collection[int]) -> Tensor:
     return torch.from_numpy(np.isin(rows.numpy(), np.fromiter(wanted, dtype=np.int64)))
 
 
-def _upon_the_first(rows: Tensor) -> Tensor:
-    """The first of them, and each other one added to it."""
-    return torch.cat([rows[:1], rows[:1] + rows[1:]])
+def _upon_the_kept(rows: Tensor, place: Tensor, places: int) -> Tensor:
+    """The first rows, one a place, and each other one added to that of its place; ``place`` ``(k,)`` says which."""
+    return torch.cat([rows[:places], rows[place[places:]] + rows[places:]])
 
 
 def _of_run(steps: Steps, at: slice | tuple[int, list[int]]) -> Steps:

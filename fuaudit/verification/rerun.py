@@ -42,6 +42,9 @@ EQUAL_BITS = (
 AT_ONCE = 2**24
 """So many numbers of updates, parts by places by parameters, are executed side by side: 64 MB in float32."""
 
+SUMS = 2**26
+"""So many numbers, parts by parameters, are added up at once: 256 MB in float32. More parts need the walk again."""
+
 
 @dataclass(frozen=True)
 class Rerun:
@@ -175,7 +178,7 @@ class Rerun:
         return self.models(as_if_retained(self._run, link.parent, link.executed, rows))
 
     def contributions(
-        self, link: Counterfactual, parts: Mapping[str, tuple[int, ...]], of_parent: bool = False
+        self, link: Counterfactual, parts: Mapping[str, Rows], of_parent: bool = False
     ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
         """What each part of a request, rows by name, does in the rounds that had drawn it: to the run's own models.
 
@@ -189,12 +192,21 @@ class Rerun:
                 parent's had, and then a part moves them far that did little.
 
         Yields:
-            The stored round, the run's model ``(d,)``, and by part the sum so far ``(d,)``.
+            The stored round, the run's model ``(d,)``, and by part the sum so far ``(d,)``. Many parts come in turn.
         """
+        start = initial_state(self.ready.procedure, [self._run.plan], link.parent.plan.retained, self.ready.device)
+        names, size = [*parts], max(1, SUMS // start.vectors.numel())
+        for first in range(0, len(names), size):
+            yield from self._contributions(link, {name: parts[name] for name in names[first : first + size]}, of_parent)
+
+    def _contributions(
+        self, link: Counterfactual, parts: Mapping[str, Rows], of_parent: bool
+    ) -> Iterator[tuple[int, Tensor, dict[str, Tensor]]]:
+        """Of as many parts as are added up at once."""
         before, plan, ready = link.parent.plan.retained, link.parent.plan, self.ready
         problem, drawn = ready.client_problem(before), LazySchedule([plan], link.executed)
 
-        def did(number: int, start: RoundState, some: Sequence[tuple[int, ...]]) -> Tensor:
+        def did(number: int, start: RoundState, some: Sequence[Rows]) -> Tensor:
             """What parts do in a round ``(P, d)``: run 0 is without them."""
             runs = np.zeros(1 + len(some), dtype=np.int64)
             engine = OwnSteps(ready.engine, link.retained.owner, some)
@@ -206,7 +218,7 @@ class Rerun:
 
         walked, schedule = (plan, drawn) if of_parent else (self._run.plan, self.schedule)
         state = initial_state(ready.procedure, [walked], before, ready.device)
-        sums, kept = {name: torch.zeros_like(state.vectors[0]) for name in parts}, dict[int, dict[str, Tensor]]()
+        sums = {name: torch.zeros_like(state.vectors[0]) for name in parts}
         draws = self._run.stage_draws(walked)
         for number, following in execute(ready.procedure, problem, before, schedule, state, ready.engine, draws=draws):
             batches = drawn.round(min(number, link.executed)).batches
@@ -219,10 +231,10 @@ class Rerun:
                     sums = sums | {name: sums[name] + row for name, row in zip(names, moved, strict=True)}
             state = following
             if number in self.stored_rounds:
-                kept[number] = sums
-        for number in self.stored_rounds[1:]:
-            done = kept.get(number, sums)
-            yield number, self.replayed[number][0], {name: total.cpu() for name, total in done.items()}
+                yield number, self.replayed[number][0], {name: total.cpu() for name, total in sums.items()}
+        for number in self.stored_rounds:
+            if number > schedule.rounds:
+                yield number, self.replayed[number][0], {name: total.cpu() for name, total in sums.items()}
 
     @cached_property
     def _here(self) -> Platform:

@@ -192,7 +192,8 @@ class _Fault:
 def _fault(case: Case, models: Checkpoints, others: Checkpoints, limit: float) -> _Fault:
     """The difference of two sets of models, in units of the largest that the replay or one of them has."""
     rows, replayed = case.rerun.ready.procedure.per_client_state, case.rerun.replayed
-    found = _moved(gaps(models, others, largest(replayed, models, others), rows), limit)
+    compared = {number: replayed[number] for number in models.keys() & others.keys()}
+    found = _moved(gaps(models, others, largest(compared, models, others), rows), limit)
     share = hidden(models, others, replayed, ROOM * limit, rows)
     return _Fault(found, share, finite(models) and finite(others))
 
