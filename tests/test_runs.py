@@ -1013,6 +1013,8 @@ def test_the_written_format(trained, child, target):
         "partition_digest": partition,
     }
     parts = [partition, digest_under(room, seeds).hex(), listed["config.toml"]["sha256"], written_root(files, {})]
+    assert json.loads(files["run.json"].read_bytes())["beacon"] is None
+    parts.append("none")
     assert events[0]["commitment"] == hashlib.sha256(f"fuaudit commitment {' '.join(parts)}".encode()).hexdigest()
 
     plan = json.loads(files["plan.json"].read_bytes())
@@ -1020,7 +1022,6 @@ def test_the_written_format(trained, child, target):
     clients, ends, samples = (tables[name].tolist() for name in ("clients", "ends", "samples"))
     owned = {c: samples[a:b] for c, a, b in zip(clients, [0, *ends[:-1]], ends, strict=True)}
     first = {"clients": {}, "samples": {}}
-    assert plan["beacon"] is None
     request = hashlib.sha256(f"clients {target} samples ".encode()).hexdigest()
     contexts = ["", hashlib.sha256(f"fuaudit context  {request}".encode()).hexdigest()]
 

@@ -49,9 +49,11 @@ def _mutants(monkeypatch):
 @pytest.mark.parametrize("name", ["fats", "retrain"])
 @pytest.mark.parametrize("kind", ["client", "sample", "mixed"])
 def test_right_unlearners_pass(parent, tmp_path, name, kind):
+    sample = drawn_sample(parent)
+    others = [] if kind == "client" else [parent.plan.retained.owner[sample]]
     request = Request.of(
-        clients=[drawn_client(parent)] if kind != "sample" else [],
-        samples=[drawn_sample(parent)] if kind != "client" else [],
+        clients=[drawn_client(parent, but=others)] if kind != "sample" else [],
+        samples=[sample] if kind != "client" else [],
     )
     shutil.copytree(parent.path, tmp_path / "parent")
     child = unlearn(parent, name, request, tmp_path / "child")

@@ -63,14 +63,14 @@ def secret(number):
     return bytes([number]) * 32
 
 
-def drawn_client(run, at_least=2):
-    """A client whose first participation leaves at least so many rounds before it.
+def drawn_client(run, at_least=2, but=()):
+    """A client, none of those in ``but``, whose first participation leaves at least so many rounds before it.
 
     Chosen by looking at the draws, so an adaptive request: only levels that judge this run or small
     federations are looked at where it is used.
     """
     first = {c: r for c, r in run.plan.index.clients.items()}
-    return next(c for c, r in sorted(first.items()) if r > at_least)
+    return next(c for c, r in sorted(first.items()) if r > at_least and c not in but)
 
 
 def drawn_sample(run, at_least=2):

@@ -43,7 +43,11 @@ NOT_HERE = (
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
 @click.option("--stop-after", type=int, help="Stop after this round, as when a request comes in during training.")
 @click.option("--promise", type=Folder, help="The secret that was committed to before, a file of `fuaudit commit`.")
-@click.option("--beacon", help="What was published since, 16 to 64 bytes in hexadecimal: it is mixed into all draws.")
+@click.option(
+    "--beacon",
+    help="What was published since, 16 to 64 bytes in hexadecimal: it is mixed into all draws. "
+    "For a promise that says that one is to come.",
+)
 @output_options
 def train(
     config: Path,
@@ -88,23 +92,32 @@ def train(
 @click.option("--out", type=Folder, required=True, help="File to write: the secret, and the commitment to it.")
 @data_option
 @click.option("--secret", help="Master secret, 64 hex digits; default: from the operating system.")
+@click.option(
+    "--no-beacon",
+    is_flag=True,
+    help="Say that no beacon is to come: training draws from the secret alone. Else it needs one.",
+)
 @output_options
-def commit(config: Path, out: Path, data: Path | None, secret: str | None, output: Output) -> None:
-    """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file."""
+def commit(config: Path, out: Path, data: Path | None, secret: str | None, no_beacon: bool, output: Output) -> None:
+    """Commit to a secret, to CONFIG (TOML) and to the data, before training: publish the commitment, keep the file.
+
+    The commitment also says whether a beacon is to come, something published after it that training mixes in.
+    """
     from fuaudit.config import read_config
 
     master, resolved = hexadecimal(secret, "--secret"), read_config(config)
 
     from fuaudit.workflow.commit import commit as work
 
-    promise = work(resolved, out, data, master)
+    promise = work(resolved, out, data, master, beacon=not no_beacon)
+    beacon = None if no_beacon else "HEX"
     lines = [
         f"commitment {promise.commitment}",
         f"  {out} holds the secret: keep it to yourself, and publish the commitment",
-        "  then train with what is published after it: "
-        + command("train", config, data=data, promise=out, beacon="HEX", out=run_of(config)),
+        f"  then train{'' if no_beacon else ' with what is published after it'}: "
+        + command("train", config, data=data, promise=out, beacon=beacon, out=run_of(config)),
     ]
-    output.emit({"commitment": promise.commitment, "promise": str(out)}, lines)
+    output.emit({"commitment": promise.commitment, "beacon": promise.beacon, "promise": str(out)}, lines)
 
 
 @click.command()

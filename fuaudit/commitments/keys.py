@@ -9,7 +9,9 @@ the draws of all that follow, and the round at which training is said to have st
 round have to be published as they happen.
 
 A secret can be ground before it is committed to. Who mixes in a *beacon*, something unforeseeable that was published
-after the commitment, cannot have done so: the beacon bears on all draws, and on nothing that is committed to.
+after the commitment, cannot have done so: the beacon bears on all draws, and on nothing that is committed to. The
+commitment says whether one is to come. Else whoever committed to none could try beacons until he likes the draws, at
+any time.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from fuaudit.draws import Seeds
 from fuaudit.draws.keyed import derive as derive
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.schema import is_beacon
-from fuaudit.plans.population import Population, Request
+from fuaudit.plans.population import Population, Request, named_twice
 
 KEY_BYTES = 32
+NO_BEACON, BEACON_TO_COME = "none", "to come"
+"""What a commitment says of the beacon."""
 
 
 def digest_of_key(key: bytes) -> str:
@@ -43,10 +47,13 @@ def digest_of_request(request: Request, original: Population) -> str:
     The sample's id it does not bind: once the row is gone nobody can open its leaf, and another id could be tried.
 
     Raises:
-        EvidenceError: the request names a sample that nobody had.
+        EvidenceError: the request names a sample that nobody had, or that goes with its client anyway: one wish would
+            have many digests.
     """
     if unknown := [sample for sample in request.samples if sample not in original.owner]:
         raise EvidenceError(f"a request names sample {unknown[0]}, which no client had when training started")
+    if twice := named_twice(request, original):
+        raise EvidenceError(f"a request names client {original.owner[twice[0]]}, and sample {twice[0]} of hers besides")
     owned = [(client := original.owner[sample], original.samples[client].index(sample)) for sample in request.samples]
     places = ",".join(f"{client}:{place}" for client, place in sorted(owned))
     return hashlib.sha256(f"clients {','.join(map(str, request.clients))} samples {places}".encode()).hexdigest()
@@ -60,6 +67,11 @@ def beacon_of(text: str) -> str:
     return value
 
 
+def promised(beacon: str | None) -> str:
+    """What the commitment of a run with this beacon says of it."""
+    return NO_BEACON if beacon is None else BEACON_TO_COME
+
+
 def first_context(beacon: str | None) -> str:
     """What the draws of training depend on besides the tree: nothing, or the beacon."""
     return "" if beacon is None else hashlib.sha256(f"fuaudit beacon {beacon}".encode()).hexdigest()
@@ -70,13 +82,16 @@ def next_context(context: str, request: Request, original: Population) -> str:
     return hashlib.sha256(f"fuaudit context {context} {digest_of_request(request, original)}".encode()).hexdigest()
 
 
-def contexts(beacon: str | None, requests: Iterable[Request], original: Population) -> tuple[str, ...]:
-    """The contexts of training and of every request so far; ``original`` is the population of training."""
+def contexts(first: str, requests: Iterable[Request], original: Population) -> tuple[str, ...]:
+    """The contexts of training, which is the ``first``, and of every request so far.
+
+    ``original`` is the population of training.
+    """
     after = partial(next_context, original=original)
-    return tuple(accumulate(requests, after, initial=first_context(beacon)))
+    return tuple(accumulate(requests, after, initial=first))
 
 
-def commitment(partition: str, seeds: str, config: str, contents: str) -> str:
+def commitment(partition: str, seeds: str, config: str, contents: str, beacon: str) -> str:
     """The published commitment of a lineage.
 
     Args:
@@ -84,8 +99,10 @@ def commitment(partition: str, seeds: str, config: str, contents: str) -> str:
         seeds: the root of the tree of seeds.
         config: SHA-256 of ``config.toml``.
         contents: the root of the contents, which tell who owns what.
+        beacon: whether one is to come: ``NO_BEACON`` or ``BEACON_TO_COME``.
     """
-    return hashlib.sha256(f"fuaudit commitment {partition} {seeds} {config} {contents}".encode()).hexdigest()
+    covered = f"fuaudit commitment {partition} {seeds} {config} {contents} {beacon}"
+    return hashlib.sha256(covered.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -133,9 +150,9 @@ class Keys:
             raise EvidenceError(f"{path}: the key of the partition does not have its digest")
         return cls(seeds, partition, table["partition_digest"])
 
-    def committed(self, config: str) -> dict[str, str]:
+    def committed(self, config: str, beacon: str) -> dict[str, str]:
         """All that :func:`commitment` covers but the contents; ``config`` is the digest of its file."""
-        return {"partition": self.partition_digest, "seeds": self.seeds.root, "config": config}
+        return {"partition": self.partition_digest, "seeds": self.seeds.root, "config": config, "beacon": beacon}
 
 
 def partition_key(secret: bytes) -> bytes:

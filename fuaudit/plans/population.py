@@ -129,3 +129,19 @@ class Population:
             raise UsageError("nothing would be left to train on", "Retire the model instead of unlearning.")
         self._retained[request] = Population(retained)
         return self._retained[request]
+
+
+def named_twice(request: Request, population: Population) -> tuple[int, ...]:
+    """The samples that a request names although it names their clients: the wish is the same without them."""
+    clients = set(request.clients)
+    return tuple(sample for sample in request.samples if population.owner.get(sample) in clients)
+
+
+def require_named_once(request: Request, population: Population) -> None:
+    """Raises UsageError where a request names samples of a client whom it names."""
+    if twice := named_twice(request, population):
+        client = population.owner[twice[0]]
+        raise UsageError(
+            f"the request names client {client}, and sample {twice[0]} of hers besides: with her all her samples go",
+            "Leave the samples of clients out that are named themselves.",
+        )

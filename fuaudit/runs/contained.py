@@ -15,15 +15,14 @@ from fuaudit.commitments.contents import (
     compare,
     require_opening,
 )
-from fuaudit.commitments.keys import Keys, commitment, contexts
+from fuaudit.commitments.keys import Keys
 from fuaudit.commitments.names import client_called
 from fuaudit.commitments.secrets import ClientSecrets, secret_digest
 from fuaudit.config import Config
 from fuaudit.errors import EvidenceError, UsageError
-from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.stage_draws import PlannedDraws
-from fuaudit.runs.layout import CLIENTS, CONFIG, CONTENTS, SECRETS
+from fuaudit.runs.layout import CLIENTS, SECRETS
 from fuaudit.runs.planned import WithPlan
 from fuaudit.text import client_in_words, span
 
@@ -51,11 +50,6 @@ class Foundation:
 @dataclass(frozen=True)
 class WithContents(WithPlan):
     """A run that opens its commitment, and knows clients by name and samples by number."""
-
-    @cached_property
-    def contents(self) -> Contents:
-        """The leaves of what clients' rows hold, which the commitment covers."""
-        return Contents.of_tensors(self.arrays(CONTENTS), self.path / CONTENTS)
 
     @cached_property
     def opening(self) -> Opening:
@@ -127,18 +121,7 @@ class WithContents(WithPlan):
         """What stages draw under a plan of this lineage, whose sources are generations of this run."""
         if not self.secrets or not self.exchange.draws:
             return ()
-        return (self.secrets.draws(plan, self.commitment, contexts(self.beacon, self.requests, self.original)),)
-
-    @property
-    def committed(self) -> dict[str, str]:
-        """All that the commitment covers but the contents."""
-        entry = self.files.get(CONFIG)  # one that is still growing lists no files
-        return self.keys.committed(entry["sha256"] if entry else sha256(self.read(CONFIG)))
-
-    @cached_property
-    def commitment(self) -> str:
-        """The commitment of the lineage, computed from what the run holds."""
-        return commitment(**self.committed, contents=self.contents.root)
+        return (self.secrets.draws(plan, self.commitment, self.contexts),)
 
     @property
     def foundation(self) -> Foundation:

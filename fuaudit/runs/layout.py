@@ -126,6 +126,7 @@ _COMMON: dict[str, Shape] = {
     "device": among("cpu", "cuda"),
     "versions": _VERSIONS,
     "plugins": _are_plugins,
+    "beacon": either(is_nothing, is_beacon),
 }
 _UNLEARNER = Fields(
     {
@@ -160,7 +161,7 @@ _REQUEST = Fields({"clients": are_ids, "samples": are_ids})
 _STREAMS = Fields(dict.fromkeys(("initial", "cohorts", "batches"), _are_segments))
 
 
-_PLAN = Fields({"streams": _STREAMS, "requests": listed(_REQUEST), "beacon": either(is_nothing, is_beacon)})
+_PLAN = Fields({"streams": _STREAMS, "requests": listed(_REQUEST)})
 _KEYS = Fields({"seeds": listed(_is_part), "partition": either(is_nothing, is_digest), "partition_digest": is_digest})
 _NAMES = either(is_nothing, by_id(is_name))
 _CLIENTS = Fields({"names": _NAMES, "salts": either(is_nothing, listed(_is_part))})
@@ -385,7 +386,7 @@ FILES: dict[str, File] = _table(
     ),
     File(
         RUN,
-        "what made the run: versions, plugins, parent, unlearner",
+        "what made the run: versions, plugins, beacon, parent, unlearner",
         Json(wrong_info, FORMAT),
         _SERVER,
         exempt="it says how the run came about; each field has a bounded shape",
@@ -429,7 +430,7 @@ FILES: dict[str, File] = _table(
     ),
     File(
         PLAN,
-        "which generation and population every draw comes from, the requests, and the beacon",
+        "which generation and population every draw comes from, and the requests",
         Json(_PLAN.wrong),
         _SERVER,
         exempt="the audit provenance repeats it",

@@ -9,6 +9,7 @@ from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
+from fuaudit.plans.population import require_named_once
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
 from fuaudit.text import client_in_words, counted, one_name
@@ -29,10 +30,14 @@ def requested(
     A name that a prune dropped is found in a receipt under the commitment of the run.
 
     Raises:
-        UsageError: nobody has that name, it is not said who is meant, or the client has not so many samples.
+        UsageError: nobody has that name, it is not said who is meant, the client has not so many samples, or is named
+            beside a sample of hers.
     """
     found = [(_client(run, client, receipts), index) for client, index in samples]
-    return Request.of([_client(run, client, receipts) for client in clients], [run.sample(*place) for place in found])
+    ids = [run.sample(*place) for place in found]
+    request = Request.of([_client(run, client, receipts) for client in clients], ids)
+    require_named_once(request, run.original)
+    return request
 
 
 def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:

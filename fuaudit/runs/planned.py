@@ -8,14 +8,17 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
-from fuaudit.commitments.keys import Keys, contexts, next_context
+from fuaudit.commitments.contents import Contents
+from fuaudit.commitments.keys import Keys, commitment, contexts, first_context, next_context, promised
 from fuaudit.declared import says
 from fuaudit.draws import END, Draws, Leaves, Position, Recorded, Seeded, Stream
 from fuaudit.errors import EvidenceError, UsageError
+from fuaudit.formats.files import sha256
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.plan import Segments
+from fuaudit.plans.population import require_named_once
 from fuaudit.runs.encoding import involvement_of, population_of, read_segments, recorded_of
-from fuaudit.runs.layout import INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED
+from fuaudit.runs.layout import CONFIG, CONTENTS, INVOLVEMENT, KEYS, PARTITION, PLAN, RECORDED
 from fuaudit.runs.stored import Stored
 from fuaudit.text import counted
 
@@ -43,12 +46,6 @@ class WithPlan(Stored):
         if not self.is_child:
             raise UsageError(f"{self.path} is a training run: it carries out no request")
         return self.requests[-1]
-
-    @property
-    def beacon(self) -> str | None:
-        """What was published after the commitment and mixed into all draws; None for nothing."""
-        beacon: str | None = self._plan_table["beacon"]
-        return beacon
 
     @cached_property
     def _partition(self) -> tuple[Population, frozenset[int]]:
@@ -110,20 +107,45 @@ class WithPlan(Stored):
         return keys
 
     @cached_property
+    def contents(self) -> Contents:
+        """The leaves of what clients' rows hold, which the commitment covers."""
+        return Contents.of_tensors(self.arrays(CONTENTS), self.path / CONTENTS)
+
+    @property
+    def committed(self) -> dict[str, str]:
+        """All that the commitment covers but the contents."""
+        entry = self.files.get(CONFIG)  # one that is still growing lists no files
+        return self.keys.committed(entry["sha256"] if entry else sha256(self.read(CONFIG)), promised(self.beacon))
+
+    @cached_property
+    def commitment(self) -> str:
+        """The commitment of the lineage, computed from what the run holds."""
+        return commitment(**self.committed, contents=self.contents.root)
+
+    def commitment_for(self, beacon: str) -> str:
+        """The commitment of a run like this one, of which it says something else of the beacon."""
+        return commitment(**{**self.committed, "beacon": beacon}, contents=self.contents.root)
+
+    @cached_property
+    def contexts(self) -> tuple[str, ...]:
+        """What draws of training, and of every request so far, depend on besides the tree of seeds."""
+        return contexts(first_context(self.beacon), self.requests, self.original)
+
+    @cached_property
     def sources(self) -> tuple[Seeded, ...]:
         """The draws of training and of every request so far."""
         seeds = self.keys.seeds
         return tuple(
-            Seeded(seeds, self.leaves, generation, context)
-            for generation, context in enumerate(contexts(self.beacon, self.requests, self.original))
+            Seeded(seeds, self.leaves, generation, context) for generation, context in enumerate(self.contexts)
         )
 
     def fresh(self, request: Request) -> Seeded:
         """The draws for one more request.
 
         Raises:
-            UsageError: the commitment has no room for one more.
+            UsageError: the commitment has no room for one more, or it names samples of a client whom it names.
         """
+        require_named_once(request, self.original)
         last, room = self.sources[-1], self.config.run.requests
         if last.generation >= room:
             raise UsageError(

@@ -20,7 +20,7 @@ from fuaudit.commitments.contents import (
     row_digests,
     row_leaf,
 )
-from fuaudit.commitments.keys import commitment
+from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON, commitment
 from fuaudit.commitments.tree import root_over, tree_path, tree_root
 from fuaudit.config import parse_toml
 from fuaudit.data.adversaries import clients_of, turned
@@ -202,7 +202,9 @@ def read_receipt(path: Path) -> Receipt:
         if not isinstance(table, dict) or table.keys() - {"secret"} != _FIELDS or table["format"] != FORMAT:
             raise ValueError(f"it does not have the fields of {FORMAT!r}")
         committed, config = table["committed"], table["config"]
-        if not isinstance(committed, dict) or not all(map(is_digest, committed.values())):
+        if not isinstance(committed, dict) or committed.get("beacon") not in (NO_BEACON, BEACON_TO_COME):
+            raise ValueError("committed does not say whether a beacon is to come")
+        if not all(is_digest(value) for name, value in committed.items() if name != "beacon"):
             raise ValueError("committed holds no digests")
         adversaries = parse_toml(config).get("adversary", []) if isinstance(config, str) else None
         if not isinstance(adversaries, list) or not all(isinstance(one, dict) and "use" in one for one in adversaries):

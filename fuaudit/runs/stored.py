@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit import registry
 from fuaudit.config import Config
-from fuaudit.errors import EvidenceError, RedactedError
+from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import Array, as_tensors
 from fuaudit.plans import Law
@@ -40,6 +40,12 @@ class WithInfo:
     def rounds_executed(self) -> int:
         """How many rounds were executed; less than the learner's rounds when training was stopped for a request."""
         return int(self.info["rounds_executed"])
+
+    @property
+    def beacon(self) -> str | None:
+        """What was published after the commitment and mixed into all draws; None for nothing."""
+        beacon: str | None = self.info["beacon"]
+        return beacon
 
     @property
     def by_editor(self) -> bool:
@@ -78,9 +84,15 @@ class WithInfo:
 
     @cached_property
     def unlearner(self) -> Any:
-        """The unlearner plugin of a child run, with the options that are recorded."""
+        """The unlearner plugin of a child run, with the options that are recorded.
+
+        EvidenceError where none is installed of that name, or none that takes them.
+        """
         recorded = self.info["unlearner"]
-        return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+        try:
+            return registry.build("unlearners", {**recorded["options"], "use": recorded["use"]})
+        except UsageError as error:
+            raise EvidenceError(f"the unlearner that {RUN} names cannot be used: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from os.path import realpath
 from typing import Any
 
 from fuaudit import registry
-from fuaudit.errors import EvidenceError, PluginError
+from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
 from fuaudit.from_source import Kept, code_of, keeping, look
@@ -87,10 +87,20 @@ def outside_code(evidence: Evidence, spec: Spec) -> tuple[Outside, ...]:
         used |= set(_plugins_of(run))
     found: dict[str, list[Entry]] = {}
     for kind, name in sorted(used):
-        entry = registry.find(kind, name)
+        entry = _entry(kind, name)
         if not entry.own:
             found.setdefault(entry.distribution, []).append(entry)
     return tuple(_outside(name, entries) for name, entries in sorted(found.items()))
+
+
+def _entry(kind: str, name: str) -> Entry:
+    """A plugin; EvidenceError for an unlearner that there is not: only files of a run name one."""
+    try:
+        return registry.find(kind, name)
+    except UsageError as error:
+        if kind != "unlearners":
+            raise
+        raise EvidenceError(f"a run of the lineage names what is not there: {error}") from None
 
 
 def require_trusted(outside: Iterable[Outside], spec: Spec) -> None:

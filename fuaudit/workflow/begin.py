@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.commitments.contents import commit
-from fuaudit.commitments.keys import Keys, commitment, first_context, partition_key
+from fuaudit.commitments.keys import NO_BEACON, Keys, commitment, first_context, partition_key
 from fuaudit.commitments.secrets import ClientSecrets, first_secrets, secret_digest
 from fuaudit.config import Config, read_config, resolve
 from fuaudit.data.dataset import Dataset
@@ -42,11 +42,17 @@ class Beginning:
 
 
 def begun(
-    config: Config | Path | str | dict[str, Any], data: Path | str | Dataset | None, secret: bytes, apart: bool = False
+    config: Config | Path | str | dict[str, Any],
+    data: Path | str | Dataset | None,
+    secret: bytes,
+    apart: bool = False,
+    beacon: str = NO_BEACON,
 ) -> Beginning:
     """Set a config up, deal its federation, and form its keys.
 
-    ``apart``: clients make secrets of their own; else all follow from the master secret.
+    Args:
+        apart: clients make secrets of their own; else all follow from the master secret.
+        beacon: what the commitment says of it: whether one is to come.
 
     Raises:
         UsageError: a wrong config or secret, data that cannot be read or dealt, more seeds than a tree can have, or
@@ -78,7 +84,7 @@ def begun(
     digests = [secret_digest(own, secrets.made) for own in secrets.generations[0].values()] if secrets else []
     names = names_of(dealer, ready.dataset, population)
     contents, opening = commit(ready.dataset, population, names, secret, digests)
-    committed = keys.committed(sha256(config_bytes(ready.config)))
+    committed = keys.committed(sha256(config_bytes(ready.config)), beacon)
     made = commitment(**committed, contents=contents.root)
     common = Foundation(ready.config, population, frozenset(), keys, contents, opening, made)
     return Beginning(ready, secret, leaves, common, secrets)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
@@ -27,10 +28,14 @@ FORMAT = "fuaudit promise 1"
 
 @dataclass(frozen=True)
 class Promise:
-    """A master secret, 32 bytes, and the commitment of the run that will be trained with it."""
+    """A master secret, 32 bytes, and the commitment of the run that will be trained with it.
+
+    ``beacon`` is what the commitment says of it: whether one is to come.
+    """
 
     secret: bytes = field(repr=False)
     commitment: str
+    beacon: str
 
 
 @renamed(root="data", dataset="data")
@@ -40,6 +45,7 @@ def commit(
     out: Path | str,
     data: Path | str | Dataset | None = None,
     secret: bytes | None = None,
+    beacon: bool = True,
 ) -> Promise:
     """Choose a secret, and write it with the commitment to a file that only its owner can read.
 
@@ -48,6 +54,8 @@ def commit(
         out: the file to write; there must be none yet.
         data: the folder of the data, for datasets that need one, or the rows themselves.
         secret: the master secret, 32 bytes; by default from the operating system.
+        beacon: whether one is to come, which training mixes in. The commitment binds the answer: training with a beacon
+            under a commitment to none, or without one under a commitment to one, is refused, and audits refute it.
 
     Raises:
         UsageError: a wrong config, a file that exists, or no folder for it.
@@ -55,9 +63,11 @@ def commit(
     """
     path = Path(out)
     require_new_file(path)
-    beginning = begun(config, data, secret if secret is not None else secrets.token_bytes(32))
-    promise = Promise(beginning.secret, beginning.common.commitment)
-    table = {"format": FORMAT, "secret": promise.secret.hex(), "commitment": promise.commitment}
+    word = BEACON_TO_COME if beacon else NO_BEACON
+    beginning = begun(config, data, secret if secret is not None else secrets.token_bytes(32), beacon=word)
+    promise = Promise(beginning.secret, beginning.common.commitment, word)
+    covered = {"commitment": promise.commitment, "beacon": promise.beacon}
+    table = {"format": FORMAT, "secret": promise.secret.hex(), **covered}
     write_bytes(path, pretty_json(table), mode=0o600)
     return promise
 
@@ -72,10 +82,11 @@ def read_promise(path: Path) -> Promise:
     names = {"secret", "commitment"}
     if (
         not isinstance(table, dict)
-        or table.keys() != {"format", *names}
+        or table.keys() != {"format", "beacon", *names}
         or table["format"] != FORMAT
+        or table["beacon"] not in (NO_BEACON, BEACON_TO_COME)
         or not all(is_digest(table[name]) for name in names)
         or content != pretty_json(table)
     ):
         raise UsageError(f"{path} is no promise", "Make one with: fuaudit commit CONFIG --out FILE")
-    return Promise(bytes.fromhex(table["secret"]), table["commitment"])
+    return Promise(bytes.fromhex(table["secret"]), table["commitment"], table["beacon"])

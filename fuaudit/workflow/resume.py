@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import EvidenceError
@@ -86,7 +85,6 @@ def _require_next_secrets(run: Run, parent: Run) -> None:
     """Raises EvidenceError where the secrets of a child do not follow from those of its parent."""
     if run.secrets is None or parent.redacted:
         return
-    context = contexts(run.beacon, run.requests, run.original)[-1]
-    renewal = Renewal(run.commitment, context, run.info["unlearner"], parent.rounds_executed)
+    renewal = Renewal(run.commitment, run.contexts[-1], run.info["unlearner"], parent.rounds_executed)
     if not parent.secrets or parent.secrets.after(run.plan.retained.samples, renewal) != run.secrets:
         raise EvidenceError(f"the secrets of clients in {run.path} do not follow from those of {parent.path}")

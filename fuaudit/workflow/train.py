@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuaudit.commitments.keys import beacon_of
+from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON, beacon_of, promised
 from fuaudit.config import Config
 from fuaudit.data.dataset import Dataset
 from fuaudit.errors import UsageError
@@ -59,7 +59,8 @@ def train(
         stop_after: stop and seal after this round, as when a request comes in during training.
         announce: called with the commitment before training starts.
         promise: a secret that was committed to before, or the file that holds it (:mod:`fuaudit.workflow.commit`).
-        beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Needs a promise.
+        beacon: what was published since, 16 to 64 bytes in hexadecimal; it is mixed into all draws. Given just where
+            the promise says that one is to come.
         baseline: called with the most common class of the test rows, and its share of them.
 
     Raises:
@@ -69,13 +70,13 @@ def train(
     out = Path(out)
     require_new(out)
     mixed = None if beacon is None else beacon_of(beacon)
-    promised = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
-    master = _secret(secret, promised, mixed)
-    first = begun(config, data, master, apart=secret is None and promised is None)
+    before = promise if isinstance(promise, Promise | None) else read_promise(Path(promise))
+    master = _secret(secret, before, mixed)
+    first = begun(config, data, master, apart=secret is None and before is None, beacon=promised(mixed))
     ready, commitment = first.ready, first.common.commitment
-    if promised is not None and commitment != promised.commitment:
+    if before is not None and commitment != before.commitment:
         raise UsageError(
-            f"config or data are not those that {promised.commitment[:16]} was promised for: with its secret they "
+            f"config or data are not those that {before.commitment[:16]} was promised for: with its secret they "
             f"have the commitment {commitment[:16]}",
             "Train with what was promised, on a machine that chooses the same engine; or commit anew.",
         )
@@ -103,6 +104,16 @@ def _secret(secret: bytes | None, promise: Promise | None, beacon: str | None) -
         raise UsageError(
             "a beacon shows nothing unless the secret was committed to before it was published",
             "Commit first: fuaudit commit CONFIG --out FILE; publish the commitment; then train with --promise FILE.",
+        )
+    if promise is not None and beacon is None and promise.beacon == BEACON_TO_COME:
+        raise UsageError(
+            f"{promise.commitment[:16]} was promised for a beacon to come, and none is given",
+            "Give what was published since with --beacon HEX; or commit anew with --no-beacon.",
+        )
+    if promise is not None and beacon is not None and promise.beacon == NO_BEACON:
+        raise UsageError(
+            f"{promise.commitment[:16]} was promised for no beacon: the commitment says that none is to come",
+            "Leave --beacon out; or commit anew, without --no-beacon.",
         )
     if promise is not None and secret is not None:
         raise UsageError("a promise holds its secret: give one of them")

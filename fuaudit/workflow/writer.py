@@ -96,14 +96,11 @@ def estimated_size(dimension: int, element: int, rounds: int, every: int, state:
     return checkpoints * (dimension + state) * element + 80 * samples + 400 * rounds + 100_000
 
 
-def plan_table(plan: Plan, requests: tuple[Request, ...], beacon: str | None) -> dict[str, Any]:
-    """``plan.json``: streams as rows of segments (round, step, source, version), the requests behind versions, and what
-    was mixed into all draws.
-    """
+def plan_table(plan: Plan, requests: tuple[Request, ...]) -> dict[str, Any]:
+    """``plan.json``: streams as rows of segments (round, step, source, version), and the requests behind versions."""
     return {
         "streams": {str(name): segment_rows(segments) for name, segments in plan.streams.items()},
         "requests": [asdict(request) for request in requests],
-        "beacon": beacon,
     }
 
 
@@ -177,10 +174,10 @@ class RunWriter:
             self.open(common.opening, secrets)
             if recorded := recorded_bytes(plan):
                 write_bytes(self.path / RECORDED, recorded)
-            self.write(PLAN, plan_table(plan, requests, beacon))
+            self.write(PLAN, plan_table(plan, requests))
             self.write(KEYS, common.keys.as_table())
             self.record("commitment", commitment=common.commitment)
-            self.write(RUN, {"format": FORMAT, **made_by, **info})
+            self.write(RUN, {"format": FORMAT, **made_by, "beacon": beacon, **info})
         except BaseException:
             if not (self.path / RUN).exists():
                 shutil.rmtree(self.path, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.audits.provenance.dealing import dealt_again, with_key
+from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.plans import Plan
@@ -17,19 +18,30 @@ def own_commitment(case: Case, run: Run | Tombstone) -> CheckResult:
 
     There is one for a lineage: a child has its parent's. Of a tombstone nothing else is left to compare.
     """
-    told = run.ledger.events[0]["commitment"]
+    told, name = run.ledger.events[0]["commitment"], name_of(run)
+    another = f"{name} has another commitment than {name_of(case.run)}."
     if told != case.run.commitment and isinstance(run, Tombstone):
-        return fails(f"{name_of(run)} has another commitment than {name_of(case.run)}.")
+        return _promised_otherwise(case.run, told, f"of {name} ") or fails(another)
     if isinstance(run, Tombstone):
-        return holds(f"{name_of(run)} committed to what {name_of(case.run)} did.")
+        return holds(f"{name} committed to what {name_of(case.run)} did.")
     sizes = tuple(len(run.original.samples[client]) for client in run.original.clients)
     if (run.original.clients, sizes) != (run.contents.clients, run.contents.sizes):
-        return fails(f"The partition of {name_of(run)} is not that of the contents that it committed to.")
+        return fails(f"The partition of {name} is not that of the contents that it committed to.")
     if run.commitment != told:
-        return fails(f"{name_of(run)} does not hold the seeds, config and contents that it committed to.")
+        other = f"{name} does not hold the seeds, config and contents that it committed to."
+        return _promised_otherwise(run, told, f"of {name} ") or fails(other)
     if told != case.run.commitment:
-        return fails(f"{name_of(run)} has another commitment than {name_of(case.run)}.")
-    return holds(f"{name_of(run)} holds what it committed to.")
+        return _promised_otherwise(case.run, told, f"of {name} ") or fails(another)
+    return holds(f"{name} holds what it committed to.")
+
+
+def _promised_otherwise(run: Run, told: str, whose: str) -> CheckResult | None:
+    """That a commitment is the one of a run but for what it says of the beacon; None where more is different."""
+    if run.beacon is None and told == run.commitment_for(BEACON_TO_COME):
+        return fails(f"The commitment {whose}says that a beacon is to come, and {name_of(run)} mixed none in.")
+    if run.beacon is not None and told == run.commitment_for(NO_BEACON):
+        return fails(f"The commitment {whose}says that no beacon is to come, and {name_of(run)} mixed one in.")
+    return None
 
 
 def anchor(case: Case) -> CheckResult:
@@ -38,13 +50,17 @@ def anchor(case: Case) -> CheckResult:
         return holds("No commitment from outside was given.")
     if case.known.commitment == case.run.commitment:
         return holds("The lineage committed to what was received from outside.")
-    return fails("The lineage has another commitment than --commitment says.")
+    return _promised_otherwise(case.run, case.known.commitment, "given by --commitment ") or fails(
+        "The lineage has another commitment than --commitment says."
+    )
 
 
 def beacon(case: Case) -> CheckResult:
-    """All runs of the lineage mix the same into their draws: what the auditor knows, where something was given."""
-    runs = [run for run in (case.run, *case.evidence.ancestors) if isinstance(run, Run)]
-    if other := [run for run in runs if run.beacon != case.run.beacon]:
+    """All runs of the lineage mix the same into their draws: what the auditor knows, where something was given.
+
+    A tombstone tells its beacon in what has the digest that its child names.
+    """
+    if other := [run for run in case.evidence.ancestors if run.beacon != case.run.beacon]:
         return fails(f"{name_of(other[0])} has another beacon than {name_of(case.run)}.")
     if case.known.beacon is not None and case.known.beacon != case.run.beacon:
         told = "has none" if case.run.beacon is None else "has another"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
-from fuaudit.commitments.keys import contexts
 from fuaudit.commitments.secrets import Renewal
 from fuaudit.draws import Position
 from fuaudit.errors import RedactedError
@@ -36,7 +35,7 @@ def secrets_follow(run: Run, chain: Sequence[Run | Tombstone]) -> CheckResult:
     if secrets is None:
         return holds(f"No stage of {name_of(run)} keeps or draws anything.")
     last = len(run.requests)
-    for number, context in enumerate(contexts(run.beacon, run.requests, run.original)[1:], 1):
+    for number, context in enumerate(run.contexts[1:], 1):
         if last - number + 1 >= len(chain):
             return unclear(f"Secrets of request {number} of {name_of(run)} follow from a parent that is not at hand.")
         maker, parent = chain[last - number], chain[last - number + 1]

@@ -168,10 +168,14 @@ def _of_beacon(case: Case) -> str:
             "No beacon was mixed into the draws: secrets could be tried until their draws were liked, before the "
             "commitment was published."
         )
-    known = "it is the one given by --beacon" if case.known.beacon else "no --beacon was given to compare with"
+    if case.known.beacon is None:
+        return (
+            f"The beacon {case.run.beacon[:16]} was mixed into the draws, and no --beacon was given to compare with: "
+            "beacons could be tried until their draws were liked, also after the commitment was published."
+        )
     return (
-        f"The beacon {case.run.beacon[:16]} was mixed into the draws, and {known}. It shows that draws were not chosen "
-        "only if it was published after the commitment."
+        f"The beacon {case.run.beacon[:16]} was mixed into the draws, and it is the one given by --beacon. It shows "
+        "that draws were not chosen only if it was published after the commitment."
     )
 
 
