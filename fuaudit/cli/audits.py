@@ -34,9 +34,9 @@ from fuaudit.text import command, counted
     "clients",
     multiple=True,
     shell_complete=client_names,
-    help="The request to expect: a client by its name; may be repeated.",
+    help="The request to expect, of this run or an earlier one of its lineage: a client's name; may be repeated.",
 )
-@click.option("--sample", "samples", multiple=True, help="The request to expect: NAME:INDEX; may be repeated.")
+@click.option("--sample", "samples", multiple=True, help="Likewise, NAME:INDEX; may be repeated.")
 @click.option("--commitment", help="The commitment received before training, to compare with.")
 @click.option(
     "--receipt",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from fuaudit.data.dataset import Dataset
@@ -61,13 +63,16 @@ def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:
 
 
 def to_forget(run: Run) -> list[dict[str, Any]]:
-    """What the last request of a run names: a row a client and a row a sample, for findings.
+    """What the last request of a run names: a row a client and a row a sample, for findings; see :func:`rows_of`."""
+    return rows_of(run, run.request) if run.is_child else []
+
+
+def rows_of(run: Run, request: Request) -> list[dict[str, Any]]:
+    """What a request of the lineage of a run names: a row a client and a row a sample.
 
     ``name`` is null where a prune dropped it or the run is redacted, ``index`` where nobody had the sample.
     """
-    if not run.is_child:
-        return []
-    request, sizes = run.request, dict(zip(run.contents.clients, run.contents.sizes, strict=True))
+    sizes = dict(zip(run.contents.clients, run.contents.sizes, strict=True))
     lacking = {"redacted": True} if run.redacted else {}
     rows: list[dict[str, Any]] = [
         {"client": client, "name": run.name(client), "rows": sizes.get(client, 0)} | lacking
@@ -78,6 +83,27 @@ def to_forget(run: Run) -> list[dict[str, Any]]:
         name = None if client is None else run.name(client)
         rows.append({"sample": sample, "client": client, "name": name, "index": index})
     return rows
+
+
+def asked_in(requests: Sequence[Request], expected: Request) -> tuple[int, ...]:
+    """The numbers, from 1, of the requests that are together what was asked for; none where none are.
+
+    Whole requests count: one that took more away than was asked for is another one.
+    """
+    named = {*expected.clients}, {*expected.samples}
+    found = [
+        number
+        for number, one in enumerate(requests, 1)
+        if named[0].issuperset(one.clients) and named[1].issuperset(one.samples)
+    ]
+    together = reduce(or_, (requests[number - 1] for number in found), Request())
+    return tuple(found) if together == expected else ()
+
+
+def forgets(run: Run) -> str:
+    """Whom a run forgets, or its lineage one request after another, as the beginning of a sentence."""
+    who = "The run" if len(run.requests) == 1 else "The lineage"
+    return f"{who} forgets {', then '.join(called(run, request) for request in run.requests)}"
 
 
 def require_committed(run: Run, dataset: Dataset) -> None:

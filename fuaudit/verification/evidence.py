@@ -37,13 +37,14 @@ class Known:
 
     Attributes:
         commitment: received before training, in hexadecimal.
-        request: the one that should have been carried out.
+        request: the one that should have been carried out, by this run or before it in its lineage.
         beacon: what was published after the commitment, in hexadecimal.
         receipts: those of clients.
         model: the model in use.
         before: the findings of a verification from before a prune.
         erased: whether a folder of erased rows was given, so that other rows of training may be missing too.
         rows_made: whether the rows were given as tensors, which may have been computed, and not read by a reader.
+        folder: whether they lie in a folder that the auditor named.
     """
 
     commitment: str | None = None
@@ -54,6 +55,7 @@ class Known:
     before: Before | None = None
     erased: bool = False
     rows_made: bool = False
+    folder: bool = False
 
 
 READERS = ("datasets", "adversaries")

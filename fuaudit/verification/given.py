@@ -25,7 +25,8 @@ class Given(TypedDict, total=False):
         erased: a folder of the same dataset that holds the erased rows, where ``data`` no longer does.
         parent: the parent's folder, by default beside the run.
         commitment: the commitment that was received before training, in hexadecimal.
-        request: the request that should have been carried out; another one is a FAIL.
+        request: the request that should have been carried out, in this run or before it in its lineage, or several
+            of these in one; one that nobody in the lineage carried out is a FAIL.
         receipts: files of receipts of clients whose data was to be forgotten; retained rows are compared with them.
         model: the file of the model in use; another one than the run's last is a FAIL.
         before: a file of findings from before the run was pruned. What a prune has made impossible to show can rest on

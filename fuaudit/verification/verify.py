@@ -13,7 +13,7 @@ from fuaudit.declared import says
 from fuaudit.draws import Keyed
 from fuaudit.progress import Progress, silent, while_it_shows
 from fuaudit.renamed import renamed
-from fuaudit.runs.names import called
+from fuaudit.runs.names import asked_in, called, forgets
 from fuaudit.runs.run import Run, load_run
 from fuaudit.text import said_by
 from fuaudit.training.engines.protocol import threads_restored
@@ -140,9 +140,8 @@ def default_spec(run: Run) -> str:
 def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
     """What is known before the audits: what will be a FAIL, so that a mistyped argument costs no time, and the cost."""
     run, known = case.run, case.known
-    if known.request is not None and known.request != run.request:
-        ours, theirs = called(run, run.request), called(run, known.request)
-        yield f"The run carries out a request for {ours}, not for {theirs}: this will be a FAIL."
+    if known.request is not None and not asked_in(run.requests, known.request):
+        yield f"{forgets(run)}; asked for was {called(run, known.request)}: this will be a FAIL."
     if known.commitment is not None and known.commitment != run.commitment:
         yield f"The run is under the commitment {run.commitment}, not the one given: this will be a FAIL."
     if case.in_use is not None and case.in_use[0] is Verdict.FAIL:

@@ -46,7 +46,7 @@ def test_it_passes_and_is_named(steered, asked):
     result, found = asked(steered)
     assert result.verdict == found["provenance"].verdict == "PASS"
     words = (
-        "The 1 earlier requests were really made: each gives other draws to all that follow, so whoever could invent "
+        "The 1 other request was really made: each gives other draws to all that follow, so whoever could invent "
         "some could choose among them."
     )
     assert words in result.conclusion.rests_on

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_compared
 from fuaudit.audits.provenance.budget import budget
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
-from fuaudit.audits.provenance.draws import absence, asked, key_reuse, never_drawn
+from fuaudit.audits.provenance.draws import absence, key_reuse, never_drawn
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
@@ -58,6 +59,7 @@ class Provenance:
         if worst is Verdict.PASS and case.run.is_child:
             shows = all_well(case, answers)
         use = never_drawn(case)
+        qualification = " ".join(filter(None, (of_the_compared(case), use.qualification)))
         return Finding(
             "provenance",
             Subject.RUN,
@@ -70,6 +72,12 @@ class Provenance:
                     "Is there nothing to forget?",
                     use.answer,
                     "every draw that the parent executed was looked at, and what its config says that rounds depend on",
+                ),
+                Figure(
+                    "compared",
+                    "Requests compared with what was asked for",
+                    compared_in_words(case),
+                    "requests of the lineage, numbered from its first; --client and --sample say what was asked for",
                 ),
                 Figure(
                     "links",
@@ -92,5 +100,5 @@ class Provenance:
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
             plainly=use.plainly if worst is Verdict.PASS else "",
-            qualification=use.qualification if worst is Verdict.PASS else "",
+            qualification=qualification if worst is Verdict.PASS else "",
         )

@@ -1,4 +1,4 @@
-"""The last request and the last plan: it is the one that was asked for, and no draw holds what it names."""
+"""The last plan: no draw holds what any request names, and whether there was anything to forget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan
 from fuaudit.plans.plan import occurrences
-from fuaudit.runs.names import called, in_words, to_forget
 from fuaudit.runs.run import Run
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, first_drawn
@@ -34,20 +33,6 @@ NOTHING = Use(
     f"The training never used what was to be forgotten: {SHOWS_NOTHING}",
 )
 BEFORE = f"The run before never used what was to be forgotten: {SHOWS_NOTHING}"
-
-
-def asked(case: Case) -> CheckResult:
-    """The run carries out the request that the auditor has in hand, and its ledger says so."""
-    request = case.run.request
-    events = case.run.ledger.of_kind("request")
-    logged = [(tuple(e.get("clients", ())), tuple(e.get("samples", ()))) for e in events]
-    if logged != [(request.clients, request.samples)]:
-        return fails("The request in the ledger is not the one in the plan.")
-    if case.known.request is not None and case.known.request != request:
-        ours, theirs = called(case.run, request), called(case.run, case.known.request)
-        return fails(f"The run forgets {ours}; asked for was {theirs}.")
-    whom = "; ".join(map(in_words, to_forget(case.run)))
-    return holds(f"The run carries out the request to forget {request}: {whom}.")
 
 
 def absence(case: Case) -> CheckResult:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, name_of
+from fuaudit.audits.provenance.asked import on_the_others
 from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
@@ -41,11 +42,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
         lines.append("The request is the one that the run names: no --client or --sample was given to compare with.")
     lines += [*_on_the_partition(case), *_on_names(case), *_chosen_later(case)]
     lines += [f"{name_of(case.run)} is doubted, and this does not answer it: {why}." for why in _doubts(case)]
-    if len(case.run.requests) > 1:
-        lines.append(
-            f"The {len(case.run.requests) - 1} earlier requests were really made: each gives other draws to all "
-            "that follow, so whoever could invent some could choose among them."
-        )
+    lines += on_the_others(case) if case.run.is_child else []
     lines += [
         f"The training of {name_of(run)} really was stopped for a request after round {run.rounds_executed}."
         for run in case.evidence.ancestors

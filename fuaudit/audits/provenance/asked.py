@@ -1,0 +1,100 @@
+"""The request that the auditor has in hand: which of the lineage it is, and what a PASS has to say of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
+from fuaudit.runs.names import asked_in, called, forgets, in_words, rows_of, to_forget
+from fuaudit.verification.case import Case
+
+OF_THE_LAST = (
+    "what looks at one request alone looks at the last: model-law, whether there was anything to forget, and in a "
+    "pruned lineage plan-law"
+)
+"""What the audits do not show of an earlier request."""
+
+NOT_GIVEN = "none: no --client or --sample was given"
+
+
+def asked(case: Case) -> CheckResult:
+    """The lineage carries out the request that the auditor has in hand, and the ledger tells the last one."""
+    run, expected = case.run, case.known.request
+    events = run.ledger.of_kind("request")
+    logged = [(tuple(e.get("clients", ())), tuple(e.get("samples", ()))) for e in events]
+    if logged != [(run.request.clients, run.request.samples)]:
+        return fails("The request in the ledger is not the one in the plan.")
+    last = "; ".join(map(in_words, to_forget(run)))
+    if expected is None:
+        return holds(f"The run carries out the request to forget {run.request}: {last}.")
+    if not (found := compared(case)):
+        return fails(f"{forgets(run)}; asked for was {called(run, expected)}.")
+    if case.evidence.is_editor and found != (len(run.requests),):
+        return unclear(
+            f"What was asked for is {_numbered(case, found)}, and of an edited model audits judge the last request "
+            f"alone: verify {_carried_out_by(case, found)}."
+        )
+    if found == (len(run.requests),):
+        return holds(f"The run carries out the request to forget {run.request}: {last}.")
+    rows = "; ".join(in_words(row) for number in found for row in rows_of(run, run.requests[number - 1]))
+    return holds(f"What was asked for is {_numbered(case, found)}, for {rows}.")
+
+
+def compared(case: Case) -> tuple[int, ...]:
+    """The numbers of the requests of the lineage, from 1, that the auditor has in hand; none where none is."""
+    return () if case.known.request is None else asked_in(case.run.requests, case.known.request)
+
+
+def compared_in_words(case: Case) -> str:
+    """Which requests were compared: "request 1 of 2"."""
+    if case.known.request is None:
+        return NOT_GIVEN
+    return _numbered(case, found) if (found := compared(case)) else "none of the lineage is the one given"
+
+
+def of_the_compared(case: Case) -> str:
+    """What a PASS has to say where the last request is not the only one that was compared; "" elsewhere."""
+    found, run = compared(case), case.run
+    if not found or found == (len(run.requests),):
+        return ""
+    were = "was" if len(found) == 1 else "were"
+    later = [number for number in range(found[-1] + 1, len(run.requests) + 1)]
+    after = f"later, {_named(case, later)} was compared with nothing; " if len(later) == 1 else ""
+    after = f"later, {_named(case, later)} were compared with nothing; " if len(later) > 1 else after
+    return f"Compared with --client or --sample {were} {_named(case, found)}; {after}{OF_THE_LAST}."
+
+
+def on_the_others(case: Case) -> list[str]:
+    """What is taken on trust of the requests that were not compared, and of their order."""
+    total, found = len(case.run.requests), compared(case)
+    if total < 2:
+        return []
+    if not (others := total - (len(found) or 1)):
+        return [
+            f"The {total} requests were made in this order: another one gives other draws, so whoever could choose it "
+            "could choose among them."
+        ]
+    what = "other request was" if others == 1 else "other requests were"
+    return [
+        f"The {others} {what} really made: each gives other draws to all that follow, so whoever could invent some "
+        "could choose among them."
+    ]
+
+
+def _numbered(case: Case, numbers: Sequence[int]) -> str:
+    """Numbers of requests: "request 1 of 2", "requests 1 and 3 of 4"."""
+    what = "request" if len(numbers) == 1 else "requests"
+    return f"{what} {' and '.join(map(str, numbers))} of {len(case.run.requests)}"
+
+
+def _named(case: Case, numbers: Sequence[int]) -> str:
+    """Numbers of requests, and whom they name: "request 1 of 2 (client 0)"."""
+    whom = "; ".join(called(case.run, case.run.requests[number - 1]) for number in numbers)
+    return f"{_numbered(case, numbers)} ({whom})"
+
+
+def _carried_out_by(case: Case, numbers: Sequence[int]) -> str:
+    """The runs that carried out some requests, as far as they are at hand."""
+    chain = (case.run, *case.evidence.ancestors)
+    back = [len(case.run.requests) - number for number in numbers]
+    return " and ".join(name_of(chain[place]) if place < len(chain) else "a run that is not at hand" for place in back)
