@@ -56,6 +56,21 @@ def at_hand(run: Run, above: Sequence[Run | Tombstone], receipts: Iterable[Recei
     return _sorted_out(places, candidates, committed(candidates, dataset))
 
 
+def of_nobody_retained(run: Run, opened: AtHand, dataset: Dataset) -> tuple[int, ...]:
+    """Ids of rows at hand that may be erased ones, and that no leaf was opened for: no retained client has them.
+
+    A prune takes the ids of erased rows out. Then each row that no retained client has may be one of them, but for
+    those that do not open a leaf which they should.
+    """
+    kept, known = run.plan.retained.owner, {*opened.places, *opened.other}
+    erased = run.original.owner.keys() - kept.keys() - run.stand_ins
+    return tuple(
+        row
+        for row in range(dataset.size)
+        if row not in dataset.absent and row not in kept and row not in known and (run.stand_ins or row in erased)
+    )
+
+
 def _sorted_out(places: list[Place], candidates: list[Candidate], opened: list[bool | None]) -> AtHand:
     same = {c.row: place for place, c, opens in zip(places, candidates, opened, strict=True) if opens}
     rest = {c.row: opens for c, opens in zip(candidates, opened, strict=True) if c.row not in same}

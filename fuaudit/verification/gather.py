@@ -53,6 +53,7 @@ def gather(run: Run, given: Given) -> Evidence:
         None if before is None else findings_before(Path(before), run, parent),
         given.get("erased") is not None,
         isinstance(given.get("data"), Dataset),
+        isinstance(given.get("data"), Path | str),
     )
     return Evidence(run, parent, dataset, known)
 

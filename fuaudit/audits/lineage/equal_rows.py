@@ -21,7 +21,7 @@ from fuaudit.runs.receipts import Receipt, Row, held_by
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, span
 from fuaudit.verification.case import Case
-from fuaudit.verification.erased_rows import AtHand, to_be_forgotten
+from fuaudit.verification.erased_rows import AtHand, of_nobody_retained, to_be_forgotten
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Verdict
 
@@ -46,6 +46,7 @@ class Equal:
         known: how many were compared one way or the other.
         unknown: how many erased rows were not compared.
         others: rows at hand under erased ids that were not compared: not known to be what was committed to.
+        left: ids of rows at hand that may be erased ones, and were not opened.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -54,6 +55,7 @@ class Equal:
     known: int
     unknown: int
     others: AtHand
+    left: tuple[int, ...] = ()
 
 
 def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Receipt]) -> Equal:
@@ -72,7 +74,8 @@ def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Re
         *_by_inputs(dataset, retained, sorted(erased.places)),
         *_by_receipt(dataset, retained, [row for _, row in opened]),
     }
-    return Equal(tuple(sorted(pairs)), len(erased.places), len(by_receipt), known, total - known, erased)
+    left = of_nobody_retained(run, erased, dataset)
+    return Equal(tuple(sorted(pairs)), len(erased.places), len(by_receipt), known, total - known, erased, left)
 
 
 def _by_inputs(dataset: Dataset, retained: list[int], erased: list[int]) -> Iterable[tuple[int, int]]:
@@ -115,7 +118,12 @@ def with_equal_rows(case: Case, judged: Judgement, fails: bool) -> Judgement:
 
 def _with_words(case: Case, judged: Judgement, found: Equal) -> Judgement:
     """The judgement with the figures, lines and assumptions of a comparison."""
-    unknown = f"No retained row equals one of {found.unknown} erased rows, which are neither at hand nor opened."
+    unknown = (
+        f"No retained row equals one of {found.unknown} erased rows, which nothing opens: "
+        f"{counted(len(found.left), 'row')} at hand may be of them."
+        if found.left
+        else f"No retained row equals one of {found.unknown} erased rows, which are neither at hand nor opened."
+    )
     assumed = ((unknown,) if found.unknown else ()) + ((HERS,) if found.opened else ()) + (NO_NEAR,)
     return replace(
         judged,
@@ -136,7 +144,11 @@ def _with_verdict(judged: Judgement, found: Equal, fails: bool) -> Judgement:
     if not found.pairs and found.unknown and fails and judged.verdict is Verdict.PASS:
         # a spec that refuses equal rows has to know that there are none: what was not looked at shows nothing
         rows = counted(found.unknown, "row that was to be forgotten is", "rows that were to be forgotten are")
-        shows = f"{rows} neither at hand nor opened: none was compared."
+        shows = (
+            f"{rows} opened by nothing: none was compared. {counted(len(found.left), 'row')} at hand may be of them."
+            if found.left
+            else f"{rows} neither at hand nor opened: none was compared."
+        )
         return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows)
     if not found.pairs:
         return judged

@@ -17,13 +17,15 @@ from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, first_drawn
+from fuaudit.verification.erased_rows import of_nobody_retained
 from fuaudit.verification.finding import ResidualCopy
 
 
 def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
     """Where the contribution of what any request of the lineage erased may still lie: named, not judged.
 
-    These are the ancestors at hand, and runs beside the run that hold seeds of its earlier populations.
+    These are the ancestors at hand, runs beside the run that hold seeds of its earlier populations, and the folders of
+    rows that the auditor named.
     """
     run = case.run
     if not run.is_child:
@@ -41,7 +43,7 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
         missing = oldest.info["parent"]["digest"][:16]
         where = f"the parent {missing} of {oldest.path.name}"
         found.append(ResidualCopy(where, "is not at hand; it may hold models with the contribution"))
-    return *found, *_beside(case)
+    return *found, *_beside(case), *_in_the_data(case)
 
 
 def _telling(ancestor: Run | Tombstone, later: tuple[Request, ...]) -> list[ResidualCopy]:
@@ -138,3 +140,21 @@ def _of_models(run: Run, folder: Path) -> str:
     if other.by_editor:
         return "of another run of the same training, edited by a method that may have read the erased data"
     return f"of another run of the same training, made in rounds that depend on {known}" if known else ""
+
+
+def _in_the_data(case: Case) -> list[ResidualCopy]:
+    """The folders of rows that the auditor named, where they hold erased rows, or rows and names that may be of such.
+
+    They are no part of a run: no prune touches them.
+    """
+    data, opened = case.dataset, case.evidence.at_hand if case.dataset is not None else None
+    if data is None or opened is None or not case.known.folder:
+        return []
+    kept, left = case.run.plan.retained.owner, of_nobody_retained(case.run, opened, data)
+    whose = set() if data.owners is None else {int(data.owners[row]) for row in kept if row < data.size}
+    named = 0 if data.owners is None else sum(bool(n) and k not in whose for k, n in enumerate(data.owner_names))
+    held = [f"{counted(len(opened.places), 'row')} that a request erased"] if opened.places else []
+    held += [f"{counted(len(left), 'row')} of no retained client, which may be erased ones"] if left else []
+    held += [f"{counted(named, 'name')} of whom no row is retained"] if named else []
+    where = "the folders of --data and --erased" if case.known.erased else "the folder of --data"
+    return [ResidualCopy(where, f"holds {', '.join(held)}")] if held else []
