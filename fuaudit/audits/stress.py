@@ -128,17 +128,17 @@ class Stress:
         details = tuple(f"plan {number}, {one}" for number, one in enumerate(tried, 1))
         whole = [one for one in tried if not one.overflows]
         kept_total, faults = sum(one.kept for one in whole), sum(one.differs != 0 for one in whole)
-        if not faults and (lost := {one.request for one in tried} - {one.request for one in whole}):
-            return self._overflows(len(tried), max(lost), details)
+        if not faults and (lost := _keeping(tried) - _keeping(whole)):
+            return self._not_compared(case, tried, next(step for step in steps if step.number == max(lost)), details)
         unseen = _unseen(whole)
-        compared = sum(one.request not in unseen for one in whole)
+        compared = sum(one.kept > 0 for one in whole)
         few = any(_rate(self._effort(case, number)[0]) > RARE for number in unseen)
         if not faults and unseen and (few or not kept_total):
             return self._nothing_kept(case, len(whole), kept_total, unseen, details)
         shows = (
             f"In {faults} of {counted(len(whole), 'plan')}, kept rounds depend on the erased data."
             if faults
-            else f"In {counted(compared, 'stress plan')} all {kept_total} kept rounds are the same "
+            else f"In {counted(compared, 'stress plan')} all kept rounds ({kept_total:,}) are the same "
             "without the erased data."
         )
         silent = () if faults else unseen
@@ -158,10 +158,14 @@ class Stress:
             details=details,
         )
 
-    def _overflows(self, plans: int, number: int, details: tuple[str, ...]) -> Finding:
-        """All plans of a request end in numbers that nothing can be compared with."""
-        shows = f"In every plan that was tried of request {number}, training with all data overflows."
-        figures = _figures(plans, 0)
+    def _not_compared(self, case: Case, tried: Sequence[_Tried], step: Step, details: tuple[str, ...]) -> Finding:
+        """All plans of a request that keep rounds end in numbers that nothing can be compared with."""
+        which = "" if all(one.kept for one in tried if one.request == step.number) else " and keeps a round"
+        shows = f"In every plan that was tried of request {step.number}{which}, training with all data overflows."
+        if lacking := _lacking(case, step.after):
+            rows = counted(lacking, "row that it retained is", "rows that it retained are")
+            shows = f"Nothing was compared of request {step.number}: {rows} not at hand."
+        figures = _figures(len(tried), 0)
         return Finding("stress", Subject.ALGORITHM, Verdict.INCONCLUSIVE, shows, SHOWS_NOT, figures, details=details)
 
     def _nothing_kept(
@@ -217,7 +221,8 @@ class Stress:
         """
         ready = case.rerun.ready
         cohorts = map(plan.cohort, range(1, kept + 1))
-        found = _Tried(step.number, kept, plan.law.rounds, _participations(plan, step.request, cohorts))
+        participations, lacking = _participations(plan, step.request, cohorts), _lacking(case, step.after)
+        found = _Tried(step.number, kept, plan.law.rounds, participations, lacking=lacking)
         schedule, draws = LazySchedule([plan], kept), PlannedDraws.flat(plan, plan.sources)
         sides = [
             execute(
@@ -253,6 +258,7 @@ class _Tried:
         participations: of the target, in the kept rounds.
         differs: the first round after which the two sides differ, by ``gap``; 0 for none.
         overflows: the first round after which neither side is finite; 0 for none.
+        lacking: how many rows that the request retained are not at hand.
     """
 
     request: int
@@ -262,11 +268,14 @@ class _Tried:
     differs: int = 0
     gap: float = 0.0
     overflows: int = 0
+    lacking: int = 0
 
     def __str__(self) -> str:
         how = "equal bits"
         if self.differs:
             how = f"after round {self.differs} {_apart(self.gap)}"
+        elif self.overflows and self.lacking:
+            how = f"not counted: {counted(self.lacking, 'retained row is', 'retained rows are')} not at hand"
         elif self.overflows:
             how = f"not counted: training with all data overflows in round {self.overflows}"
         return (
@@ -302,6 +311,17 @@ def _unseen(tried: Sequence[_Tried]) -> list[int]:
     """The numbers of the requests of which no plan that was tried keeps a round."""
     seen = {one.request for one in tried if one.kept}
     return list(dict.fromkeys(one.request for one in tried if one.request not in seen))
+
+
+def _keeping(tried: Sequence[_Tried]) -> set[int]:
+    """The numbers of the requests of which some plan keeps a round."""
+    return {one.request for one in tried if one.kept}
+
+
+def _lacking(case: Case, population: Population) -> int:
+    """How many rows of a population are not at hand."""
+    data = case.evidence.rows
+    return sum(row >= data.size or row in data.absent for row in population.owner)
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:

@@ -16,6 +16,7 @@ from fuaudit.draws import Keyed
 from fuaudit.plans import Request
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.gather import gather
 
 STOP, ROUNDS = 4, 8
 TABLES = {
@@ -64,6 +65,21 @@ def test_an_honest_run_is_not_blamed_for_plans_that_overflow(tmp_path):
     assert (some.verdict, none.verdict) == ("PASS", "INCONCLUSIVE"), (some.details, none.details)
     assert (some.values["plans"], none.values["kept_rounds"]) == (1, 0)
     assert sum("not counted: training with all data overflows" in line for line in none.details) == 3
+
+
+def test_kept_rounds_that_overflow_are_not_said_to_be_none(tmp_path):
+    """One plan of three keeps its round, and overflows in it. So none was compared, though a candidate keeps one."""
+    learner = {"use": "fats", "step_size": 2e37, "rounds": 1, "cohort": 10, "steps": 2, "batch": 1}
+    tables = TABLES | {"data": {"use": "digits"}, "learner": learner, "run": TABLES["run"] | {"checkpoint_every": 1}}
+    parent = train(tables, tmp_path / "parent", secret=bytes([9]) * 32)
+    child = unlearn(parent, "fats", Request.of([0, 1, 2, 3]), tmp_path / "child")
+    evidence = gather(child, {})
+    found = [Stress().examine(Case(evidence, Keyed(bytes([key]) * 32))) for key in range(1, 6)]
+    kept = [one for one in found if any("1 round kept of 1, " in line for line in one.details)]
+    assert kept, [one.details for one in found]
+    for one in kept:
+        assert "keeps a round, so nothing was compared" not in one.shows
+    assert any(one.verdict == "INCONCLUSIVE" and "and keeps a round, training" in one.shows for one in kept)
 
 
 def test_training_that_overflows_with_the_erased_data_alone(tmp_path, monkeypatch):
