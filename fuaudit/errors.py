@@ -103,6 +103,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """A sentence that offers the known name nearest to a misspelt one, or lists what is known."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
+    close = close or [one for one in names if name and name.casefold() in one.casefold()]
+    listed = ", ".join(one if {*"(),;"}.isdisjoint(one) else repr(one) for one in names)  # so that none looks like two
     if close:
-        return f"Did you mean {close[0]!r}? Known: {', '.join(names)}."
-    return f"Known: {', '.join(names) or 'none'}."
+        return f"Did you mean {close[0]!r}? Known: {listed}."
+    return f"Known: {listed or 'none'}."

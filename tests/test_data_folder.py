@@ -1,10 +1,19 @@
 """The auditor's folder of rows: what findings say of erased rows in it, and how it is kept without them."""
 
+import json
+
 import pytest
 from conftest import SECRET
+from safetensors.torch import load_file
 from test_names import NAMED, OWNERS, TABLES, rows_of
 
+from fuaudit.audits.stress import Stress
+from fuaudit.data.tensors import Tensors
+from fuaudit.draws import Keyed
+from fuaudit.importing.import_csv import Source, import_csv
 from fuaudit.runs.names import request_of
+from fuaudit.verification.case import Case
+from fuaudit.verification.gather import gather
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.train import train
@@ -60,3 +69,97 @@ def test_after_a_prune_rows_that_may_be_hers_are_not_said_to_be_elsewhere(child,
     found = lineage_of(pruned, quick, kept)
     assert "No retained row equals one of 4 erased rows, which are neither at hand nor opened." in found.assumptions
     assert in_data(found) == []
+
+
+CLIENTS = ["ann", "ben", "cay", "dan"]
+LINES = [(name, (line * 7 + place) % 11, line % 2) for place, name in enumerate(CLIENTS) for line in range(10)]
+TRAINS = TABLES | {"learner": TABLES["learner"] | {"step_size": 0.01}}
+
+
+def imported(path, lines, out, test=()):
+    """The folder of an import of some lines."""
+    for name, rows in (("rows.csv", lines), ("test.csv", test)):
+        text = "\n".join(["client,x,z,y", *(f"{c},{x},{x * x},{y}" for c, x, y in rows)])
+        (path / name).write_text(text + "\n")
+    import_csv(Source(path / "rows.csv", "client", "y", path / "test.csv" if test else None), path / out)
+    return path / out
+
+
+@pytest.fixture(params=[False, True], ids=["share", "file"])
+def own(request, tmp_path):
+    """An imported folder and a run that forgot Ann. Test rows are a share of all rows, or a file of nobody's."""
+    test = [("zoe", 3, 0), ("zoe", 4, 1)] if request.param else []
+    whole = imported(tmp_path, LINES, "own", test)
+    run = train(TRAINS, tmp_path / "run", whole, SECRET)
+    return whole, unlearn(run, "fats", request_of(run, ["ann"]), tmp_path / "child", data=whole), test
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_rows_are_left_out_and_the_run_still_passes(own, fuaudit, quick, tmp_path, pruned):
+    whole, child, test = own
+    child = prune(child)[0] if pruned else child
+    code, out, err = fuaudit("import", whole, "--without", "ann", "--out", tmp_path / "left")
+    assert code == 0, err
+    assert ("test rows of theirs stay" in out) is not bool(test)
+    found = lineage_of(child, quick, tmp_path / "left")
+    assert all("row" not in line for line in in_data(found))
+    tensors, before = load_file(tmp_path / "left" / "data.safetensors"), load_file(whole / "data.safetensors")
+    gone = before["owners"] == 0
+    assert tensors["ids"].tolist() == (~gone).nonzero().flatten().tolist()
+    assert tensors["lines"].tolist() == before["lines"][~gone].tolist()
+    assert json.loads((tmp_path / "left" / "owners.json").read_text()) == ["", "ben", "cay", "dan"]
+    # once more, of what is left
+    assert fuaudit("import", tmp_path / "left", "--without", "cay", "--out", tmp_path / "less")[0] == 0
+    assert set(load_file(tmp_path / "less" / "data.safetensors")["ids"].tolist()) < set(tensors["ids"].tolist())
+
+
+def test_what_is_imported_again_without_her_lines_is_told_what_to_do(own, quick, tmp_path):
+    """Rows move: that is a FAIL, for nothing tells it from rows dealt to others, but it says what may have happened."""
+    _, child, test = own
+    again = imported(tmp_path, [line for line in LINES if line[0] != "ann"], "again", test)
+    result = verify(child, quick, data=again, budget=0, save=False)
+    assert result.verdict == "FAIL"
+    assert "Rows have moved: what the run has as row" in result.reason
+    assert "fuaudit import FOLDER --without NAME" in result.reason
+    replay = next(found for found in result.findings if found.audit == "replay")
+    assert replay.details[0].startswith("Rows have moved")
+    assert any("Test rows have no ids" in line for line in replay.details) is not bool(test)
+
+
+def test_rows_that_are_lost_do_not_overflow(own, tmp_path):
+    """The plans of stress train with rows that are not at hand: that is said, and no overflow."""
+    _, child, test = own
+    fewer = Tensors(classes=2).load(imported(tmp_path, LINES[:12], "fewer", test))
+    found = Stress().examine(Case(gather(child, {"data": fewer}), Keyed(bytes(32))))
+    assert found.verdict == "INCONCLUSIVE"
+    lost = sum(row >= fewer.size for row in child.plan.retained.owner)
+    assert found.shows == f"Nothing was compared of request 1: {lost} rows that it retained are not at hand."
+    assert not any("overflow" in line for line in found.details)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["own", "--without", "Ann"], "Did you mean 'ann'"),
+        (["own", "--without", "ann", "--seed", "3"], "--seed"),
+        (["rows.csv", "--without", "ann"], "is no folder"),
+        (["own", *(word for name in CLIENTS for word in ("--without", name))], "nobody is left"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(fuaudit, tmp_path, arguments, words):
+    imported(tmp_path, LINES, "own")
+    code, _, err = fuaudit("import", tmp_path / arguments[0], *arguments[1:], "--out", tmp_path / "left")
+    assert (code, words in err) == (2, True), err
+    assert not (tmp_path / "left").exists()
+
+
+def test_a_line_of_the_file_is_found_by_its_index(tmp_path):
+    """As docs/data-and-models.md has it: training rows of a client, in the order of the file."""
+    whole = imported(tmp_path, LINES[::-1], "own")
+    run = train(TRAINS, tmp_path / "run", whole, SECRET)
+    rows, names = load_file(whole / "data.safetensors"), json.loads((whole / "owners.json").read_text())
+    lines = rows["lines"][rows["owners"] == names.index("cay")].tolist()
+    assert lines == sorted(lines)
+    for index, line in enumerate(lines):
+        (row,) = request_of(run, samples=[("cay", index)]).samples
+        assert rows["lines"][row] == line

@@ -193,6 +193,14 @@ def test_clients_whose_names_look_alike_are_told(tmp_path):
     assert not any("look alike" in note for note in imported(written(tmp_path, *ROWS), "other")[0].notes)
 
 
+def test_no_name_that_looks_alike_is_left_out_in_silence(tmp_path):
+    names = [f"{'a' * place}{'A' * (25 - place)}" for place in range(25)]
+    rows = [f"{name},{at},1,{'ab'[at % 2]}" for name in names for at in range(4)]
+    (note,) = (note for note in imported(written(tmp_path, *rows))[0].notes if "look alike" in note)
+    assert note.count("'") == 40
+    assert note.endswith(" and 5 more")
+
+
 def test_how_many_rows_a_client_has(tmp_path):
     assert (
         imported(written(tmp_path, *ROWS))[0].notes[0].startswith("9 training rows of 3 clients (3 each), 3 test rows")

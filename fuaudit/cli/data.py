@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext, redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -44,6 +45,11 @@ def fetch(dataset: str, root: Path, output: Output) -> None:
     help="For one client's own rows: read them as those of this import (its import.json and classes.json).",
 )
 @click.option(
+    "--without",
+    multiple=True,
+    help="A client whose rows are left out; FILE is then a folder that import made. Other rows keep their ids.",
+)
+@click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     default="float64",
@@ -62,15 +68,24 @@ def import_(
     ignored: tuple[str, ...],
     divided: tuple[str, ...],
     like: Path | None,
+    without: tuple[str, ...],
     dtype: str,
     output: Output,
 ) -> None:
     """Make a folder that trains from FILE, a CSV file with a header: a row a sample, all other columns numbers."""
+    if without:
+        _leave_out(file, without, out, output)
+        return
     if like is not None:
         _import_own(file, like, out, output)
         return
     if client is None or label is None:
-        raise UsageError("say which columns name client and class: --client COLUMN --label COLUMN")
+        from fuaudit.importing.csv_table import columns_of
+
+        raise UsageError(
+            "say which columns name client and class: --client COLUMN --label COLUMN",
+            f"Columns of {file}: {', '.join(map(repr, columns_of(file)))}.",
+        )
 
     from fuaudit.importing.import_csv import Source, import_csv
     from fuaudit.runs.layout import CONFIG
@@ -97,6 +112,20 @@ def _constants(pairs: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--divide takes COLUMN=N once a column, such as age=100, not {pair!r}")
         found[name] = constant
     return found
+
+
+def _leave_out(folder: Path, names: tuple[str, ...], out: Path, output: Output) -> None:
+    from fuaudit.importing.left_out import leave_out
+
+    if spare := given("client", "label", "test", "share", "seed", "ignored", "divided", "like", "dtype"):
+        raise UsageError(
+            f"--without takes rows out of a folder as it is, and {' and '.join(spare)} would read it otherwise",
+            "Leave one out.",
+        )
+    made = leave_out(folder, names, out)
+    again = "verify and unlearn with it from now on: --data " + shlex.quote(str(out))
+    lines = [f"{out} is written", *(f"  {note}" for note in made.notes), "", again]
+    output.emit(made.record | {"folder": str(out)}, lines)
 
 
 def _import_own(file: Path, like: Path, out: Path, output: Output) -> None:

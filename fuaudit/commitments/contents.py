@@ -391,6 +391,12 @@ def committed(candidates: Sequence[Candidate], dataset: Dataset) -> list[bool | 
     ]
 
 
+def found_under(row: int, salt: bytes | None, leaf: bytes, ids: Sequence[int], dataset: Dataset) -> int | None:
+    """The first of some ids at hand under which lies what a leaf was made of for a row; None for none."""
+    digests = _digests_by_id(dataset, ids)
+    return next((place for place in ids if _opens(salt, leaf, row, digests[place])), None)
+
+
 def _opens(salt: bytes | None, leaf: bytes, row: int, digest: bytes) -> bool:
     return salt is not None and row_leaf(salt, row, digest) == leaf
 

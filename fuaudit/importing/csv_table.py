@@ -123,6 +123,11 @@ class _Bad:
     hint: str
 
 
+def columns_of(path: Path) -> list[str]:
+    """The names of the columns of a file, as its first line has them. UsageError where it cannot be read."""
+    return _header(_decoded(_bytes(path), path), path, Wanted("", None))[1]
+
+
 def read_table(path: Path, wanted: Wanted) -> CsvTable:
     """Read a CSV file with a header, in UTF-8 with or without a mark at its beginning.
 

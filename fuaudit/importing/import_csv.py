@@ -339,6 +339,10 @@ def _notes(
             f"test rows are the share {record['test']['share']} of each client's rows, by SHA-256 under the seed "
             f"{record['test']['seed']} (the rule is in import.json); no request removes them"
         )
+        notes.append(
+            "a run can be verified only with all its test rows, also with those of clients who are forgotten: "
+            "--test FILE takes rows of nobody's instead"
+        )
     notes += changes(record["ignored"], record["divided"])
     if record["repeated"]:
         notes.append(
@@ -353,9 +357,10 @@ def _notes(
         notes.append(f"no training row has the class {', '.join(classes[number] for number in unseen)}")
     alike = Counter(map(_look, owners))
     if twins := [name for name in owners if alike[_look(name)] > 1]:
+        more = f" and {len(twins) - MOST_TWINS:,} more" if len(twins) > MOST_TWINS else ""
         notes.append(
             "names of clients that look alike (capitals, spaces, accents of one or of two characters) are different "
-            f"clients: {', '.join(map(ascii, twins[:6]))}"
+            f"clients: {', '.join(map(ascii, twins[:MOST_TWINS]))}{more}"
         )
     highest = np.abs(parts["inputs"]).max(axis=0)
     if highest.max() > LARGE:
@@ -378,6 +383,9 @@ def changes(ignored: Iterable[str], divisors: Mapping[str, str], why: str = "as 
     left = ", ".join(map(repr, ignored))
     return [f"{what}, {why}: {which}" for what, which in (("left out", left), ("divided", by)) if which]
 
+
+MOST_TWINS = 20
+"""How many names that look alike are listed."""
 
 LARGE = 100.0
 """Inputs beyond this are said to be large."""

@@ -13,6 +13,7 @@ from fuaudit.commitments.contents import (
     Differences,
     Opening,
     compare,
+    found_under,
     require_opening,
 )
 from fuaudit.commitments.keys import Keys
@@ -45,6 +46,10 @@ class Foundation:
     contents: Contents
     opening: Opening
     commitment: str
+
+
+MOST_SOUGHT = 5
+"""Of how many clients a row is looked for under other ids: each takes a hash for every row at hand."""
 
 
 @dataclass(frozen=True)
@@ -178,3 +183,16 @@ class WithContents(WithPlan):
         """Where the retained rows and the test rows at hand are not those that were committed to."""
         kept = self.plan.retained
         return compare(self.contents, self.opening, kept, {c: self.numbered(c) for c in kept.clients}, dataset)
+
+    def moved(self, dataset: Dataset, found: Differences) -> tuple[int, int] | None:
+        """A retained row that lies under another id at hand: its id, and that of the row that opens its leaf.
+
+        One of each client's rows that are other ones is looked for, of a few clients. None where it is nowhere.
+        """
+        at_hand = [row for row in range(dataset.size) if row not in dataset.absent]
+        wanted = [(client, rows[0]) for client, rows in {**found.rows, **found.absent}.items()][:MOST_SOUGHT]
+        opened = [self.contents.opened(client, self.numbered(client), self.opening).get(row) for client, row in wanted]
+        for (_, row), leaf in zip(wanted, opened, strict=True):
+            if leaf is not None and (place := found_under(row, *leaf, at_hand, dataset)) is not None:
+                return row, place
+        return None

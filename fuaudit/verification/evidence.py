@@ -58,6 +58,12 @@ class Known:
     folder: bool = False
 
 
+MOVED = (
+    "Ids are places of rows, so a file of fewer lines that is imported again moves them. Put the folder of before "
+    "back, and take rows out of it with fuaudit import FOLDER --without NAME, which keeps ids."
+)
+"""What makes honest rows move, and how erased rows are removed without that."""
+
 READERS = ("datasets", "adversaries")
 """The kinds of plugins that rows come from."""
 
@@ -161,6 +167,14 @@ class Evidence:
     def differences(self) -> Differences:
         """Where the rows at hand are not those that the run committed to. UsageError without data."""
         return self.run.differences(self.rows)
+
+    @cached_property
+    def moved(self) -> str:
+        """What to do where rows at hand are other ones because they have moved, as after an import of fewer lines."""
+        found = self.differences
+        if not found.contradict or (pair := self.run.moved(self.rows, found)) is None:
+            return ""
+        return f"Rows have moved: what the run has as row {pair[0]} lies at hand as row {pair[1]}. {MOVED}"
 
     @property
     def same_reader(self) -> bool:

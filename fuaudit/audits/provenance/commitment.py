@@ -107,6 +107,7 @@ def named(case: Case) -> CheckResult:
                 who = sorted(owners - {run.name(client)})[0]
                 return fails(
                     f"Rows of {run.called(client)} of {name_of(run)} are those of {who!r} in the data at hand."
+                    + (f" {case.evidence.moved}" if case.evidence.moved else "")
                 )
     return holds("No row at hand belongs to somebody of another name than its client's.")
 

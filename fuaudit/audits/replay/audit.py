@@ -32,6 +32,9 @@ from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import Finding, Verdict
 from fuaudit.verification.rerun import EQUAL_BITS
 
+TESTS = "Test rows have no ids, so all of them have to be at hand, in their order."
+"""Why fewer test rows are other ones."""
+
 SHOWS_NOT = "It does not show that the plan has the law that it should have; that is for enumeration."
 BITWISE = "bitwise comparison of stored and recomputed models"
 
@@ -150,7 +153,11 @@ def _other_rows(case: Case) -> Judgement:
     parts += [counted(len(found.tests), "test row")] if found.tests else []
     differ = "differs" if count + len(found.tests) == 1 else "differ"
     reason = f"The data at hand is not what was committed to: {' and '.join(parts)} {differ}."
-    details = [*_rows_in_words(case, found.rows)]
+    details = [case.evidence.moved] if case.evidence.moved else []
+    here, then = len(case.evidence.rows.test_targets), len(case.run.contents.tests)
+    if here != then:
+        details.append(f"{counted(here, 'test row')} are at hand, and the run committed to {then:,}. {TESTS}")
+    details += _rows_in_words(case, found.rows)
     details += [f"test rows: {_some(found.tests)}"] if found.tests else []
     details.append("Either the data was changed after the commitment, or other data is at hand.")
     verdict = Verdict.FAIL
