@@ -23,7 +23,7 @@ from tests_support import installed, spoiled_tables, stored, told
 
 from fuaudit import terminal
 from fuaudit.config import resolve
-from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError
+from fuaudit.errors import EvidenceError, FuauditError, PluginError, UsageError, nearest
 from fuaudit.importing import fetch as fetching
 from fuaudit.plans import Request
 from fuaudit.proofs.toys import AllToys, leaves_choice
@@ -257,6 +257,7 @@ def test_errors_say_what_to_do_next(fuaudit, copies, config_file, spec_file):
         (("show", copies / "fatz"), f"Nearest to it: {copies / 'fats'}"),
         (("train", copies / "confg.toml"), f"Nearest to it: {copies / 'config.toml'}"),
         (("show", copies / "none" / "run"), "fuaudit train CONFIG"),
+        (("show", copies / "config.toml"), "is a file; a run is a folder"),
         (("show", copies / "xyzw"), "fuaudit train CONFIG"),
         (("resume", copies / "fats"), f"fuaudit show {copies / 'fats'}"),
     ):
@@ -326,7 +327,7 @@ def test_prove(fuaudit, arguments, variation, expected):
         assert proof["total_variation"] == variation
         assert ("witness" in proof) == bool(expected)
     assert fuaudit("prove", *arguments)[1].startswith(
-        f"{asked[0]}: {'refuted' if expected else 'proved'}, total variation {variation}"
+        f"{asked[0]}: {'refuted' if expected else 'proved on this one federation'}, total variation {variation}"
     )
 
 
@@ -341,7 +342,7 @@ def test_prove_names_a_method_that_fails_and_what_to_do(fuaudit):
 def test_prove_tries_both_kinds_of_request(fuaudit):
     code, out, _ = fuaudit("prove", "fats-as-printed")
     assert code == 1
-    assert "client: proved, total variation 0\n" in out
+    assert "client: proved on this one federation, total variation 0\n" in out
     assert "sample: refuted, total variation 1/8\n" in out
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     shown = readme.partition("$ fuaudit prove fats-as-printed --request sample\n")[2].partition("```")[0]
@@ -453,7 +454,10 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     assert said("prune", copies / "fats", "--yes")[0] == f"{copies / 'fats'} was pruned already"
     assert all(line.startswith(("left alone: ", "without their parent now: ")) for line in others)
     assert others
-    assert said("prove", "fats") == ["client: proved, total variation 0; sample: proved, total variation 0"]
+    assert said("prove", "fats") == [
+        "client: proved on this one federation, total variation 0; "
+        "sample: proved on this one federation, total variation 0"
+    ]
     assert len(said("prove", "fats", "--up-to", "2", "--leaves", "500")) == 1
 
     def work(dataset, root):
@@ -769,6 +773,45 @@ def test_lines_of_progress_where_there_is_no_terminal(capsys):
     for done in range(1, 5):
         show("plans", done, 4000)
     assert capsys.readouterr().err.splitlines() == ["plans: 2 of 4,000", "plans: 4 of 4,000"]
+
+
+def test_a_pass_says_what_it_says_nothing_of(fuaudit, copies, spec_file):
+    """The parent still holds what was forgotten, and a prune removes it. Of a pruned run neither is said."""
+    _, out, _ = fuaudit("verify", copies / "fats", "--spec", spec_file)
+    assert "beyond this model may still hold what was forgotten" in out
+    assert f"what ancestors hold is removed by fuaudit prune {copies / 'fats'}" in out
+    shutil.rmtree(copies / "noop")
+    assert fuaudit("prune", copies / "fats", "--yes")[0] == 0
+    _, out, _ = fuaudit("verify", copies / "fats", "--spec", spec_file)
+    assert "PASS" in out.splitlines()[0]
+    assert "may still hold" not in out
+    assert "fuaudit prune" not in out
+
+
+def test_a_run_that_was_pruned_is_not_to_be_pruned_again(fuaudit, copies, trained, target):
+    """It holds keys for its own request: only its removal helps the other one."""
+    shutil.copytree(copies / "parent", copies / "again")
+    shutil.rmtree(copies / "noop")
+    other = next(client for client in trained.plan.retained.clients if client != target)
+    unlearn(copies / "parent", "fats", Request.of([other]), copies / "second")
+    assert fuaudit("prune", copies / "second", "--yes")[0] == 0
+    out = fuaudit("prune", copies / "fats", "--yes")[1]
+    assert not any("second" in line and "prune or remove" in line for line in out.splitlines())
+    assert any("second" in line and "it was pruned already, so remove it" in line for line in out.splitlines())
+
+
+def test_what_is_missing_is_offered(fuaudit, trained, tmp_path):
+    assert "--with fats" in fuaudit("unlearn", trained.path, "--client", "0")[2]
+    (tmp_path / "rows.csv").write_text("ward,x,y\nA,1,0\n")
+    code, _, err = fuaudit("import", tmp_path / "rows.csv", "--out", tmp_path / "out")
+    assert (code, "'ward', 'x', 'y'" in err) == (2, True), err
+
+
+def test_names_that_are_offered():
+    """Also by a part of them; one with a comma is one name."""
+    assert nearest("Mercy", ["007", "Mercy, North"]) == "Did you mean 'Mercy, North'? Known: 007, 'Mercy, North'."
+    assert nearest("7", ["007", "Mercy, North"]).startswith("Did you mean '007'?")
+    assert nearest("", ["a"]) == "Known: a."
 
 
 @contextmanager
@@ -1129,6 +1172,12 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert (done.returncode, done.stdout) == (0, "nothing was changed\n")
     assert "runs that lose their parent by this: " in done.stderr
     assert "noop" in done.stderr
+    assert f"of the ancestors of {copies / 'fats'} (parent) for good" in done.stderr
+    done_blind = subprocess.run([COMMAND, "prune", copies / "fats"], input="", capture_output=True, text=True)
+    assert (done_blind.returncode, "Say --yes" in done_blind.stderr) == (2, True), done_blind.stderr
+    asked = subprocess.run([COMMAND, "prune", copies / "parent"], input="", capture_output=True, text=True)
+    assert (asked.returncode, "Go on?" in asked.stderr) == (2, False), asked.stderr
+    assert "there is no request after which to prune" in asked.stderr
     assert done.stderr.index("receipts of what was forgotten cannot be made after this") < done.stderr.index("Go on?")
     assert bytes_of(copies / "fats") == before
     assert fuaudit("prune", copies / "noop", "--yes")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def verify(
         lines += ["", f"There is nothing to judge yet; unlearn first: {forget}"]
     if result.conclusion.rests_on:
         lines += ["", "  rests on:", *(f"    {line}" for line in result.conclusion.rests_on)]
+        lines += _elsewhere(result, run)
     lines += ["", f"findings {result.path}", f"report   {command('report', run)}"]
     output.emit(
         result.as_json() | {"stored": str(result.path), "standing": result.standing},
@@ -163,11 +165,29 @@ def history(run: Path, output: Output) -> None:
         lines.append(f"{entry.number:>4}  {entry.begun}  {entry.outcome:<14} {spec}; {key}{about}")
         if not output.quiet:
             kept = "as stored" if entry.kept else "missing or altered"
-            lines += [f"      arguments {' '.join(entry.arguments)}"] if entry.arguments else []
+            lines += [f"      arguments {shlex.join(entry.arguments)}"] if entry.arguments else []
             lines += [f"      {entry.findings}: {kept}"] if entry.findings else []
             lines += [f"      {why}"] if entry.verdict == "FAIL" and (why := store.reason(folder, entry)) else []
     rows = [asdict(entry) | {"this_run": entry.of == here} for entry in entries]
     output.emit({"verifications": rows}, lines, lines)
+
+
+def _elsewhere(result: Any, run: Path) -> list[str]:
+    """Places beyond the run that a PASS says nothing of, and the command that removes some of them."""
+    places = [copy.place for finding in result.findings for copy in finding.copies if copy.holds]
+    if not places:
+        return []
+    more = f", and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+    told = (
+        f"  {counted(len(places), 'place')} beyond this model may still hold what was forgotten (the report says why): "
+    )
+    removed = f"  what ancestors hold is removed by {command('prune', run)}"
+    of_ancestors = any(row["kind"] != "pruned" for row in result.lineage[1:])
+    return ["", f"{told}{', '.join(places[:MOST_PLACES])}{more}", *([removed] if of_ancestors else [])]
+
+
+MOST_PLACES = 8
+"""How many places a PASS lists."""
 
 
 def _who(result: Any) -> list[str]:

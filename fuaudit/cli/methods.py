@@ -250,7 +250,8 @@ def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
 def _verdict(proof: Proof) -> str:
     """What a proof found, on one line."""
     result = proof.result
-    return f"{proof.kind}: {'proved' if result.exact else 'refuted'}, total variation {result.total_variation}"
+    found = "proved on this one federation" if result.exact else "refuted"
+    return f"{proof.kind}: {found}, total variation {result.total_variation}"
 
 
 def _lines(proof: Proof) -> list[str]:

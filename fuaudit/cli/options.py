@@ -98,10 +98,16 @@ def output_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("-q", "--quiet", is_flag=True, help=told)(with_json)
 
 
+CHOICES = {"--with": "For example --with fats, or --with retrain; fuaudit plugins lists all."}
+"""What can be given to an option that is missing."""
+
+
 def became(error: click.ClickException) -> list[str]:
     """What became of a command or flag of before: a line, or none for any other error."""
     if gone := [name for name in COMMANDS if error.message.startswith(f"No such command {name!r}")]:
         return [sentence(repr(gone[0]), repr(COMMANDS[gone[0]]))]
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return [CHOICES[flag] for flag in error.param.opts if flag in CHOICES]
     if not isinstance(error, click.NoSuchOption) or error.option_name not in FLAGS or error.ctx is None:
         return []
     now, command = FLAGS[error.option_name], error.ctx.command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from fuaudit.cli.options import (
 )
 from fuaudit.cli.proposed import after_training, run_of, to_verify
 from fuaudit.declared import says
-from fuaudit.errors import EvidenceError, FuauditError
+from fuaudit.errors import EvidenceError, FuauditError, UsageError
 from fuaudit.text import command, counted, printable
 
 if TYPE_CHECKING:
@@ -291,17 +292,19 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     from fuaudit.runs.neighbours import orphans, other_holders, receipts_beside
     from fuaudit.runs.run import load_run
     from fuaudit.workflow.prune import prune as work
+    from fuaudit.workflow.prune import require_forgotten
     from fuaudit.workflow.swap import standing
 
     # nothing is changed before the answer, not even what a killed prune left: another may be at work there
     found = load_run(standing(run))
+    require_forgotten(found)
     losing = [path.name for path in orphans(found)]
     if not yes:
         if losing:
             say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
         say("receipts of what was forgotten cannot be made after this; findings and reports keep its name", err=True)
-        question = f"This removes the models and keys of the ancestors of {printable(run)} for good. Go on?"
-        if not click.confirm(question, err=True):
+        question = f"This removes the models and keys of {_ancestors(found)} for good. Go on?"
+        if not _confirmed(question):
             output.emit({"run": str(run), "pruned": False}, ["nothing was changed"])
             return
     pruned, buried = work(run, allow_orphans)
@@ -311,13 +314,43 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     lines = [
         f"{run} was pruned already" if again else f"pruned {run}, digest {pruned.digest}",
         *([f"without their parent now: {', '.join(losing)}"] if losing else []),
-        *(f"left alone: {path} holds a key that gives erased draws back; prune or remove it" for path in others),
+        *(f"left alone: {path} holds a key that gives erased draws back; {_way_out(path)}" for path in others),
         *(f"left alone: {path} has keys that cannot be read, and may hold such a key" for path in unread),
         *(f"left alone: {path} is a receipt that opens erased rows; remove your copies of it" for path in receipts),
     ]
     document = {"run": str(run), "digest": pruned.digest, "tombstones": list(map(str, buried)), "orphans": losing}
     document |= {"still_holding_keys": others, "unreadable_keys": unread, "receipts": receipts}
     output.emit(document, [lines[0], *(f"tombstone {path}" for path in buried), *lines[1:]], lines)
+
+
+def _confirmed(question: str) -> bool:
+    """Whether somebody says yes; UsageError where nobody is there to be asked."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        raise UsageError("nobody answered, and nothing was changed", "Say --yes to prune without a question.") from None
+
+
+def _ancestors(run: Any) -> str:
+    """The ancestors of a run that a prune removes, by name; in other words where one cannot be read."""
+    from fuaudit.runs.ancestors import lineage, parent_of
+    from fuaudit.runs.run import Run
+
+    others = f"the ancestors of {printable(run.path)}"
+    try:
+        names = [one.path.name for one in lineage(parent_of(run)) if isinstance(one, Run)]
+    except FuauditError:
+        return others
+    return f"{others} ({', '.join(map(printable, names))})" if names else others
+
+
+def _way_out(path: str) -> str:
+    """What to do about a run that holds a key: one that was pruned already holds it for a request of its own."""
+    from fuaudit.runs.layout import FORMER
+
+    return "it was pruned already, so remove it" if (Path(path) / FORMER).exists() else "prune or remove it"
 
 
 @click.command()

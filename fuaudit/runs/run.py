@@ -98,6 +98,8 @@ def require_run(path: str | Path) -> Path:
     """The folder of a complete run, of which nothing else is looked at yet; EvidenceError where there is none."""
     folder = named(Path(path))
     require_text(folder)
+    if folder.is_file():
+        raise EvidenceError(f"{folder} is a file; a run is a folder", "Give the folder that train or unlearn wrote.")
     if not folder.is_dir():
         half = folder.with_name(folder.name + BEFORE_PRUNE).is_dir()
         near = nearest_beside(folder, lambda item: (item / MANIFEST).is_file()) or "Make one with: fuaudit train CONFIG"

@@ -64,7 +64,7 @@ def prune(given: Run | Path | str, allow_orphans: bool = False) -> tuple[Run, li
     with alone(path):
         recover(path)
         run = load_run(path)  # anew: before the lock was held another prune may have changed it
-        _require_forgotten(run)
+        require_forgotten(run)
         _require_whole(run)
         if not run.pruned and not allow_orphans:
             _require_childless(run)
@@ -121,7 +121,7 @@ def _bury(stone: Tombstone) -> None:
         sync_folder(stone.path)
 
 
-def _require_forgotten(run: Run) -> None:
+def require_forgotten(run: Run) -> None:
     """Raises UsageError for a run that is no child, or whose draws still hold what it was asked to forget."""
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
