@@ -29,6 +29,7 @@ from fuaudit.testing import check_aggregator, check_audit, check_solver, check_u
 from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
+from fuaudit.training.asking import is_tensor
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning import exact_under
@@ -314,6 +315,18 @@ def counts(self, context, calls=[]):  # noqa: B006
     return context.model * len(calls)
 
 
+class Lying(torch.Tensor):
+    """Stands in the place of all tensors that it meets: a retrained model beside it would be the old one."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+def lies(self, context):
+    return context.model.as_subclass(Lying)
+
+
 def refuses(self, context):
     raise UsageError("not today")
 
@@ -325,6 +338,7 @@ def refuses(self, context):
         (lambda self, context: context.train(context.model, 1), "touched the retained clients"),
         (lambda self, context: context.target_gradient(context.model), "touched the target"),
         (lambda self, context: context.model[:-1], "finite model of shape"),
+        (lies, "a torch.Tensor and no class of its own"),
         (lambda self, context: context.model * torch.nan, "finite model of shape"),
         (lambda self, context: context.model + torch.randn(context.model.shape), "global generator"),
         (around_the_door, "'Context' object has no attribute '_plan'"),
@@ -590,3 +604,10 @@ def test_a_finding_is_in_the_name_under_which_its_audit_is_registered(tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(AssertionError, match="in the name of 'before'"):
         check_audit(Otherwise(), subjects=("training",))
+
+
+def test_a_tensor_of_a_class_of_its_own_is_none():
+    """Stages, solvers and transports give plain ones: another could answer for those that it is computed with."""
+    assert is_tensor(torch.zeros(2))
+    assert not is_tensor(torch.zeros(2).as_subclass(Lying))
+    assert not is_tensor([0.0, 0.0])

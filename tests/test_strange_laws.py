@@ -295,3 +295,30 @@ def test_a_law_of_a_stranger_finds_no_plan_behind_its_draws():
     assert population is not members
     found = [getattr(draws, name) for name in dir(draws) if not name.startswith("__")]
     assert not any(isinstance(getattr(one, "__self__", None), Routed) for one in found)
+
+
+@dataclass(frozen=True)
+class Compares(UniformLaw):
+    """Not one law: it leaves the last client out where the initial model was drawn over more."""
+
+    name = "compares"
+
+    def cohort(self, draws, round_number):
+        clients = draws.population(Address(Purpose.COHORT, round_number)).clients
+        before = draws.population(Address(Purpose.INIT)).clients
+        return draws.sequence(Address(Purpose.COHORT, round_number), clients[: -(clients != before)], 2)
+
+
+@pytest.mark.parametrize("purpose", [Purpose.INIT, Purpose.PARTITION, Purpose.STAGE])
+def test_a_law_of_a_stranger_gets_cohorts_and_batches_alone(purpose):
+    """Where the initial model is kept its population is that of before: who was forgotten is told by it."""
+
+    class Looks(UniformLaw):
+        def cohort(self, draws, round_number):
+            draws.population(Address(purpose))
+            return super().cohort(draws, round_number)
+
+    for law in (Compares(1, 2, 1, 1), Looks(1, 2, 1, 1)):
+        plan = Plan.fresh(law, federation((1, 1, 1)), Keyed(bytes(32)))
+        with pytest.raises(PluginError, match="it gets cohorts and batches alone"):
+            plan.cohort(1)

@@ -80,10 +80,10 @@ def problem_of(made: object, dataset: Dataset) -> str:
     """What is wrong with what an adversary made of a row; "" for nothing."""
     import torch
 
-    if not isinstance(made, tuple) or len(made) != 2:
+    if type(made) is not tuple or len(made) != 2:
         return f"{type(made).__name__}, not inputs and a target"
     inputs, target = made
-    if not isinstance(inputs, torch.Tensor) or (inputs.shape, inputs.dtype) != (dataset.shape, dataset.inputs.dtype):
+    if type(inputs) is not torch.Tensor or (inputs.shape, inputs.dtype) != (dataset.shape, dataset.inputs.dtype):
         return f"inputs that are not {dataset.inputs.dtype} of shape {dataset.shape}"
     if bool(is_out_of_range(inputs.unsqueeze(0))):
         return "inputs that are NaN, infinite, below 0 (integers) or the mark of erased rows"

@@ -48,6 +48,9 @@ STREAM_OF: Mapping[Purpose, Stream] = {
 }
 """The stream of every purpose that plans use."""
 
+OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
+"""What laws of strangers and rewriters may draw: cohorts and batches, and what lies behind them."""
+
 
 class Position(NamedTuple):
     """A moment of training: rounds count from 1; step 0 draws the cohort, steps 1..E draw batches.

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
-from fuaudit.draws.address import STREAM_OF, is_address
+from fuaudit.draws.address import OPEN, STREAM_OF, is_address
 from fuaudit.errors import PluginError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
@@ -357,7 +357,10 @@ class Routed(PlanDraws):
 
 
 class Behind:
-    """The same draws and populations, and nothing else: no plan, no sources, no population of before."""
+    """Draws and populations of cohorts and batches, and nothing else: no plan, no sources.
+
+    Not those of the initial model either: where it is kept, its population is that of before.
+    """
 
     __slots__ = ("many_subsets", "permutation", "population", "sequence", "subset", "uniform", "weighted")
 
@@ -369,7 +372,10 @@ class Behind:
 def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
     """A function in place of a method, which knows the object that it is of."""
 
-    def ask(*given: Any, **named: Any) -> Any:
-        return method(*given, **named)
+    def ask(at: Any, *given: Any, **named: Any) -> Any:
+        for one in [at] if type(at) is Address else at:
+            if is_address(one) and one.purpose not in OPEN:
+                raise PluginError(f"a law asked for {one.purpose}: it gets cohorts and batches alone", SEE)
+        return method(at, *given, **named)
 
     return ask

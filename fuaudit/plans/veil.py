@@ -15,14 +15,11 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
-from fuaudit.draws.address import NOBODY, STREAM_OF, is_address
+from fuaudit.draws.address import NOBODY, OPEN, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_plain, remade
-
-OPEN = frozenset(purpose for purpose, stream in STREAM_OF.items() if stream is not Stream.INITIAL)
-"""What a rewriter may draw: cohorts and batches, and what lies behind them."""
 
 Answer = TypeVar("Answer")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,9 +15,9 @@ from torch import Tensor
 from fuaudit import registry
 from fuaudit.config import resolve
 from fuaudit.data.partition import partition
-from fuaudit.draws import END, Position
+from fuaudit.draws import END, Draws, Position
 from fuaudit.errors import BudgetError, FuauditError, UsageError
-from fuaudit.plans import Law, Plan, Request, UniformLaw, WeightedLaw
+from fuaudit.plans import Law, Plan, Population, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
     Availability,
     AvailabilityLaw,
@@ -131,16 +130,27 @@ def _check_form(unlearner: object, problems: Problems) -> None:
 def _rewrite_once(
     unlearner: object, plan: Plan, request: Request, moment: Position, key: int, problems: Problems
 ) -> Plan:
-    before = copy.deepcopy((plan, request))
-    try:
-        new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
-    finally:
-        given = [population.twin for population in plan.populations]  # what a rewriter is handed
-        same = (plan, request) == before and given == [*plan.populations]
-        problems.require(same, "it changes the plan, population or request that it was given")
-    again = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
+    watched = _Watched(unlearner)
+    again = rewritten(watched, type(unlearner).__name__, plan, request, key_of(key), moment)
+    same = watched.given == [(plan.populations, plan.law, request)]
+    problems.require(same, "it changes the plan, population or request that it was given")
+    new = rewritten(unlearner, type(unlearner).__name__, plan, request, key_of(key), moment)
     problems.require(new == again, "it rewrites the same plan in two ways: it is not deterministic")
     return new
+
+
+class _Watched:
+    """A rewriter, and what it was given as it is afterwards: every rewriting gets objects of its own."""
+
+    def __init__(self, unlearner: Any) -> None:
+        self.unlearner = unlearner
+        self.given: list[tuple[tuple[Population, ...], Law, Request]] = []
+
+    def rewrite(self, plan: Plan, request: Request, fresh: Draws, not_before: Position) -> Plan:
+        """As the rewriter does."""
+        new: Plan = self.unlearner.rewrite(plan, request, fresh, not_before)
+        self.given.append((plan.populations, plan.law, request))
+        return new
 
 
 def _strangers(plan: Plan) -> set[int]:

@@ -140,10 +140,13 @@ def _is_state(state: object) -> bool:
 
 
 def is_tensor(tensor: object, like: Tensor | None = None) -> bool:
-    """Whether it is a tensor, with the type and on the device of another."""
+    """Whether it is a tensor, with the type and on the device of another.
+
+    One of a class of its own is none: it could answer for the tensors that it meets.
+    """
     import torch
 
-    if not isinstance(tensor, torch.Tensor):
+    if type(tensor) is not torch.Tensor:
         return False
     return like is None or (tensor.dtype, tensor.device) == (like.dtype, like.device)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.functional import cross_entropy
 
 from fuaudit.data.dataset import retained_rows
@@ -119,8 +120,10 @@ def edited(
         raise PluginError(
             f"unlearner {name!r} raised while editing the model: {error!r}{line_of(unlearner, error)}"
         ) from error
-    if not isinstance(vector, Tensor) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
-        raise PluginError(f"unlearner {name!r} did not return a finite model of shape {tuple(model.shape)}")
+    # a class of its own could answer for other tensors, wherever it meets them
+    if type(vector) not in (Tensor, Parameter) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
+        what = f"did not return a finite model of shape {tuple(model.shape)}, a torch.Tensor and no class of its own"
+        raise PluginError(f"unlearner {name!r} {what}")
     return vector.detach().to(model.dtype).cpu(), messages
 
 
