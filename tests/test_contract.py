@@ -327,6 +327,10 @@ def lies(self, context):
     return context.model.as_subclass(Lying)
 
 
+def looks_about(self, context):
+    return context.train(context.model.as_subclass(Lying), 1)
+
+
 def refuses(self, context):
     raise UsageError("not today")
 
@@ -611,3 +615,16 @@ def test_a_tensor_of_a_class_of_its_own_is_none():
     assert is_tensor(torch.zeros(2))
     assert not is_tensor(torch.zeros(2).as_subclass(Lying))
     assert not is_tensor([0.0, 0.0])
+
+
+def test_an_editor_s_tensor_meets_no_rows():
+    """The gradient of a model of its own class would be handed the erased rows, and training those of clients."""
+    looking = dataclass(frozen=True)(
+        type(
+            "Looking",
+            (Editor,),
+            {"participants": frozenset({"server", "retained clients"}), "edit": looks_about, "__doc__": "A mutant."},
+        )
+    )()
+    with pytest.raises(AssertionError, match="gave a Lying for a model"):
+        check_unlearner(looking)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -59,7 +59,7 @@ class Integrity:
             verdict, shows = served
         elif served is not None:
             details.append(served[1])
-        trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told(run))
+        trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told((run, *case.evidence.ancestors)))
         return Finding(
             "integrity",
             Subject.RUN,
@@ -90,13 +90,17 @@ def _figures(run: Run) -> tuple[Figure, ...]:
     )
 
 
-def _as_told(run: Run) -> Iterator[str]:
-    """What nobody can check of the platforms that a ledger names besides one, and of where plugins came from."""
-    words = {
-        json.dumps([e["versions"], e["plugins"], e["canary"]], sort_keys=True) for e in run.ledger.of_kind(PLATFORM)
-    }
-    if len(words) > 1:
-        yield f"The ledger names {len(words)} platforms, and what it says of them is as told."
+def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
+    """What nobody can check: what ledgers say of platforms, names of parents' folders, where plugins came from."""
+    events = [event for run in chain for event in run.ledger.of_kind(PLATFORM)]
+    words = {json.dumps([e["versions"], e["plugins"], e["canary"]], sort_keys=True) for e in events}
+    room = sum(map(len, words)) + sum(len(str(run.info["parent"]["name"]).encode()) for run in chain if run.is_child)
+    parents = ", and the names of parents," * chain[0].is_child
+    yield (
+        f"What ledgers say of {counted(len(words), 'platform')}{parents} is as told: {counted(room, 'byte')}, from "
+        "which nothing here was computed."
+    )
+    run = chain[0]
     others = sorted({row["distribution"] for row in run.info["plugins"] if row["distribution"] != _of_here(row)})
     if others:
         yield f"Plugins are of other distributions here than the run names: {', '.join(others)}."

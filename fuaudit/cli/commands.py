@@ -51,7 +51,7 @@ def run() -> None:
     except ImportError as error:
         _explain_import(error)
         sys.exit(70)
-    except (Exception, SystemExit) as error:  # no command ends by itself: a plugin would choose the exit code
+    except BaseException as error:  # no command ends by itself: a plugin would choose the exit code
         if isinstance(error, BrokenPipeError):
             sys.exit(70)
         import traceback

@@ -73,6 +73,7 @@ def edited(
         messages.extend([Message(sender, receiver, bytes_of_model)] * times)
 
     def further(vector: Tensor, rounds: int) -> Tensor:
+        _require_plain(name, vector)
         # rounds go on counting over calls, so that no call repeats the draws of another; they are counted before
         # anything is drawn, because a call that fails has used its rounds too
         spent = sum(trained)
@@ -92,6 +93,7 @@ def edited(
         return round_state.vectors[0].cpu()
 
     def target_gradient(vector: Tensor) -> Tensor:
+        _require_plain(name, vector)
         send("server", "target")
         gradient = _target_gradient(ready, whole, request, vector)
         send("target", "server")
@@ -132,6 +134,13 @@ def _last_request(old: Plan, new: Plan) -> Request:
     left = new.retained.owner
     samples = [s for s, owner in old.retained.owner.items() if s not in left and owner not in clients]
     return Request.of(clients, samples)
+
+
+def _require_plain(name: str, vector: object) -> None:
+    """Raises PluginError where an editor gives a tensor of a class of its own: that one would see rows beside it."""
+    if type(vector) not in (Tensor, Parameter):
+        kind = type(vector).__name__
+        raise PluginError(f"unlearner {name!r} gave a {kind} for a model, and not a torch.Tensor")
 
 
 def _target_gradient(ready: Setup, whole: Population, request: Request, vector: Tensor) -> Tensor:

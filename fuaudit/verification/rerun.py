@@ -164,7 +164,8 @@ class Rerun:
             then = [Leg(own, own.retained, self.schedule)]
         kept = frozenset(retained.owner)
         of_one = initial_state(self.ready.procedure, [plan], before, self.ready.device)
-        numbers = plan.law.places(before) * of_one.vectors.numel() + sum(t.numel() for t in of_one.state.values())
+        places, state = plan.law.places(before.of_laws), sum(t.numel() for t in of_one.state.values())
+        numbers = places * of_one.vectors.numel() + state
         at_once, names = max(1, AT_ONCE // numbers), [*parts]
         for first in range(0, len(names), at_once):
             some = names[first : first + at_once]

@@ -59,7 +59,9 @@ class Provenance:
         if worst is Verdict.PASS and case.run.is_child:
             shows = all_well(case, answers)
         use = never_drawn(case)
-        qualification = " ".join(filter(None, (of_the_compared(case), use.qualification)))
+        # whether there was anything to forget is known of the last request alone
+        told_of = of_the_compared(case)
+        qualification, plainly = (told_of, told_of) if told_of else (use.qualification, use.plainly)
         return Finding(
             "provenance",
             Subject.RUN,
@@ -99,6 +101,6 @@ class Provenance:
                 *([f"There was something to forget: whether the training used it is {use.answer}."] * use.is_untold),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
-            plainly=use.plainly if worst is Verdict.PASS else "",
+            plainly=plainly if worst is Verdict.PASS else "",
             qualification=qualification if worst is Verdict.PASS else "",
         )
