@@ -36,6 +36,11 @@ def test_the_client_of_an_earlier_request_is_found(run, quick):
     assert "later, request 2 of 2 (client 4 (eve)) was compared with nothing" in result.reason
     assert "looks at the last" in result.reason
     assert found.values["compared"] == "request 1 of 2"
+    # what is told of the last request must not be read as told of this one
+    assert found.plainly == found.qualification
+    assert "request 1 of 2 (client 0 (ann))" in found.plainly
+    (integrity,) = (one for one in result.findings if one.audit == "integrity")
+    assert any(line.startswith("What ledgers say of 1 platform, and the names of") for line in integrity.assumptions)
     assert any(line.startswith("The 1 other request was really made") for line in found.assumptions)
 
 
