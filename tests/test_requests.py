@@ -5,7 +5,7 @@ from conftest import SECRET
 from test_names import NAMED, NEEDED, OWNERS, TABLES, data, lines_of, rows_of, trained
 
 from fuaudit.plans import Request
-from fuaudit.runs.names import asked_in, request_of
+from fuaudit.runs.names import asked_in, request_of, requested
 from fuaudit.verification.verify import verify
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.train import train
@@ -119,3 +119,14 @@ def test_an_earlier_client_on_the_command_line(fuaudit, tmp_path):
 )
 def test_whole_requests_only(asked_for, numbers):
     assert asked_in((Request.of([0]), Request.of([1, 2])), Request.of(asked_for)) == numbers
+
+
+def test_a_sample_and_then_its_client_are_compared_together(tmp_path, quick):
+    """One request with both is one wish too many; two requests, one after the other, are not."""
+    parent = trained(tmp_path / "run", NAMED)
+    first = unlearn(parent, "fats", request_of(parent, samples=[("ben:1", 1)]), tmp_path / "first", data=data(NAMED))
+    run = unlearn(first, "fats", request_of(first, ["ben:1"]), tmp_path / "second", data=data(NAMED))
+    expected = requested(run, ["ben:1"], [("ben:1", 1)])
+    result = verify(run, quick, data=data(NAMED), budget=0, save=False, request=expected)
+    assert result.verdict == "PASS", result.reason
+    assert lines_of(result).values["compared"] == "requests 1 and 2 of 2"

@@ -26,29 +26,28 @@ def requested(
     samples: Iterable[tuple[Name, int]] = (),
     receipts: Sequence[Receipt] = (),
 ) -> Request:
-    """A request in stable ids from clients, and from pairs of a client and the number of one of its samples.
+    """What was asked for, in one request or several: ids of clients, and of samples by their numbers.
 
     Text is a name, a number is an id. Samples are counted from 0 over those that the client had when training started.
     A name that a prune dropped is found in a receipt under the commitment of the run.
 
     Raises:
-        UsageError: nobody has that name, it is not said who is meant, the client has not so many samples, or is named
-            beside a sample of hers.
+        UsageError: nobody has that name, it is not said who is meant, or the client has not so many samples.
     """
     found = [(_client(run, client, receipts), index) for client, index in samples]
     ids = [run.sample(*place) for place in found]
-    request = Request.of([_client(run, client, receipts) for client in clients], ids)
-    require_named_once(request, run.original)
-    return request
+    return Request.of([_client(run, client, receipts) for client in clients], ids)
 
 
 def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[Name, int]] = ()) -> Request:
     """A request in stable ids; see :func:`requested`.
 
     Raises:
-        UsageError: an unknown client, one that is erased already, or an index beyond the client's samples.
+        UsageError: an unknown client, one that is erased already or named beside a sample of hers, or an index beyond
+            the client's samples.
     """
     request = requested(run, clients, samples)
+    require_named_once(request, run.original)
     run.plan.retained.without(request)  # says what is unknown
     return request
 

@@ -55,6 +55,13 @@ OLDER_ROWS = (
 )
 """What a PASS of several requests takes on trust."""
 
+IN_COMPANY = (
+    "No client did in the company of others who were erased what is hidden here: what is erased of each was asked with "
+    "the gradients of all else of its request masked, and with those in it that later requests erased; scaling "
+    "constants and sizes for each client."
+)
+"""What a PASS takes on trust where several clients or samples were erased: what one does depends on who else counts."""
+
 TO_PARENT = ", of the parent's models"
 
 ROOM = 2
@@ -128,13 +135,15 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if verdict is not Verdict.PASS:
         return judged
     several = len(left.links) > 1
-    return _passed(judged, 2 * limit / min(effects), alike, max(fault.hidden for fault in faults), several)
+    company = several or any(link.alone for link in left.links)
+    on_others = (*([OLDER_ROWS] if several else []), *([IN_COMPANY] if company else []))
+    return _passed(judged, 2 * limit / min(effects), alike, max(fault.hidden for fault in faults), on_others)
 
 
-def _passed(judged: Judgement, share: float, alike: float, unseen: float, several: bool) -> Judgement:
+def _passed(judged: Judgement, share: float, alike: float, unseen: float, on_others: tuple[str, ...]) -> Judgement:
     """A PASS, with the share of the effect that it would have seen and what it takes on trust.
 
-    ``several`` says that the lineage has several requests.
+    ``on_others`` is what is trusted where several clients were erased, or one after another.
     """
     return replace(
         judged,
@@ -151,7 +160,7 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float, severa
             f"of {CHOSEN} that the key chose, at their weight in their batches.",
             "Later rounds did not forget some of the rows of a client down to the tolerance: rows are judged by what "
             "they did in the rounds that drew them.",
-            *([OLDER_ROWS] if several else []),
+            *on_others,
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
             f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
             "little, beside the largest of its tensor, that all of it could be.",
