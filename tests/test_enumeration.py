@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,24 @@ from tests_support import config, drawn_client, secret
 
 from fuaudit import train, unlearn
 from fuaudit.audits.enumeration import Enumeration, requests_made
-from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
+from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, estimate_leaves
+from fuaudit.draws.enumerating import paths
 from fuaudit.errors import KeyReuseError, PluginError
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw
-from fuaudit.plans.availability import BoundedRoundRobin, FreshBatches, StaticProbability, TimeVaryingWeights
+from fuaudit.plans.availability import (
+    BoundedRoundRobin,
+    FreshBatches,
+    PermutedEpochs,
+    StaticProbability,
+    TimeVaryingWeights,
+)
 from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
 from fuaudit.proofs.sweep import _identity, sweep, tasks_of
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, further_trials, leaves_choice, toys_like
+from fuaudit.proofs.variation import Variation, variation
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.unlearning.baselines import Noop, Retrain
 from fuaudit.verification.case import Case
@@ -34,6 +43,7 @@ import fuaudit_mutants as mutants
 RUN = UniformLaw(30, 4, 5, 8)
 MEMBERS = federation((20,) * 10)
 CLIENT, SAMPLE, TWO, MIXED = Shape(1, ()), Shape(0, (1,)), Shape(0, (2,)), Shape(1, (1,))
+TWO_CLIENTS = Shape(2, ())
 
 
 def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
@@ -82,7 +92,8 @@ def test_a_pass_states_how_far_it_goes(shapes):
         "at most 3 rounds, 3 places",
         "batches of 3",
         "lowest, middle and highest ids",
-        "at most 2 of rounds, places, steps and batch above 1 at once",
+        "2 drawing clients in a round",
+        "of rounds, places, steps, batch and drawing clients above 1 at once",
     ):
         assert words in found.shows
 
@@ -154,23 +165,86 @@ DRAWN_FROM = {
     "with replacement": UniformLaw(10, 3, 3, 4, replacement=True),
     "static": AvailabilityLaw(9, StaticProbability(Fraction(1, 3)), FreshBatches(2, 3), first_all=False),
     "always": AvailabilityLaw(9, BoundedRoundRobin(0), FreshBatches(2, 3), first_all=False),
+    "always, full batches": AvailabilityLaw(9, StaticProbability(Fraction(1)), FreshBatches(2, 3)),
+    "aligned": AvailabilityLaw(9, BoundedRoundRobin(2), FreshBatches(2, 2)),
+    "drawn phases": AvailabilityLaw(9, BoundedRoundRobin(2, "drawn"), FreshBatches(1, 2), first_all=False),
+    "epochs": AvailabilityLaw(9, StaticProbability(Fraction(1, 2)), PermutedEpochs(2, 2, 20)),
     "a number": AvailabilityLaw(9, TimeVaryingWeights(number=2), FreshBatches(2, 3), first_all=False),
 }
 
 
+def all_plans(law, population):
+    return lambda draws: Plan.fresh(law, population, draws.source("all")).history()
+
+
+def few_of(law, *shapes):
+    """Some federations of a law of which all plans can be drawn, from small to large."""
+    toys = [toy for toy in toys_like(law, shapes) if estimate_leaves(all_plans(toy.law, toy.retained), 4) <= 400]
+    return toys[:: max(1, len(toys) // 8)]
+
+
+def seen_to_vary(law, population):
+    """The specification of what can vary: every plan is drawn in full."""
+    plans = [history for history, _ in paths(all_plans(law, population), 10_000)]
+    cohorts, batches, together = {}, {}, {}
+    for plan in plans:
+        for number, (cohort, places) in enumerate(plan):
+            cohorts.setdefault((number, len(cohort)), set()).add(cohort)
+            for client, steps in zip(cohort, places, strict=True):
+                for step, batch in enumerate(steps):
+                    batches.setdefault((number, step, client, len(batch)), set()).add(batch)
+                    together.setdefault((number, cohort, step), {}).setdefault(client, set()).add(batch)
+    varying = [at for at, drawn in batches.items() if len(drawn) > 1]
+    return Variation(
+        rounds=sum(len(set(drawn)) > 1 for drawn in zip(*plans, strict=True)),
+        places=max((size for (_, size), drawn in cohorts.items() if len(drawn) > 1), default=0),
+        steps=len({step for _, step, _, _ in varying}),
+        batch=max((size for _, _, _, size in varying), default=0),
+        drawing=max((sum(len(drawn) > 1 for drawn in who.values()) for who in together.values()), default=0),
+    )
+
+
 @pytest.mark.parametrize("law", DRAWN_FROM.values(), ids=DRAWN_FROM)
-@pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE,), (MIXED,), (CLIENT, CLIENT)], ids=str)
-def test_no_place_and_no_batch_counts_that_cannot_vary(law, shapes):
-    """Seen by drawing: of what counts, some keys draw two different cohorts, or batches, of that size."""
-    for toy in [*toys_like(law, shapes)][::23]:
-        counted, own = Coverage.of([toy]), toy.retained
-        plans = [Plan.fresh(toy.law, own, Keyed(bytes([number] * 32))) for number in range(200)]
-        rounds = range(1, toy.law.rounds + 1)
-        if counted.places:
-            assert any(len({p.cohort(r) for p in plans if len(p.cohort(r)) == counted.places}) > 1 for r in rounds)
-        if counted.batch:
-            batches = [{p.batch(1, 1, client, 0) for p in plans} for client in own.clients]
-            assert any(len({one for one in some if len(one) == counted.batch}) > 1 for some in batches)
+@pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE,), (replace(CLIENT, moment=1),)], ids=str)
+def test_what_counts_is_what_is_seen_to_vary(law, shapes):
+    for toy in few_of(law, *shapes):
+        assert variation(toy.law, toy.retained) == seen_to_vary(toy.law, toy.retained), str(toy)
+
+
+@pytest.mark.parametrize("law", DRAWN_FROM.values(), ids=DRAWN_FROM)
+def test_pairs_count_where_both_vary_in_one_federation(law):
+    toys = few_of(law, CLIENT)
+    above = [[n for n, number in seen_to_vary(t.law, t.retained)._asdict().items() if number > 1] for t in toys]
+    assert Coverage.of(toys).pairs == {pair for names in above for pair in combinations(names, 2)}
+
+
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [
+        (mutants.EchoesBatches(), CLIENT),
+        (mutants.EchoesBatches(), TWO_CLIENTS),
+        (mutants.EchoesBatches(), replace(CLIENT, moment=1)),
+    ],
+    ids=["a client", "two clients", "during training"],
+)
+@pytest.mark.parametrize("replacement", [True, False], ids=["with replacement", "distinct"])
+def test_batches_of_two_clients_that_depend_on_each_other_are_refuted(method, shape, replacement):
+    found = judged(method, shape, law=UniformLaw(8, 3, 5, 8, replacement))
+    assert found.verdict == "FAIL", found.shows
+
+
+def test_steps_that_depend_on_each_other_in_cohorts_that_vary_are_refuted():
+    """During training alone: with distinct clients a third one must be left."""
+    law = UniformLaw(8, 3, 5, 8, replacement=False)
+    found = judged(mutants.RepeatsInSome(), replace(CLIENT, moment=1), law=law)
+    assert found.verdict == "FAIL", found.shows
+
+
+@pytest.mark.parametrize("leaves", [500, 2000, 4000])
+def test_steps_of_batches_that_cannot_vary_reach_no_floor(leaves):
+    """The built-in spec walks 50,000; fewer may not refute it, and do not pass it."""
+    found = judged(mutants.RepeatsLate(), replace(CLIENT, moment=1), law=UniformLaw(8, 3, 5, 8, False), leaves=leaves)
+    assert found.verdict != "PASS", found.shows
 
 
 def test_three_places_of_three_distinct_clients_do_not_count():
@@ -180,7 +254,10 @@ def test_three_places_of_three_distinct_clients_do_not_count():
     ]
     assert [(Coverage.of([toy]).places, Coverage.of([toy]).batch) for toy in toys] == [(0, 0), (3, 0), (3, 2)]
     assert [("places", "batch") in Coverage.of([toy]).pairs for toy in toys] == [False, False, True]
-    assert "rounds of which no cohort can vary, 1 step, batches that cannot vary" in str(Coverage.of(toys[:1]))
+    words = str(Coverage.of(toys[:1]))
+    assert words.startswith("at most rounds that cannot vary, ")
+    assert "rounds of which no cohort can vary, batches that cannot vary, 4 clients" in words
+    assert "never batches of two clients" in words
 
 
 @pytest.mark.parametrize("leaves", [0, 20, 300])
@@ -474,6 +551,12 @@ class WrongOnlyFor(FatsUnlearning):
 def test_the_list_of_the_contract_asks_for_more_than_the_smallest_of_a_kind(what):
     toys = further_trials(lambda *numbers: UniformLaw(*numbers, replacement=True))
     assert not all(exactness(WrongOnlyFor(what), *toy).exact for toy in toys)
+
+
+@pytest.mark.parametrize("replacement", [True, False], ids=["with replacement", "distinct"])
+def test_the_list_of_the_contract_leaves_two_clients_whose_batches_can_vary(replacement):
+    toys = [*further_trials(lambda *numbers: UniformLaw(*numbers, replacement))]
+    assert not all(exactness(mutants.EchoesBatches(), *toy).exact for toy in toys if toy.requests[0].kind == "client")
 
 
 @dataclass(frozen=True)

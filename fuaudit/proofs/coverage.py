@@ -1,6 +1,6 @@
 """Coverage: how far some small federations go, and how far they must go to stand for those of a run.
 
-Places and batches count where what is left after the requests can be drawn in two ways; see
+Rounds, places, steps and batches count where what is left after the requests can be drawn in two ways; see
 :mod:`fuaudit.proofs.variation`.
 """
 
@@ -13,11 +13,18 @@ from itertools import combinations
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Law, Population, UniformLaw
 from fuaudit.proofs.toys import PLACES, Toy, federation
-from fuaudit.proofs.variation import varying_batch, varying_places
+from fuaudit.proofs.variation import Variation, variation
 from fuaudit.text import counted
 
-PAIRED = ("rounds", "places", "steps", "batch")
-"""What a method may be wrong for where two of them are above 1."""
+PAIRED = {name: name for name in Variation._fields} | {"drawing": "batches of two clients"}
+"""What a method may be wrong for where two of them are above 1, with their names in words.
+
+"batches of two clients" is the last of them: a cohort of which two clients each have a batch that can vary.
+"""
+
+
+NUMBERS = (*PAIRED, "clients", "samples", "requests", "together")
+"""What is told of one federation; the largest of each is told of several."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +32,8 @@ class Coverage:
     """The largest of every number among some federations, and which ids were requested in them.
 
     Attributes:
-        places: the most places of which a cohort of the retained clients can come out in two ways; 0 for none.
-        batch: the most samples of which a batch of a retained client can; 0 for none.
-        together: how many of rounds, places, steps and batch are above 1 in one federation, at most.
+        rounds, places, steps, batch, drawing: see :class:`fuaudit.proofs.variation.Variation`.
+        together: how many of these are above 1 in one federation, at most.
         pairs: which two of them are, in one federation.
     """
 
@@ -35,6 +41,7 @@ class Coverage:
     places: int
     steps: int
     batch: int
+    drawing: int
     clients: int
     samples: int
     requests: int
@@ -50,15 +57,13 @@ class Coverage:
         for toy in toys:
             population = toy.population
             largest = max(map(len, population.samples.values()))
-            numbers = varying_numbers(toy)
+            numbers = variation(toy.law, toy.retained)
             above = [name for name, number in zip(PAIRED, numbers, strict=True) if number > 1]
             pairs |= {*combinations(above, 2)}
             rows.append((*numbers, len(population.clients), largest, len(toy.requests), len(above)))
             ids |= _places(toy)
-        largest_of = map(max, zip(*(rows or [(0,) * 8]), strict=True))
-        rounds, places, steps, batch, clients, samples, requests, together = largest_of
-        found = tuple(place for place in PLACES if place in ids)
-        return cls(rounds, places, steps, batch, clients, samples, requests, found, together, frozenset(pairs))
+        largest_of = dict(zip(NUMBERS, map(max, zip(*(rows or [(0,) * len(NUMBERS)]), strict=True)), strict=True))
+        return cls(**largest_of, ids=tuple(place for place in PLACES if place in ids), pairs=frozenset(pairs))
 
     def and_(self, other: Coverage) -> Coverage:
         """What both reach."""
@@ -69,29 +74,30 @@ class Coverage:
     def __str__(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
         return (
-            f"at most {counted(self.rounds, 'round')}, {self._drawn}, {counted(self.clients, 'client')}, "
+            f"at most {self._drawn}, {counted(self.clients, 'client')}, "
             f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; at most "
-            f"{self.together} of rounds, places, steps and batch above 1 at once{self._never}; the {ids} ids requested"
+            f"{self.together} of rounds, places, steps, batch and drawing clients above 1 at once{self._never}; "
+            f"the {ids} ids requested"
         )
 
     @property
     def _drawn(self) -> str:
-        """In words: places, steps and batch; where nothing was left to chance, that."""
+        """In words: what can vary; where nothing was left to chance, that."""
+        rounds = counted(self.rounds, "round") if self.rounds else "rounds that cannot vary"
         places = f"{counted(self.places, 'place')} in a round" if self.places else "rounds of which no cohort can vary"
-        batch = f"batches of {self.batch}" if self.batch else "batches that cannot vary"
-        return f"{places}, {counted(self.steps, 'step')}, {batch}"
+        batch = f"{counted(self.steps, 'step')}, batches of {self.batch}" if self.batch else "batches that cannot vary"
+        drawing = f", {counted(self.drawing, 'drawing client')} in a round" if self.batch else ""
+        return f"{rounds}, {places}, {batch}{drawing}"
 
     @property
     def _never(self) -> str:
-        """In words: which two are above 1, and never at once."""
+        """In words: which two are above 1, and never at once; batches of two clients also by themselves."""
         above = [name for name in PAIRED if getattr(self, name) > 1]
-        lacking = [f"{one} and {other}" for one, other in combinations(above, 2) if (one, other) not in self.pairs]
+        pairs = [pair for pair in combinations(above, 2) if pair not in self.pairs]
+        lacking = [f"{PAIRED[one]} and {PAIRED[other]}" for one, other in pairs]
+        if self.drawing < 2 and max(self.places, self.clients) > 1:
+            lacking.append(PAIRED["drawing"])
         return f", never {', nor '.join(lacking)}" if lacking else ""
-
-
-def varying_numbers(toy: Toy) -> tuple[int, int, int, int]:
-    """Rounds, places, steps and batch of a federation; places and batch where what is left of it can vary."""
-    return toy.law.rounds, varying_places(toy.law, toy.retained), toy.law.steps, varying_batch(toy.law, toy.retained)
 
 
 def _places(toy: Toy) -> set[str]:
@@ -102,10 +108,10 @@ def _places(toy: Toy) -> set[str]:
     return {"lowest" if i == min(among) else "highest" if i == max(among) else "middle" for i, among in asked}
 
 
-FLOOR = {"rounds": 2, "places": 2, "steps": 2, "clients": 3}
+FLOOR = {"rounds": 2, "places": 2, "steps": 2, "drawing": 2, "clients": 3}
 """How far small federations must go for a PASS, where those of the run go as far."""
 
-FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "clients": 4}
+FLOOR_OF_UNIFORM = {"rounds": 3, "places": 3, "steps": 2, "batch": 3, "drawing": 2, "clients": 4}
 """The same for uniform cohorts, which have fewer outcomes."""
 
 
@@ -133,9 +139,10 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     """
     own = {
         "rounds": law.rounds,
-        "places": _most_places(law, law.places(population)),
+        "places": law.places(population),
         "steps": law.steps,
         "batch": law.slots,
+        "drawing": min(law.places(population), len(population.clients)),
         "clients": len(population.clients),
     }
     uniform = type(law) is UniformLaw
@@ -144,19 +151,26 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     else:
         floor = (FLOOR_OF_UNIFORM_DURING if uniform else FLOOR_DURING)[stop]
     asked = {name: min(least, own[name]) for name, least in floor.items()}
-    reached = {name: getattr(found, name) for name in asked}
-    short = [f"{name} {least} (only {reached[name]})" for name, least in asked.items() if reached[name] < least]
+    low = [name for name, least in asked.items() if getattr(found, name) < least]
+    asked |= {name: _most(law, name, asked[name]) for name in low if name in PAIRED}
+    short = [
+        f"{'drawing clients' if name == 'drawing' else name} {asked[name]} (only {reached})"
+        for name in low
+        if (reached := getattr(found, name)) < asked[name]
+    ]
     return short + [f"{place} ids" for place in PLACES if place not in found.ids]
 
 
-def _most_places(law: Law, own: int) -> int:
-    """The places of a round, but no more than vary under some small law like it: some have everybody in every round."""
-    four, most = federation((1,) * 4), 0
+def _most(law: Law, name: str, least: int) -> int:
+    """A number, but no more than varies under some small law like it: some laws have everybody in every round."""
+    most = None
     for small in law.smaller():
-        try:
-            most = max(most, varying_places(small, four))
-        except FuauditError:  # a law of clients of its own
-            return own
-        if most >= min(own, 3):
-            return own
-    return min(own, most)
+        two = small.slots + 1  # a batch can vary
+        for sizes in ((two, two, 1, 1), (1,) * 4):
+            try:
+                most = max(most or 0, getattr(variation(small, federation(sizes)), name))
+            except FuauditError:  # clients of its own, or no room for as many samples
+                continue
+            if most >= least:
+                return least
+    return least if most is None else most

@@ -14,6 +14,7 @@ from itertools import accumulate, combinations_with_replacement, product
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
+from fuaudit.declared import says
 from fuaudit.draws import END, Position
 from fuaudit.errors import FuauditError, UsageError
 from fuaudit.plans import Law, Population, Request, UniformLaw
@@ -131,24 +132,43 @@ def frames(shapes: Sequence[Shape], batch: int, steps: int = 2, wide: int = 0) -
     """Federations for a stream of requests under batches of a size, the most telling first.
 
     Owners keep ``batch`` samples, where every batch that is left is all of them, or one more, where there is a choice.
-    Clients alone are also asked for where nobody has a second sample: that leaves room for rounds and places. So does
-    the first federation where ``wide`` clients must be left for a cohort to vary: see :func:`clients_to_vary`.
+    Clients alone are also asked for where nobody has a second sample: that leaves room for rounds and places.
     """
-    taken = [sum(column) for column in _columns(shapes)]
-    gone = sum(shape.clients for shape in shapes)
-    if wide:
-        others = (1,) * (wide - max(len(taken), 1))
-        first = () if taken else (1 if batch == steps == 1 else batch + 1,)
-        owners = tuple(count + (1 if place else batch + 1) for place, count in enumerate(taken))
-        yield Frame(owners, (1,) * gone, first + others)
-    if not taken and batch == steps == 1:
-        yield Frame((), (1,) * gone, (1, 1))
+    yield from telling_frames(shapes, batch, steps, wide)
+    taken, gone = [sum(column) for column in _columns(shapes)], sum(shape.clients for shape in shapes)
     spare = 2 - min(len(taken), 2)  # so many others make two clients that are left
     for left, more, others in ((0, 1, (2,)), (1, 0, (2,)), (0, 1, (2, 1)), (1, 0, (1, 1, 1))):
         rest = tuple(size + batch - 1 if size > 1 else size for size in others)
         rest += (1,) * (spare - len(rest))
         owners = tuple(count + (batch + left if not place else 1) for place, count in enumerate(taken))
         yield Frame(owners, (more + batch,) * min(gone, 1) + (1,) * (gone - 1), rest)
+
+
+def telling_frames(shapes: Sequence[Shape], batch: int, steps: int, wide: int) -> Iterator[Frame]:
+    """The smallest ones in which a cohort and one client's batches can vary; then, in which those of two clients can.
+
+    Where ``wide`` clients must be left for a cohort to vary, that is both by itself and at once: see
+    :func:`clients_to_vary`. Without a second step, and with batches of one, cohorts vary alone: there are more of them.
+    """
+    taken = [sum(column) for column in _columns(shapes)]
+    gone = (1,) * sum(shape.clients for shape in shapes)
+    two = batch + 1
+    if taken:
+        left = max(wide, 2) - len(taken)
+        whole = tuple(count + (1 if place else batch) for place, count in enumerate(taken))
+        yield Frame(whole, gone, (two, *(1,) * (left - 1)))
+        if batch == steps == 1:  # a client more
+            yield Frame(whole, gone, (two, *(1,) * left))
+        owners = (taken[0] + two, *whole[1:])
+        for clients in dict.fromkeys((2, max(wide, 2))):
+            both = (*owners[:1], *(count + two for count in taken[1:2]), *owners[2:])
+            yield Frame(both, gone, ((two,) * (len(taken) < 2) + (1,) * clients)[: clients - len(taken)])
+        return
+    if batch == steps == 1:
+        yield Frame((), gone, (1,) * max(wide, 2))
+    yield Frame((), gone, (two,) + (1,) * (max(wide, 2) - 1))
+    for clients in dict.fromkeys((2, max(wide, 2))):
+        yield Frame((), gone, (two, two) + (1,) * (clients - 2))
 
 
 def _columns(shapes: Sequence[Shape]) -> Iterator[tuple[int, ...]]:
@@ -159,20 +179,18 @@ def _columns(shapes: Sequence[Shape]) -> Iterator[tuple[int, ...]]:
 
 def placed(frame: Frame, shapes: Sequence[Shape], place: str) -> tuple[Population, tuple[Request, ...]]:
     """A federation and requests with ids given out: those requested are the lowest, the middle or the highest ones."""
-    roles = [("owner", size) for size in frame.owners]
-    roles += [("erased", size) for size in frame.erased] if not roles else []
-    roles += [("rest", size) for size in frame.rest]
-    roles += [("erased", size) for size in frame.erased] if frame.owners else []
+    roles = [("owner", number, size) for number, size in enumerate(frame.owners)]
+    erased_roles = [("erased", number, size) for number, size in enumerate(frame.erased)]
+    rest = [("rest", number, size) for number, size in enumerate(frame.rest)]
+    roles = [*roles, *rest, *erased_roles] if roles else [*erased_roles, *rest]
     if place == "highest":
         roles.reverse()
     elif place == "middle":
         roles = [*roles[-1:], *roles[:-1]]
-    population = federation(tuple(size for _, size in roles))
-    owners = [c for c, (role, _) in enumerate(roles) if role == "owner"]
-    erased = [c for c, (role, _) in enumerate(roles) if role == "erased"]
-    if place == "highest":
-        owners.reverse()
-        erased.reverse()
+    population = federation(tuple(size for *_, size in roles))
+    ids_of = {(role, number): c for c, (role, number, _) in enumerate(roles)}
+    owners = [ids_of["owner", number] for number in range(len(frame.owners))]
+    erased = [ids_of["erased", number] for number in range(len(frame.erased))]
     ids = []
     for owner, taken in zip(owners, map(sum, _columns(shapes)), strict=True):
         own = list(population.samples[owner])
@@ -222,28 +240,36 @@ def leaves_choice(population: Population, requests: Sequence[Request]) -> bool:
 def toys_like(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
     """Small federations for a stream of requests of some shapes, the most telling first.
 
-    First come the laws in which one number is as large as small ones get and all others are 1, then those in which
-    two are above 1, and so on: each by the product of its numbers. Each law comes over several federations, with the
-    lowest, the middle and the highest ids requested. During training there are two rounds at least, or three: there
-    the first federation goes through all pairs before larger ones are looked at.
+    First come laws in which one number is as large as small ones get, over the smallest federation, and all pairs:
+    laws in which two numbers are 2, over all federations of :func:`telling_frames`. Then come the laws in which one
+    number is as large as small ones get and all others are 1, then those in which two are above 1, and so on: each by
+    the product of its numbers. Numbers are counted from the smallest that there is: during training there are two
+    rounds at least, or three, and under some laws everybody may be in a round. Each law comes over several federations,
+    with the lowest, the middle and the highest ids requested.
 
     A law says by ``smaller()`` what small laws are like it; without that, it has no toys.
     """
     laws = [small for small in law.smaller() if all(s.moment is None or s.moment < small.rounds for s in shapes)]
-    numbers = {small: numbers_of(small) for small in laws}
-    most = [max(column) for column in zip(*numbers.values(), strict=True)] if laws else []
+    columns = list(zip(*map(numbers_of, laws), strict=True))
+    least, most = [*map(min, columns)], [max(column) - min(column) + 1 for column in columns]
+    numbers = {s: tuple(n - few + 1 for n, few in zip(numbers_of(s), least, strict=True)) for s in laws}
 
     def telling(small: Law) -> tuple[Any, ...]:
         own = numbers[small]
         above = [at for at, number in enumerate(own) if number > 1]
         return len(above), len(above) == 1 and own[above[0]] < most[above[0]], prod(own), own
 
-    during = any(s.moment is not None for s in shapes)
-    asked = [
-        (small, frame, during and not (number == 0 and telling(small)[0] <= 2))
-        for small in sorted(laws, key=telling)
-        for number, frame in enumerate(frames(shapes, small.slots, small.steps, clients_to_vary(small)))
-    ]
+    asked = []
+    for small in sorted(laws, key=telling):
+        above, short, *_ = telling(small)
+        room = says(small, "cohort_size") - sum(shape.clients for shape in shapes)  # training starts with a cohort
+        wide = max(clients_to_vary(small), room if room > 2 else 0)
+        first = [*telling_frames(shapes, small.slots, small.steps, wide)]
+        if above > 2 or max(numbers[small]) > 2:
+            first = first[: above == 1 and not short]
+        for frame in frames(shapes, small.slots, small.steps, wide):
+            rank = (False, above, prod(numbers[small]), first.index(frame)) if frame in first else (True,)
+            asked.append((small, frame, rank))
     not_before, seen = tuple(END if s.moment is None else Position(s.moment + 1, 0) for s in shapes), set()
     for (small, frame, _), place in product(sorted(asked, key=lambda one: one[2]), PLACES):
         population, requests = placed(frame, shapes, place)
@@ -265,14 +291,14 @@ def numbers_of(law: Law) -> tuple[int, ...]:
 
 
 def clients_to_vary(law: Law) -> int:
-    """How many clients must be left for a cohort to vary, where a law draws so many distinct ones; 0 elsewhere.
+    """How many clients must be left for a cohort of two places or more to vary; 0 where two are enough, or none.
 
-    One more than places, from two places on. Other federations leave two clients or three.
+    Three distinct clients vary among four, and whoever is available of two is one that varies, or both.
     """
-    places = law.places(federation((1, 1, 1)))
-    as_many = federation((1,) * places)
-    fixed = places == law.places(federation((1,) * (places + 1))) == law.places(as_many)
-    return places + 1 if places > 1 and fixed and varying_places(law, as_many) < places else 0
+    places = min(2, law.places(federation((1, 1, 1))))
+    enough = (left for left in (2, 3, 4) if varying_places(law, federation((1,) * left)) >= places)
+    least = next(enough, 2)
+    return least if least > 2 else 0
 
 
 def trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[Toy]:
@@ -342,6 +368,7 @@ def further_trials(make_law: Callable[[int, int, int, int], Law]) -> Iterator[To
     yield trial((3, 1), (1, 2, 1, 1), Request.of(samples=[0]), Request.of(samples=[1]))
     yield trial((3, 2, 1), (2, 1, 1, 1), Request.of(clients=[2], samples=[0]), at=Position(2, 0))
     yield trial((1, 1, 1, 1), (2, 2, 1, 1), Request.of(clients=[0, 1]))
+    yield trial((1, 2, 2), (1, 2, 1, 1), Request.of(clients=[0]))
 
 
 class Toys(Protocol):

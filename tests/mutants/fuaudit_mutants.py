@@ -401,6 +401,74 @@ class BatchTwice(FatsUnlearning):
         return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
 
 
+@dataclass(frozen=True)
+class OtherBatches(FatsUnlearning):
+    """Right but for batches that are drawn anew."""
+
+    follows_reference = False
+    known_faults = ()
+
+    def changed(self, plan, right, answers, not_before):
+        """Other answers, from those that are drawn anew; every mutant has a way of its own."""
+        raise NotImplementedError
+
+    def rewrite(self, plan, request, fresh, not_before):
+        right = plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+        written = right.recorded({})
+        last = written.sources[-1]
+        if not isinstance(last, Recorded):
+            return right
+        answers = {**last.answers, **self.changed(plan, right, last.answers, not_before)}
+        return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
+
+
+@dataclass(frozen=True)
+class EchoesBatches(OtherBatches):
+    """Two clients of a cohort with as many samples read the same places among their samples."""
+
+    def changed(self, plan, right, answers, not_before):
+        own, found = right.retained.samples, {}
+        for at in answers:
+            if at.purpose == Purpose.BATCH and not at.occurrence:
+                lead = right.cohort(at.round)[0]
+                first = at._replace(client=lead)
+                if lead != at.client and first in answers and len(own[lead]) == len(own[at.client]):
+                    found[at] = tuple(own[at.client][own[lead].index(s)] for s in answers[first])
+        return found
+
+
+@dataclass(frozen=True)
+class RepeatsFirstStep(OtherBatches):
+    """During training, later steps read the batch of the first one again; every mutant says in which rounds."""
+
+    def repeats(self, right, at, executed):
+        """Whether it does there."""
+        raise NotImplementedError
+
+    def changed(self, plan, right, answers, not_before):
+        if not_before == END:
+            return {}
+        later = [at for at in answers if at.purpose == Purpose.BATCH and at.step > 1]
+        firsts = {at: at._replace(step=1) for at in later if self.repeats(right, at, not_before.round - 1)}
+        return {at: answers[first] for at, first in firsts.items() if first in answers}
+
+
+@dataclass(frozen=True)
+class RepeatsInSome(RepeatsFirstStep):
+    """In cohorts of two clients or more that are not everybody."""
+
+    def repeats(self, right, at, executed):
+        return 2 <= len(right.cohort(at.round)) < len(right.retained.clients)
+
+
+@dataclass(frozen=True)
+class RepeatsLate(RepeatsFirstStep):
+    """Everywhere, where two rounds or more were executed."""
+
+    def repeats(self, right, at, executed):
+        return executed >= 2
+
+
 # --- right, although they do not look it
 
 

@@ -136,6 +136,7 @@ def judged(outcome: Outcome) -> tuple[Verdict, str]:
         f"In {counted(plans, 'plan')} nothing erased is drawn and the law of retraining is not rejected; plans left "
         f"untouched occur at a rate below {up(untouched)}"
         + (f", and {faults} would have been rejected with power {POWER}." if faults else ".")
+        + " The tests look at one client and one of its samples, not at two clients together."
     )
 
 
