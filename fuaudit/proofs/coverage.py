@@ -139,10 +139,10 @@ def missing(found: Coverage, law: Law, population: Population, stop: int | None 
     """
     own = {
         "rounds": law.rounds,
-        "places": law.places(population),
+        "places": law.places(population.of_laws),
         "steps": law.steps,
         "batch": law.slots,
-        "drawing": min(law.places(population), len(population.clients)),
+        "drawing": min(law.places(population.of_laws), len(population.clients)),
         "clients": len(population.clients),
     }
     uniform = type(law) is UniformLaw

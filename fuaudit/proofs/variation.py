@@ -82,7 +82,8 @@ def _round(law: Law, population: Population, number: int, sizes: dict[tuple[int,
     """All cohorts of a round, as far as another one could still add something."""
     who = {step: {client for at, client in sizes if at == step} for step, _ in sizes}
     able = set[int]().union(*who.values())
-    most, enough = law.places(population), min(law.places(population), max(map(len, who.values()), default=0))
+    most = law.places(population.of_laws)
+    enough = min(most, max(map(len, who.values()), default=0))
     first, cohorts, places, drawing, clients = dict[int, Drawn](), set[Drawn](), 0, 0, set[int]()
     for cohort, _ in paths(_draw(law, population, "cohort", (number,)), LEAVES):
         if cohort in cohorts:
