@@ -83,11 +83,15 @@ def package(tmp_path, monkeypatch):
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: alone\nVersion: 0.1\n", encoding="utf-8")
         (about / "entry_points.txt").write_text("[fuaudit.learners]\nsolo = solo:Solo\n", encoding="utf-8")
         monkeypatch.syspath_prepend(tmp_path)
+        gone()  # another module of tests may have met the guide's, which lay elsewhere
         return importlib.import_module("alone").Alone(rounds=2, steps=2, batch_size=2)
 
+    def gone():
+        for name in ("alone", "solo"):
+            sys.modules.pop(name, None)
+
     yield installed
-    for name in ("alone", "solo"):
-        sys.modules.pop(name, None)
+    gone()
 
 
 @pytest.fixture
