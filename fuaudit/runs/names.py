@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from fuaudit.data.dataset import Dataset
@@ -61,9 +59,15 @@ def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:
     return hers[0] if hers else run.client(client)
 
 
-def to_forget(run: Run) -> list[dict[str, Any]]:
-    """What the last request of a run names: a row a client and a row a sample, for findings; see :func:`rows_of`."""
-    return rows_of(run, run.request) if run.is_child else []
+def meant(run: Run, expected: Request | None = None) -> tuple[Request, ...]:
+    """The requests of a lineage that a verdict is about: those that carry out what was asked for, and the last one."""
+    numbers = {*(() if expected is None else asked_in(run, expected)), len(run.requests)}
+    return tuple(run.requests[number - 1] for number in sorted(numbers)) if run.is_child else ()
+
+
+def to_forget(run: Run, expected: Request | None = None) -> list[dict[str, Any]]:
+    """What a verdict is about: a row a client and a row a sample, for findings; see :func:`meant`, :func:`rows_of`."""
+    return [row for request in meant(run, expected) for row in rows_of(run, request)]
 
 
 def rows_of(run: Run, request: Request) -> list[dict[str, Any]]:
@@ -84,19 +88,27 @@ def rows_of(run: Run, request: Request) -> list[dict[str, Any]]:
     return rows
 
 
-def asked_in(requests: Sequence[Request], expected: Request) -> tuple[int, ...]:
-    """The numbers, from 1, of the requests that are together what was asked for; none where none are.
+def asked_in(run: Run, expected: Request) -> tuple[int, ...]:
+    """The numbers, from 1, of the requests of a lineage that carry out what was asked for; none unless all of it is.
 
-    Whole requests count: one that took more away than was asked for is another one.
+    Each client and sample is looked for in the first request that takes it away; with a client go her samples. A
+    request may name others besides: who asked for herself need not know who else did.
     """
-    named = {*expected.clients}, {*expected.samples}
-    found = [
-        number
-        for number, one in enumerate(requests, 1)
-        if named[0].issuperset(one.clients) and named[1].issuperset(one.samples)
-    ]
-    together = reduce(or_, (requests[number - 1] for number in found), Request())
-    return tuple(found) if together == expected else ()
+
+    def first(client: int | None, sample: int | None = None) -> int | None:
+        named = (n for n, one in enumerate(run.requests, 1) if client in one.clients or sample in one.samples)
+        return next(named, None)
+
+    found = {first(client) for client in expected.clients}
+    found |= {first(run.owner.get(sample), sample) for sample in expected.samples}
+    return tuple(sorted(number for number in found if number is not None)) if None not in found else ()
+
+
+def besides(request: Request, expected: Request) -> Request:
+    """What a request names and nobody is known to have asked for."""
+    clients = (client for client in request.clients if client not in expected.clients)
+    samples = (sample for sample in request.samples if sample not in expected.samples)
+    return Request.of(clients, samples)
 
 
 def forgets(run: Run) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fuaudit import registry
-from fuaudit.runs.names import to_forget, whom
+from fuaudit.runs.names import meant, to_forget, whom
 from fuaudit.text import said_by
 from fuaudit.verification.claims import BOUNDED_SPEC, lacking
 from fuaudit.verification.evidence import Evidence
@@ -113,8 +113,10 @@ def _follows(pair: tuple[Check, Finding]) -> bool:
 
 def _reason(spec: Spec, required: Pairs, pairs: Pairs, evidence: Evidence, outside: tuple[Outside, ...]) -> str:
     """The sentences of a PASS."""
-    forgotten = ", ".join(map(whom, to_forget(evidence.run)))
-    asked = f" for the request to forget {forgotten}" if spec.claim.of_request else ""
+    run, expected = evidence.run, evidence.known.request
+    forgotten = ", ".join(map(whom, to_forget(run, expected)))
+    requests = "request" if len(meant(run, expected)) == 1 else "requests"
+    asked = f" for the {requests} to forget {forgotten}" if spec.claim.of_request else ""
     sentences = [
         f"Every required check passed{asked}: evidence for {spec.claim.title} within the stated scope.",
         *dict.fromkeys(f.qualification for _, f in pairs if f.verdict is Verdict.PASS and f.qualification),

@@ -64,7 +64,7 @@ def context_of(case: Case) -> dict[str, Any]:
             # what the installed plugin says of itself, not what the run says of it
             "unlearner": unlearner_record(installed, case.evidence.unlearner),
             "request": str(run.request),
-            "to_forget": to_forget(run),
+            "to_forget": to_forget(run, case.known.request),
             "first_change": info.get("first_change"),
         }
     return table

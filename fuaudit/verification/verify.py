@@ -140,7 +140,7 @@ def default_spec(run: Run) -> str:
 def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
     """What is known before the audits: what will be a FAIL, so that a mistyped argument costs no time, and the cost."""
     run, known = case.run, case.known
-    if known.request is not None and not asked_in(run.requests, known.request):
+    if known.request is not None and not asked_in(run, known.request):
         yield f"{forgets(run)}; asked for was {called(run, known.request)}: this will be a FAIL."
     if known.commitment is not None and known.commitment != run.commitment:
         yield f"The run is under the commitment {run.commitment}, not the one given: this will be a FAIL."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
-from fuaudit.runs.names import asked_in, called, forgets, in_words, rows_of, to_forget
+from fuaudit.plans import Request
+from fuaudit.runs.names import asked_in, besides, called, forgets, in_words, rows_of, to_forget
 from fuaudit.verification.case import Case
 
 OF_THE_LAST = (
@@ -42,7 +43,7 @@ def asked(case: Case) -> CheckResult:
 
 def compared(case: Case) -> tuple[int, ...]:
     """The numbers of the requests of the lineage, from 1, that the auditor has in hand; none where none is."""
-    return () if case.known.request is None else asked_in(case.run.requests, case.known.request)
+    return () if case.known.request is None else asked_in(case.run, case.known.request)
 
 
 def compared_in_words(case: Case) -> str:
@@ -59,25 +60,40 @@ def of_the_compared(case: Case) -> str:
         return ""
     were = "was" if len(found) == 1 else "were"
     later = [number for number in range(found[-1] + 1, len(run.requests) + 1)]
-    after = f"later, {_named(case, later)} was compared with nothing; " if len(later) == 1 else ""
-    after = f"later, {_named(case, later)} were compared with nothing; " if len(later) > 1 else after
-    return f"Compared with --client or --sample {were} {_named(case, found)}; {after}{OF_THE_LAST}."
+    after = f"no --client or --sample was given for {_named(case, later)}, made later; " if later else ""
+    return f"What was asked for {were} {_named(case, found)}; {after}{OF_THE_LAST}."
 
 
 def on_the_others(case: Case) -> list[str]:
     """What is taken on trust of the requests that were not compared, and of their order."""
     total, found = len(case.run.requests), compared(case)
     if total < 2:
-        return []
+        return _on_company(case, found)
     if not (others := total - (len(found) or 1)):
         return [
             f"The {total} requests were made in this order: another one gives other draws, so whoever could choose it "
-            "could choose among them."
+            "could choose among them.",
+            *_on_company(case, found),
         ]
     what = "other request was" if others == 1 else "other requests were"
     return [
         f"The {others} {what} really made: each gives other draws to all that follow, so whoever could invent some "
-        "could choose among them."
+        "could choose among them.",
+        *_on_company(case, found),
+    ]
+
+
+def _on_company(case: Case, numbers: Sequence[int]) -> list[str]:
+    """What is taken on trust of others whom a request names beside the one that was asked for."""
+    if (expected := case.known.request) is None:
+        return []
+    more = {number: besides(case.run.requests[number - 1], expected) for number in numbers}
+    return [
+        f"Request {number} of {len(case.run.requests)} takes away more than was asked for, and that was asked for too: "
+        f"{called(case.run, rest)}. What a request names gives its draws, so whoever could add to it could choose "
+        "among them."
+        for number, rest in more.items()
+        if rest != Request()
     ]
 
 
