@@ -13,6 +13,7 @@ from fuaudit import registry
 from fuaudit.budgets.target import Target
 from fuaudit.declared import is_agreement, must_say, says
 from fuaudit.errors import UsageError, nearest, nearest_beside
+from fuaudit.options import option_values, options
 from fuaudit.reading import require_regular
 
 Table = dict[str, Any]
@@ -186,13 +187,13 @@ def resolve(table: Mapping[str, object], origin: str = "the config") -> Config:
     with _joining(problems, f"{origin}, [run]"):
         if not isinstance(given := table.get("run", {}), Mapping):
             raise UsageError(_no_table(given), "Write [run], and its options below.")
-        run = RunOptions(**registry.options(RunOptions, "how to compute", given))
+        run = RunOptions(**options(RunOptions, "how to compute", given))
     budget: Target | None = None
     with _joining(problems, f"{origin}, [budget]"):
         if not isinstance(given := table.get("budget", {}), Mapping):
             raise UsageError(_no_table(given), "Write [budget], and epsilon and delta below.")
         if "budget" in table:
-            budget = Target(**registry.options(Target, "a budget", given))
+            budget = Target(**options(Target, "a budget", given))
     learner = named["learner"][1] if "learner" in named else None
     adversaries = _chain(table, "adversary", (), origin, problems)
     client = _chain(table, "client", says(learner, "client"), origin, problems)
@@ -349,7 +350,7 @@ def _behind(transport: Any, server: list[Named], solver: Any) -> list[str]:
 
 def _complete(plugin: Any, table: Table) -> Table:
     """The table with every default written out, so that a later version's defaults cannot change a run."""
-    values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plugin).items() if v is not None}
+    values = {name: value for name, value in option_values(plugin).items() if value is not None}
     return {"use": table["use"], **values}
 
 

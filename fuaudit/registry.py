@@ -11,13 +11,10 @@ import dataclasses
 import os
 import re
 import sys
-import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
@@ -27,6 +24,7 @@ from typing import Any
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
 from fuaudit.from_source import code_of, compile_sources
+from fuaudit.options import option_values, options
 
 KINDS = (
     "adversaries",
@@ -375,84 +373,6 @@ def outside_of(error: BaseException) -> str:
     return "".join(f"{packages[package]}{line}" for package, line in [*found.items()][:1])
 
 
-def _fits(value: object, hint: object) -> bool:
-    """Whether a value read from TOML or JSON fits an annotation made of plain types."""
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, option) for option in typing.get_args(hint))
-    if origin is typing.Literal:
-        return value in typing.get_args(hint)
-    if origin is tuple:
-        return isinstance(value, tuple) and _fit(value, typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint in (int, str, bool, date):
-        return type(value) is hint
-    if origin is dict:
-        return isinstance(value, dict)
-    return hint is not type(None) or value is None
-
-
-def _spelled(hint: object, written: object) -> str:
-    """An annotation for a message: the words it allows, or as it is written in the source."""
-    if typing.get_origin(hint) is typing.Literal:
-        return " or ".join(map(repr, typing.get_args(hint)))
-    if typing.get_origin(hint) is dict:
-        return "a table"
-    parts = str(getattr(written, "__name__", written)).split(" | ")
-    return " or ".join(_SPELLED.get(part, part) for part in parts)
-
-
-_SPELLED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
-
-
-def _fit(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
-    """Whether the members of a tuple fit: ``(int, ...)`` for any number of one kind, or one hint a member."""
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return all(_fits(value, hints[0]) for value in values)
-    return len(values) == len(hints) and all(map(_fits, values, hints))
-
-
-@cache  # to evaluate annotations takes longer than all that is done with them
-def _types(plugin: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(plugin)
-
-
-def required_options(plugin: type[Any]) -> list[str]:
-    """The options of a dataclass that have no default."""
-    bare = [f for f in dataclasses.fields(plugin) if f.default is f.default_factory is dataclasses.MISSING]
-    return [field.name for field in bare if field.init]
-
-
-def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[str, Any]:
-    """The checked options of a dataclass from a table.
-
-    Raises:
-        UsageError: an unknown option, one of the wrong type, or a required one that is missing; all at once.
-    """
-    if not isinstance(table, Mapping):
-        raise UsageError(f"{owner} takes a table of options, not {table!r}")
-    hints = _types(plugin)  # type: ignore[arg-type]  # a class is hashable
-    fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
-    problems, values = [], {}
-    for name, value in table.items():
-        if name not in fields:
-            problems.append(f"{owner} has no option {name!r}. {nearest(name, fields)}")
-            continue
-        plain = _tuples(value)
-        if not _fits(plain, hints[name]):
-            problems.append(f"{owner}: {name} = {value!r} is not {_spelled(hints[name], fields[name].type)}")
-        values[name] = plain
-    problems += [f"{owner} needs the option {name!r}" for name in required_options(plugin) if name not in table]
-    if problems:
-        raise UsageError("\n  ".join(problems))
-    return values
-
-
-def _tuples(value: object) -> object:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
-
-
 def build(kind: str, table: Mapping[str, object] | str) -> Any:
     """A plugin from ``{"use": name, option: value, ...}``, or from its name alone.
 
@@ -469,6 +389,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     values = options(plugin, f"{singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
     try:
         built = plugin(**values)
+        option_values(built)  # what a file cannot hold would be another option for whoever reads the run
         if kind == "learners":
             declared.require_words(type(built.law), "laws")
         return built

@@ -392,6 +392,23 @@ def test_a_wrong_row_stops_training(monkeypatch):
         turned(tiny_dataset(), [FLIP], {0: 0})
 
 
+@dataclass(frozen=True)
+class Uphill:
+    """Turns rows by a gradient, and leaves it on."""
+
+    clients: tuple[int, ...] = (0,)
+
+    def turn(self, inputs, target, classes):
+        return inputs.requires_grad_() * 2, target
+
+
+def test_rows_keep_no_gradient(monkeypatch):
+    monkeypatch.setattr("fuaudit.data.adversaries.build", lambda kind, table: Uphill())
+    found = turned(tiny_dataset(), [FLIP], {0: 0, 1: 0})
+    assert not found.inputs.requires_grad
+    assert found.inputs[1].equal(tiny_dataset().inputs[1] * 2)
+
+
 def test_clients_must_be_named():
     with pytest.raises(AssertionError, match="it must name its clients"):
         check_adversary(Wrong(clients=("a",), how="idle"))

@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -358,6 +359,25 @@ def test_broken_editors(edit, reason):
 def test_an_editor_cannot_change_what_it_was_given():
     """Tensors are handed over as copies: overwriting one harms nobody."""
     check_unlearner(editor(shared_tensor))
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_there_where_an_editor_switched_them_off(off):
+    """The usual way to write one: nothing of its own needs a gradient."""
+    ready, plan, models = _tiny()
+    new = plan.erase(Request.of(clients=[0]), key_of(5), END)
+
+    def made(within):
+        def ascend(self, context):
+            with within():
+                model = context.model + 0.1 * context.target_gradient(context.model)
+                return context.train(model, 1)
+
+        method = editor(ascend)
+        type(method).participants = frozenset({"server", "target", "retained clients"})
+        return edited(ready, plan, new, method, "it", models[3], models)[0]
+
+    assert torch.equal(made(off), made(nullcontext))
 
 
 def test_a_gradient_is_asked_of_a_copy():

@@ -101,7 +101,8 @@ def _require_sound(entry: Entry) -> None:
     """
     if entry.kind not in ("audits", "unlearners"):
         return
-    from fuaudit.registry import build, required_options
+    from fuaudit.options import required_options
+    from fuaudit.registry import build
 
     if required_options(entry.load()):
         return

@@ -73,7 +73,8 @@ def _turn(adversary: Adversary, name: str, rows: Iterable[int], found: Dataset) 
             made = adversary.turn(found.inputs[row].clone(), int(found.targets[row]), found.classes)
         if problem := problem_of(made, found):
             raise PluginError(f"the adversary {name!r} made of row {row} {problem}")
-        found.inputs[row], found.targets[row] = made
+        inputs, target = made
+        found.inputs[row], found.targets[row] = inputs.detach(), target  # whoever turns by gradients leaves some behind
 
 
 def problem_of(made: object, dataset: Dataset) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from fuaudit.data.dataset import retained_rows
 from fuaudit.declared import says
 from fuaudit.errors import FuauditError, PluginError, UsageError, line_of
+from fuaudit.options import option_values
 from fuaudit.plans import Plan, Population, Request
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.stage_draws import PlannedDraws
@@ -29,7 +31,7 @@ def unlearner_record(entry: Entry, unlearner: Any) -> dict[str, Any]:
     """What a run records of the unlearner: name, options, distribution and version."""
     return {
         "use": entry.name,
-        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(unlearner).items()},
+        "options": option_values(unlearner),
         "kind": "editor" if is_editor(unlearner) else "rewriter",
         "distribution": entry.distribution,
         "version": entry.version,
@@ -79,23 +81,26 @@ def edited(
         spent = sum(trained)
         trained.append(rounds)
         plan = Plan.fresh(replace(new.law, rounds=spent + rounds), retained, fresh)  # type: ignore[type-var]
-        schedule, problem = LazySchedule([plan]), ready.client_problem(retained)
-        state = ready.procedure.initial_memory(len(retained.clients), ready.device)
-        start = round_state = RoundState.of_run(vector.detach(), state, ready.device)
+        schedule = LazySchedule([plan])
         own = PlannedDraws(plan, draws[0].generations[-1:]) if draws else PlannedDraws.flat(plan, [fresh])
-        for round_number, round_state in execute(
-            ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (own,)
-        ):
-            require_finite(round_state, round_number)
-            for client in [f"client {c}" for c in schedule.round(round_number).cohorts[0].tolist() if c >= 0]:
-                send("server", client, down)
-                send(client, "server", up)
+        with _differentiable():
+            problem = ready.client_problem(retained)
+            state = ready.procedure.initial_memory(len(retained.clients), ready.device)
+            start = round_state = RoundState.of_run(vector.detach().clone(), state, ready.device)
+            for round_number, round_state in execute(
+                ready.procedure, problem, retained, schedule, start, ready.engine, spent + 1, (own,)
+            ):
+                require_finite(round_state, round_number)
+                for client in [f"client {c}" for c in schedule.round(round_number).cohorts[0].tolist() if c >= 0]:
+                    send("server", client, down)
+                    send(client, "server", up)
         return round_state.vectors[0].cpu()
 
     def target_gradient(vector: Tensor) -> Tensor:
         _require_plain(name, vector)
         send("server", "target")
-        gradient = _target_gradient(ready, whole, request, vector)
+        with _differentiable():
+            gradient = _target_gradient(ready, whole, request, vector)
         send("target", "server")
         return gradient
 
@@ -127,6 +132,13 @@ def edited(
         what = f"did not return a finite model of shape {tuple(model.shape)}, a torch.Tensor and no class of its own"
         raise PluginError(f"unlearner {name!r} {what}")
     return vector.detach().to(model.dtype).cpu(), messages
+
+
+@contextmanager
+def _differentiable() -> Iterator[None]:
+    """Gradients are recorded within it: an editor may ask for work on clients where it has switched them off."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def _last_request(old: Plan, new: Plan) -> Request:

@@ -19,6 +19,7 @@ from fuaudit.config import read_toml
 from fuaudit.errors import EvidenceError, UsageError, nearest
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import canonical_json
+from fuaudit.options import option_values, options
 from fuaudit.verification.audit import AuditWords, declared
 from fuaudit.verification.claims import CLAIMS, Claim, claim_of, known_claims, lacking, shown_by
 
@@ -158,7 +159,7 @@ class Spec:
 
 
 def _resolved(check: Check) -> dict[str, Any]:
-    return {**asdict(check.built), "use": check.audit["use"]}
+    return {**option_values(check.built), "use": check.audit["use"]}
 
 
 def builtin_specs() -> dict[str, Path]:
@@ -209,7 +210,7 @@ def parse_spec(table: dict[str, Any], origin: str, source: str | None = None) ->
 def _parsed(table: dict[str, Any], origin: str) -> Spec:
     if not table.get("check"):
         raise UsageError(f"{origin} has no checks: it would pass anything", "Add at least one [[check]].")
-    written = SpecKeys(**registry.options(SpecKeys, origin, table))
+    written = SpecKeys(**options(SpecKeys, origin, table))
     if not _ID.fullmatch(written.id):
         raise UsageError(f"{origin}: id = {written.id!r} is not a name like 'our-policy' or 'our-policy/2'")
     if written.asks not in (known := known_claims()):
@@ -229,7 +230,7 @@ def _whole(written: SpecKeys, origin: str) -> Spec:
     """The spec, with its audits built: nothing that it does not trust is imported on the way."""
     checks = []
     for number, row in enumerate(written.check, 1):
-        check = Check(**registry.options(Check, f"{origin}: check {number}", row))
+        check = Check(**options(Check, f"{origin}: check {number}", row))
         checks.append(_with_alpha(check, written.alpha, origin))
     if sum(check.share or 0.0 for check in checks) > 1 + 1e-12:
         raise UsageError(f"{origin}: the shares of alpha sum to more than 1")

@@ -1,0 +1,89 @@
+"""Options of plugins: what a file gives back as it is, and nothing else; only their types are evaluated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fuaudit.errors import PluginError
+from fuaudit.options import option_values, options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+class Pace(StrEnum):
+    """A choice of words, as ordinary Python writes it."""
+
+    SLOW = "slow"
+
+
+class Side(Enum):
+    """Another one."""
+
+    LEFT = 1
+
+
+@dataclass(frozen=True)
+class Option:
+    """A plugin with one option of any kind."""
+
+    value: Any = 1
+
+
+@dataclass(frozen=True)
+class Remembers:
+    """Types beside the options are for type checkers alone."""
+
+    _last: ClassVar[Tensor | None] = None
+    size: int = 3
+    table: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
+    made: Sequence[int] = field(init=False, default=())
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The type of the option itself is not there."""
+
+    value: Sequence[int] = ()
+
+
+def test_types_beside_the_options_are_not_evaluated():
+    assert options(Remembers, "it", {"size": 4, "table": [[1], [2]]}) == {"size": 4, "table": ((1,), (2,))}
+
+
+def test_options_are_what_a_table_can_set():
+    assert option_values(Remembers()) == {"size": 3, "table": [[1, 2], [3]]}
+
+
+def test_an_option_whose_type_is_not_there_is_told():
+    with pytest.raises(PluginError, match=r"Missing cannot be read.*Sequence") as told:
+        options(Missing, "it", {"value": ()})
+    assert "TYPE_CHECKING" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Pace.SLOW, Side.LEFT, [1, 2], (1, [2]), {"a": {1}}, frozenset({1}), math.inf, math.nan, (1.0, -math.inf)),
+        *(Fraction(1, 3), Path("x"), np.float64(0.5), np.int64(1), np.zeros(2), b"x", 1j, range(3)),
+    ],
+    ids=repr,
+)
+def test_what_no_file_gives_back_is_no_option(value):
+    with pytest.raises(PluginError, match="the option 'value' of Option is"):
+        option_values(Option(value))
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 0.5, "a", (1, ("b", 2.0)), {"a": (1,)}], ids=repr)
+def test_what_a_file_gives_back_is_an_option(value):
+    assert list(option_values(Option(value))) == ["value"]
