@@ -120,6 +120,10 @@ LIGHT = {
     "rows to import": (("import", "rows.csv", "--client=a", "--label=b", "--out=own", "--test-share=.5"), 0),
     "a new plugin": (("new", "audit", "our-audit"), 0),
     "a budget of pure rounds": (("budget", "conspar", "--dim=9", "--per-client=2", "--alpha=.5", "--rounds=3"), 0),
+    "a budget of a history that is none": (
+        ("budget", "dpsgd", "--delta=1e-5", "--sampling=poisson", "--history=rows.csv"), 2
+    ),
+    "a budget without a law of batches": (("budget", "dpsgd", "--noise=1", "--delta=1e-5"), 2),
     "a budget without an alpha": (("budget", "conspar", "--dim=9", "--per-client=2"), 2),
     **{
         f"no run to {words[0]}": ((words[0], "nowhere", *words[1:]), 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import expm1, log2, sqrt
 from typing import Any
@@ -80,9 +80,9 @@ def composed(law: Losses, rounds: int, delta: float, bins: int) -> Bracket | Non
             break
     if grid is None or grid.slack > delta / 2:
         return None
-    tail, slack = _tail(delta), grid.slack
-    _, high = _epsilons(grid.upper, law.left_out, grid.interval, rounds, delta - slack, tail)
-    low, _ = _epsilons(grid.lower, 0.0, grid.interval, rounds, delta + slack + 2 * tail, tail)
+    tail, slack = tail_of(delta), grid.slack
+    _, high = epsilons([Part(grid.upper, rounds, law.left_out)], grid.interval, delta - slack, tail)
+    low, _ = epsilons([Part(grid.lower, rounds)], grid.interval, delta + slack + 2 * tail, tail)
     return Bracket(low, high)
 
 
@@ -103,16 +103,16 @@ def grid_for(law: Losses, rounds: int, delta: float, bins: int) -> Grid:
     """A grid such that the sum of so many losses fits into so many cells, or few more, up to a negligible tail."""
     spread = float(np.abs(law.values).max())
     coarse = spread / 1000
-    low, high = _bounds(_split(law, coarse)[1], rounds, delta)
+    low, high = bounds(_split(law, coarse)[1], rounds, delta)
     interval = max(float(high - low) * coarse, 2 * spread) / bins
     upper, lower = _split(law, interval), _floored(law, interval)
     rounding = max(noise(masses, rounds, delta) for _, masses in (upper, lower))
     return Grid(interval, upper, lower, rounding + delta * rounds * MASS_ERROR)
 
 
-def _bounds(masses: Floats, rounds: int, delta: float) -> tuple[int, int]:
+def bounds(masses: Floats, rounds: int, delta: float) -> tuple[int, int]:
     """The cells between which the library keeps the sum."""
-    low, high = _library().common.compute_self_convolve_bounds(masses, rounds, _tail(delta))
+    low, high = _library().common.compute_self_convolve_bounds(masses, rounds, tail_of(delta))
     return int(low), int(high)
 
 
@@ -121,14 +121,15 @@ def noise(masses: Floats, rounds: int, delta: float) -> float:
 
     The library transforms, takes the power and transforms back; a mistake of the first transform grows with the power.
     """
-    low, high = _bounds(masses, rounds, delta)
+    low, high = bounds(masses, rounds, delta)
     size = scipy.fft.next_fast_len(max(high - low + 1, len(masses)))
     error = 8 * UNIT * log2(size + 1)
     heights = np.abs(scipy.fft.fft(masses, size)) + error
     return float(error * rounds * sqrt(size) * np.sqrt(np.mean(heights ** (2.0 * (rounds - 1)))))
 
 
-def _tail(delta: float) -> float:
+def tail_of(delta: float) -> float:
+    """The chance that the library may leave out of a composed law."""
     return delta * 1e-9
 
 
@@ -154,20 +155,39 @@ def _gathered(places: Floats, masses: Floats) -> Cells:
     return first, np.bincount((places - first).astype(np.int64), weights=masses).astype(np.float64)
 
 
-def _epsilons(
-    cells: Cells, infinite: float, interval: float, rounds: int, delta: float, tail: float
-) -> tuple[float, float]:
-    """Numbers around the epsilon at ``delta`` of so many rounds; losses are the cells' numbers times ``interval``."""
-    first, masses = cells
-    (there,) = np.nonzero(masses)
-    pmf = dict(zip((there + first).tolist(), masses[there].tolist(), strict=True))
-    # one direction is both: the two have the same law, see docs/budgets.md
-    pld = _library().privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
-        pmf, infinite, interval, symmetric=True
-    )
-    total = pld.self_compose(rounds, tail_mass_truncation=tail)
+@dataclass(frozen=True)
+class Part:
+    """A law of the loss on cells, for so many rounds; ``infinite``: the chance of a loss without end in each."""
+
+    cells: Cells
+    rounds: int
+    infinite: float = 0.0
+
+    def most(self) -> int:
+        """The largest cell that a sum of all rounds can have."""
+        first, masses = self.cells
+        return self.rounds * (first + len(masses))
+
+
+def epsilons(parts: Sequence[Part], interval: float, delta: float, tail: float) -> tuple[float, float]:
+    """Numbers around the epsilon at ``delta`` of all parts together; losses are numbers of cells times ``interval``.
+
+    The library leaves out a chance of ``tail`` of each part, and counts it as a loss without end.
+    """
+    total = None
+    for part in parts:
+        first, masses = part.cells
+        (there,) = np.nonzero(masses)
+        pmf = dict(zip((there + first).tolist(), masses[there].tolist(), strict=True))
+        # of one direction: who accounts for two composes each by itself, or has shown them to be one
+        pld = _library().privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
+            pmf, part.infinite, interval, symmetric=True
+        )
+        composed = pld.self_compose(part.rounds, tail_mass_truncation=tail)
+        total = composed if total is None else total.compose(composed)
+    assert total is not None, "there is nothing to compose"
     # its get_epsilon_for_delta loses exp(-loss) beyond 709, and overflows below -709
-    return crossing(total.get_delta_for_epsilon, delta, rounds * interval * (first + len(masses)))
+    return crossing(total.get_delta_for_epsilon, delta, interval * sum(part.most() for part in parts))
 
 
 def _library() -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fuaudit.cli.dpsgd import dpsgd
 from fuaudit.cli.family import budget_of_run
 from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.errors import UsageError
@@ -23,6 +24,7 @@ def budget() -> None:
 
 
 budget.add_command(budget_of_run)
+budget.add_command(dpsgd)
 
 
 @budget.command()

@@ -1,0 +1,1 @@
+"""DP-SGD: accounts of noisy steps over sampled rows, each under the law of sampling for which it holds."""

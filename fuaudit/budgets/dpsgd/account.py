@@ -1,0 +1,168 @@
+"""The account of DP-SGD at the level of rows: what holds under the law of batches, and what Opacus says beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any
+
+from fuaudit.budgets.compose import UNIT, Bracket
+from fuaudit.budgets.dpsgd.beside import WHOLE, Figure, central_limit, random_variables, renyi
+from fuaudit.budgets.dpsgd.composed import bracket
+from fuaudit.budgets.dpsgd.laws import MULTISET, BatchLaw
+from fuaudit.budgets.dpsgd.steps import Steps, merged
+from fuaudit.budgets.gaussian.curve import epsilon_of
+from fuaudit.budgets.statement import Statement, finite, version_of
+from fuaudit.budgets.target import require_delta
+from fuaudit.errors import UsageError
+from fuaudit.text import counted
+
+NO_NOISE = "some steps have no noise, so there is no guarantee"
+NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
+TOO_LITTLE = "there is too little noise to account"
+NOT_COMPOSED = "the exact loss is not composed: there is hardly any noise, or delta is too small beside the rounding"
+NOT_POISSON = "Opacus accounts for Poisson batches alone"
+
+
+@dataclass(frozen=True)
+class DpSgdAccount:
+    """The epsilon of ``steps`` at ``delta`` under a law of batches.
+
+    Attributes:
+        times: how often a row counts in one step, at most.
+        plain: the epsilon without amplification, which holds for every law; infinite where there is none.
+        exact: both sides of the exact epsilon with amplification; None where it is not counted, or not computed.
+        whole: a bound by Renyi divergences of whole orders; None where there is none.
+        beside: name -> what Opacus says.
+    """
+
+    steps: tuple[Steps, ...]
+    delta: float
+    law: BatchLaw
+    times: int
+    plain: float
+    exact: Bracket | None
+    whole: float | None
+    beside: dict[str, Figure]
+
+    @property
+    def total(self) -> float:
+        """The smallest epsilon that is known to hold; infinite where none does."""
+        known = [self.plain, self.whole, self.exact.high if self.exact else None]
+        return min(each for each in known if each is not None)
+
+    @property
+    def at_least(self) -> float | None:
+        """The exact epsilon is no smaller; None where that is not known."""
+        if self.law.amplified:
+            return self.exact.low if self.exact else None
+        return finite(self.plain)
+
+    @property
+    def count(self) -> int:
+        """Of all steps."""
+        return sum(each.count for each in self.steps)
+
+    @property
+    def note(self) -> str:
+        """Why something is missing; empty where nothing is."""
+        if self.total == inf:
+            if min(each.noise for each in self.steps) == 0:
+                return NO_NOISE
+            return NO_DELTA if self.delta == 0 else TOO_LITTLE
+        return NOT_COMPOSED if self.law.amplified and self.exact is None else ""
+
+    def too_small(self) -> bool:
+        """Whether the approximation that is no bound is shown to be below the exact epsilon here."""
+        figure = self.beside["gdp"].epsilon
+        return figure is not None and self.exact is not None and figure < self.exact.low
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``--json`` prints; null is an epsilon that is unbounded or not computed."""
+        return {
+            "steps": [{"noise": each.noise, "rate": each.rate, "count": each.count} for each in self.steps],
+            "delta": self.delta, "sampling": self.law.name, "times": self.times,
+            "epsilon_total": finite(self.total), "epsilon_total_at_least": self.at_least,
+            "epsilon_without_amplification": finite(self.plain),
+            **{f"epsilon_{name}": figure.epsilon for name, figure in self.beside.items()},
+            "gdp_is_bound": False,
+            "not_computed": {name: figure.reason for name, figure in self.beside.items() if figure.reason},
+            "reason": self.note or None, "statement": statement(self).as_json(),
+        }  # fmt: skip
+
+
+def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1) -> DpSgdAccount:
+    """The account of so many steps.
+
+    Raises:
+        UsageError: numbers out of range, or no library that composes.
+    """
+    require_delta(delta)
+    if times < 1 or (times > 1 and law is not MULTISET):
+        raise UsageError(f"a row counts once in a step of {law.name} batches, not {times} times")
+    kinds = merged(steps)
+    plain = epsilon_of(_mu(kinds, times), delta)
+    if not law.amplified:
+        silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NOT_POISSON))
+        return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
+    if plain == inf and (delta == 0 or min(each.noise for each in kinds) == 0):
+        silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NO_DELTA if delta == 0 else NO_NOISE))
+        return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
+    whole = renyi(kinds, delta, WHOLE).epsilon
+    return DpSgdAccount(
+        kinds, delta, law, times, plain, bracket(kinds, delta), None if whole is None else whole * (1 + 1e-9),
+        {"rdp": renyi(kinds, delta), "prv": random_variables(kinds, delta), "gdp": central_limit(kinds, delta)},
+    )  # fmt: skip
+
+
+def _mu(steps: Sequence[Steps], times: int) -> float:
+    """Of all steps together, rounded up: Gaussian steps are one with less noise, whatever noise each has."""
+    if min(each.noise for each in steps) == 0:
+        return inf
+    return times * sqrt(sum(each.count / each.noise**2 for each in steps)) * (1 + 64 * UNIT)
+
+
+def statement(found: DpSgdAccount) -> Statement:
+    """What an epsilon is about."""
+    law = found.law
+    return Statement(
+        delta=f"{found.delta:g}" if found.delta else "0: pure differential privacy",
+        unit="one row of the training data; its gradient is clipped to a norm by itself, before gradients are added up",
+        adjacency=law.adjacency + (f"; in each step it counts at most {found.times} times" if found.times > 1 else ""),
+        adversary=_adversary(law),
+        trust_model="whoever trains is trusted: it sees rows and gradients, and adds the noise",
+        sampling_assumption=f"{law.name}: {law.words}. This is assumed; neither numbers nor a history show it",
+        accountant=_accountant(found),
+        rounds_covered=_covered(found),
+        outside_it="other runs on the same data, steps that a request executes again, tuning, audits; metrics and "
+        "stored rows that were computed from private rows; batches that are cut to fit; layers that mix rows; rounding "
+        "of noise to floats",
+        remark=(
+            "one row, and not one person",
+            "whoever has n rows is protected less: by n times the epsilon, at a delta that is larger too. The "
+            "figure is that of real numbers; floats are assumed to tell no more by their last bits",
+        ),
+    )
+
+
+def _adversary(law: BatchLaw) -> str:
+    sees = "sees the model after every step, and knows all settings and all other rows; it does not see the noise"
+    if not law.amplified:
+        return f"{sees}. It may know which rows each batch has"
+    return f"{sees}, nor which rows a batch has: whoever has the plan or the key of draws does, and needs 'fixed'"
+
+
+def _covered(found: DpSgdAccount) -> str:
+    kinds = [f"{each.count:,} with noise {each.noise:g} and rate {each.rate:g}" for each in found.steps[:8]]
+    more = f", and {counted(len(found.steps) - 8, 'more kind')}" if len(found.steps) > 8 else ""
+    return f"{counted(found.count, 'step')}: {', '.join(kinds)}{more}"
+
+
+def _accountant(found: DpSgdAccount) -> str:
+    own = f"fuaudit {version_of('fuaudit')}"
+    if found.exact and found.total == found.exact.high:
+        return f"{own}; {found.law.accountant}; composed by dp-accounting {version_of('dp-accounting')}"
+    if found.whole is not None and found.total == found.whole:
+        return f"{own}; Renyi divergences of whole orders, by Opacus {version_of('opacus')}"
+    return f"{own}; closed form of composed Gaussians, without amplification"

@@ -1,0 +1,370 @@
+"""DP-SGD: brackets against exact curves and the library, one law of batches an accountant, histories of Opacus."""
+
+import json
+import math
+import os
+import warnings
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import GaussianAccountant, PRVAccountant, RDPAccountant
+from scipy import stats
+
+from fuaudit.budgets.compose import Part, epsilons
+from fuaudit.budgets.dpsgd import beside
+from fuaudit.budgets.dpsgd.account import NOT_POISSON, account
+from fuaudit.budgets.dpsgd.beside import central_limit, random_variables, renyi
+from fuaudit.budgets.dpsgd.cells import Sampled, laws, reach_of
+from fuaudit.budgets.dpsgd.composed import LEAST_NOISE, bracket
+from fuaudit.budgets.dpsgd.history import history
+from fuaudit.budgets.dpsgd.laws import FIXED, LAWS, MULTISET, POISSON
+from fuaudit.budgets.dpsgd.steps import KINDS, STEPS, Steps, merged
+from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
+from fuaudit.errors import UsageError
+
+USUAL = Steps(1.0, 0.01, 10_000)
+
+
+def one_step(epsilon, noise, rate, present):
+    """The delta of one step at an epsilon, with sixty digits: where the row is there, or where it is not."""
+    with mpmath.workdps(60):
+        m, q, e = 1 / mpmath.mpf(noise), mpmath.mpf(rate), mpmath.mpf(epsilon)
+        edge = mpmath.exp(e if present else -e)
+        if edge <= 1 - q:  # nothing has a smaller loss
+            return 1 - mpmath.exp(e) if present else mpmath.mpf(0)
+        x = (mpmath.log((edge - 1 + q) / q) + m * m / 2) / m
+        without, with_it = (
+            (mpmath.ncdf(-x), (1 - q) * mpmath.ncdf(-x) + q * mpmath.ncdf(m - x))
+            if present
+            else (mpmath.ncdf(x), (1 - q) * mpmath.ncdf(x) + q * mpmath.ncdf(x - m))
+        )
+        return with_it - mpmath.exp(e) * without if present else without - mpmath.exp(e) * with_it
+
+
+def exact(noise, rate, delta):
+    """The epsilon of one step in the worse direction."""
+    found = []
+    for present in (True, False):
+        low, high = 0.0, 2000.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if one_step(middle, noise, rate, present) > delta else (low, middle)
+        found.append(high)
+    return max(found)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "delta"),
+    [(1.0, 0.01, 1e-5), (0.5, 0.1, 1e-6), (4.0, 0.5, 1e-3), (1.0, 1.0, 1e-5), (0.06, 1e-3, 1e-5), (30.0, 0.9, 1e-4)],
+)
+def test_one_step_is_within_the_bracket(noise, rate, delta):
+    found, true = bracket([Steps(noise, rate, 1)], delta), exact(noise, rate, delta)
+    assert found.low <= true <= found.high
+    assert found.high - found.low <= 1e-4 * true + 1e-9
+
+
+@given(st.floats(0.2, 20), st.floats(1e-4, 1), st.sampled_from([0.01, 0.1, 0.5]), st.floats(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_cells_of_any_width_are_on_their_sides(noise, rate, interval, at):
+    """Curves of the shared masses are nowhere below the exact curve, and those of the merged ones nowhere above."""
+    epsilon = at / noise
+    for law, present in zip(laws(Sampled(rate, 1 / noise), interval, reach_of(1e-20)), (True, False), strict=True):
+        true = float(one_step(epsilon, noise, rate, present))
+        for (first, masses), worse in ((law.pessimistic(), True), (law.optimistic(), False)):
+            losses = (first + np.arange(len(masses))) * interval
+            ahead = losses > epsilon
+            curve = float(-np.expm1(epsilon - losses[ahead]) @ masses[ahead])
+            assert curve + law.left_out + 1e-14 >= true if worse else curve <= true + 1e-14
+            assert masses.sum() == pytest.approx(1, abs=1e-12)
+            assert masses.min() >= 0
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.05), (2.0, 0.5)])
+def test_two_steps_are_the_mean_of_one_beyond_the_other(noise, rate):
+    """delta of two steps at an epsilon is the mean of that of one at epsilon - loss, which quadrature gives."""
+    m, delta = 1 / noise, 1e-4
+    found = bracket([Steps(noise, rate, 2)], delta)
+
+    def one(epsilon):
+        edge = np.exp(epsilon)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            x = np.nan_to_num((np.log((edge - 1 + rate) / rate) + m * m / 2) / m, nan=-np.inf)
+        return (1 - rate) * stats.norm.sf(x) + rate * stats.norm.sf(x - m) - edge * stats.norm.sf(x)
+
+    x = np.linspace(-10, 12, 200_001)
+    density = (1 - rate) * stats.norm.pdf(x) + rate * stats.norm.pdf(x - m)
+    loss = np.log1p(rate * np.expm1(m * x - m * m / 2))
+
+    def two(epsilon):
+        return float(np.trapezoid(density * one(epsilon - loss), x))
+
+    assert two(found.high) <= delta * (1 + 1e-6)
+    assert two(found.low) >= delta * (1 - 1e-6)
+    assert found.high - found.low < 1e-4
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(4.0, 30), (1.0, 100), (40.0, 10_000)])
+def test_whole_batches_are_composed_gaussians(noise, steps):
+    found, true = bracket([Steps(noise, 1.0, steps)], 1e-5), epsilon_of(mu_of(noise, steps), 1e-5)
+    assert found.low <= true <= found.high * (1 + 1e-9)
+    assert found.high - found.low < 1e-3 * true
+
+
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 0.01, 2000), (0.6, 0.004, 3000), (2.0, 0.1, 500)])
+def test_the_librarys_own_sampled_gaussian_is_the_same(noise, rate, steps):
+    """Its pessimistic law has other code for the same; its optimistic one loses half a cell a step, ours does not."""
+    interval = 1e-3
+    above, below = (
+        pld.from_gaussian_mechanism(
+            noise, pessimistic_estimate=worse, value_discretization_interval=interval, sampling_prob=rate,
+            use_connect_dots=worse,
+        ).self_compose(steps).get_epsilon_for_delta(1e-5)
+        for worse in (True, False)
+    )  # fmt: skip
+    ours = [
+        (epsilons([Part(law.pessimistic(), steps, law.left_out)], interval, 1e-5, 1e-14)[1],
+         epsilons([Part(law.optimistic(), steps)], interval, 1e-5, 1e-14)[0])
+        for law in laws(Sampled(rate, 1 / noise), interval, reach_of(1e-20))
+    ]  # fmt: skip
+    assert max(high for high, _ in ours) == pytest.approx(above, rel=1e-6)
+    best = bracket([Steps(noise, rate, steps)], 1e-5)
+    assert below < best.low <= best.high <= above
+    assert above - below > 0.4 * steps * interval
+    assert best.high - best.low < (above - below) / 10
+
+
+def test_steps_of_several_kinds_are_composed():
+    kinds, interval = [Steps(1.0, 0.02, 300), Steps(1.5, 0.01, 500)], 1e-4
+    one, other = (
+        pld.from_gaussian_mechanism(
+            each.noise, value_discretization_interval=interval, sampling_prob=each.rate
+        ).self_compose(each.count)
+        for each in kinds
+    )
+    found = bracket(kinds, 1e-5)
+    assert found.low <= one.compose(other).get_epsilon_for_delta(1e-5) <= found.high + 1e-3
+    assert found.high - found.low < 1e-2
+    assert found.high > max(bracket([each], 1e-5).high for each in kinds)
+    assert bracket(merged([kinds[1], kinds[0]]), 1e-5).high == pytest.approx(found.high, rel=1e-9)
+
+
+def test_steps_of_one_kind_are_counted_together():
+    apart = [Steps(1.0, 0.1, 2), Steps(2.0, 0.1, 1), Steps(1.0, 0.1, 5)]
+    assert merged(apart) == (Steps(1.0, 0.1, 7), Steps(2.0, 0.1, 1))
+    for wrong in ([], [Steps(1.0, 0.1, STEPS)] * 2, [Steps(1.0 + i / 100, 0.1, 1) for i in range(KINDS + 1)]):
+        with pytest.raises(UsageError):
+            merged(wrong)
+
+
+def test_what_cannot_be_composed_has_no_bracket_and_says_so():
+    assert bracket([Steps(LEAST_NOISE / 2, 0.1, 1)], 1e-5) is None
+    assert bracket([Steps(1.0, 1e-3, 10**5)], 1e-12) is None
+    found = account([Steps(1.0, 1e-3, 10**5)], 1e-12, POISSON)
+    assert found.exact is None
+    assert "not composed" in found.note
+    assert found.total == pytest.approx(renyi(found.steps, 1e-12).epsilon, rel=0.05)
+    assert "Renyi divergences of whole orders" in found.as_json()["statement"]["accountant"]
+    assert found.at_least is None
+
+
+# one accountant a law
+
+
+def test_amplification_is_counted_for_poisson_batches_alone():
+    poisson, fixed = (account([USUAL], 1e-5, law) for law in (POISSON, FIXED))
+    assert poisson.total == poisson.exact.high < 6.2
+    assert fixed.total == pytest.approx(epsilon_of(mu_of(1.0, 10_000), 1e-5), rel=1e-9)
+    assert fixed.total == poisson.plain > 800 * poisson.total
+    assert {figure.reason for figure in fixed.beside.values()} == {NOT_POISSON}
+    assert "without amplification" in fixed.as_json()["statement"]["accountant"]
+    assert "dp-accounting" in poisson.as_json()["statement"]["accountant"]
+    assert "needs 'fixed'" in poisson.as_json()["statement"]["adversary"]
+
+
+def test_a_row_that_counts_several_times_has_as_many_norms():
+    three = account([Steps(6.0, 0.5, 9)], 1e-5, MULTISET, 3)
+    assert three.total == pytest.approx(epsilon_of(mu_of(6.0, 9, 3), 1e-5), rel=1e-9)
+    assert three.total > account([Steps(6.0, 0.5, 9)], 1e-5, FIXED).total
+    assert "at most 3 times" in three.as_json()["statement"]["adjacency"]
+    for law, times in ((POISSON, 2), (FIXED, 2), (MULTISET, 0)):
+        with pytest.raises(UsageError, match="times"):
+            account([USUAL], 1e-5, law, times)
+
+
+def test_noise_of_several_sizes_is_one_gaussian():
+    found = account([Steps(3.0, 0.1, 9), Steps(4.0, 0.1, 16)], 1e-5, FIXED)
+    assert found.total == pytest.approx(epsilon_of(math.sqrt(2), 1e-5), rel=1e-9)
+
+
+def test_no_guarantee_is_null_with_a_reason():
+    for law in (POISSON, FIXED):
+        for steps, delta, words in ((Steps(0.0, 0.1, 3), 1e-5, "no noise"), (Steps(1.0, 0.1, 3), 0.0, "no pure")):
+            document = account([Steps(2.0, 0.1, 1), steps], delta, law).as_json()
+            assert document["epsilon_total"] is None
+            assert words in document["reason"]
+    for wrong in ((-1.0, 0.1, 1), (1.0, 0.0, 1), (1.0, 1.1, 1), (1.0, math.nan, 1), (1.0, 0.1, 0), (math.inf, 0.1, 1)):
+        with pytest.raises(UsageError):
+            Steps(*wrong)
+    with pytest.raises(UsageError, match="delta"):
+        account([USUAL], 1.0, POISSON)
+
+
+# what stands beside it
+
+
+def test_the_figures_beside_are_those_of_opacus():
+    for name, kind in (("rdp", RDPAccountant), ("prv", PRVAccountant)):
+        theirs = kind()
+        theirs.history = [(1.0, 0.01, 10_000)]
+        assert account([USUAL], 1e-5, POISSON).beside[name].epsilon == theirs.get_epsilon(1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = GaussianAccountant()
+    theirs.history = [(1.0, 0.01, 10_000)]
+    assert central_limit([USUAL], 1e-5).epsilon == theirs.get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize("steps", [USUAL, Steps(0.6, 0.004, 30_000), Steps(1.0, 0.004, 1)])
+def test_the_limit_for_many_steps_is_no_bound_and_is_said_to_be_none(steps):
+    found = account([steps], 1e-5, POISSON)
+    figures = found.as_json()
+    assert figures["epsilon_gdp"] < found.exact.low < found.total
+    assert found.too_small()
+    assert figures["gdp_is_bound"] is False
+    assert found.total <= min(figures["epsilon_rdp"], figures["epsilon_prv"])
+
+
+def test_what_opacus_cannot_compute_is_a_reason():
+    assert "several kinds" in central_limit([USUAL, replace(USUAL, noise=2.0)], 1e-5).reason
+    assert central_limit([Steps(0.05, 1.0, 1)], 1e-5) == beside.Figure(None, "Opacus ends in ValueError")
+    assert "cells" in random_variables([Steps(0.05, 0.001, 10)], 1e-9).reason
+    assert renyi([Steps(0.0, 0.5, 1)], 1e-5) == beside.Figure(None, "Opacus finds no finite number")
+
+
+# histories
+
+
+def state_of(kind, *steps):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        accountant = kind()
+    for noise, rate, count in steps:
+        for _ in range(count):
+            accountant.step(noise_multiplier=noise, sample_rate=rate)
+    return accountant.state_dict()
+
+
+@pytest.mark.parametrize("kind", [RDPAccountant, PRVAccountant, GaussianAccountant])
+def test_the_state_of_an_accountant_is_read(kind):
+    some = [(1.1, 0.02, 30)] + ([] if kind is GaussianAccountant else [(1.3, 0.02, 20), (1.1, 0.02, 7)])
+    found = history(json.loads(json.dumps(state_of(kind, *some))))
+    assert found.steps == tuple(Steps(*each) for each in some)
+    assert found.mechanism == kind.mechanism()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [], 1, None, "history", {}, {"mechanism": "rdp"}, {"history": [[1.0, 0.1, 2]]},
+        {"history": {}, "mechanism": "rdp"}, {"history": [], "mechanism": "rdp"},
+        *({"history": [[1.0, 0.1, 2]], "mechanism": name} for name in ("gaussian", None, 1, ["rdp"], "\x1b[2J")),
+        *({"history": [row], "mechanism": "rdp"} for row in (
+            [], 1, None, [1.0, 0.1], [1.0, 0.1, 2, 3], [1.0, 0.1, 2.0], [1.0, 0.1, True], [True, 0.1, 2], ["1", 0.1, 2],
+            [-1.0, 0.1, 2], [1.0, 0.0, 2], [1.0, 2.0, 2], [1.0, 0.1, 0], [1.0, 0.1, -3], [10**400, 0.1, 2],
+        )),
+        {"history": [[1.0, 0.1, 2]], "mechanism": "rdp", "epsilon": 0.1},
+    ],
+)  # fmt: skip
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(UsageError) as told:
+        history(state)
+    assert "state_dict" in str(told.value)
+    assert "\x1b" not in str(told.value)
+
+
+@pytest.fixture
+def said(fuaudit):
+    def work(*arguments, expected=0):
+        code, out, err = fuaudit("budget", "dpsgd", "--delta", "1e-5", *arguments)
+        assert code == expected, err
+        return out if expected == 0 else err
+
+    return work
+
+
+NUMBERS = ("--noise", "1", "--rate", "0.01", "--steps", 1000)
+
+
+def test_the_command_says_what_decides_and_what_stands_beside(said):
+    document = json.loads(said(*NUMBERS, "--sampling", "poisson", "--json"))
+    found = account([Steps(1.0, 0.01, 1000)], 1e-5, POISSON)
+    assert document == json.loads(json.dumps(found.as_json()))
+    assert document["epsilon_total_at_least"] < document["epsilon_total"] < document["epsilon_prv"]
+    assert {"delta", "unit", "adjacency", "adversary", "trust model", "sampling assumption", "accountant"} < set(
+        document["statement"]
+    )
+    text = said(*NUMBERS, "--sampling", "poisson")
+    for words in (
+        "the exact loss, composed", "by PRVs", "by Renyi", "no bound", "SMALLER", "one row, and not one person",
+    ):  # fmt: skip
+        assert words in text
+    assert "Opacus by" not in said(*NUMBERS, "--sampling", "fixed")
+    assert len(said(*NUMBERS, "--sampling", "poisson", "-q").splitlines()) == 1
+    assert "no guarantee" in said("--noise", "0", *NUMBERS[2:], "--sampling", "poisson")
+
+
+def test_the_law_of_batches_has_to_be_said(said):
+    told = said(*NUMBERS, expected=2)
+    for name, law in LAWS.items():
+        assert f"--sampling {name}: {law.words}" in told
+    for wrong in (
+        (*NUMBERS, "--sampling", "multiset"),
+        (*NUMBERS, "--sampling", "poisson", "--times", 2),
+        (*NUMBERS[2:], "--sampling", "poisson"),
+        ("--sampling", "poisson"),
+        (*NUMBERS, "--history", "state.json", "--sampling", "poisson"),
+        ("--history", "nowhere.json", "--sampling", "shuffled"),
+    ):
+        said(*wrong, expected=2)
+
+
+def test_a_history_is_accounted_for_as_its_numbers(said, tmp_path):
+    (tmp_path / "state.json").write_text(json.dumps(state_of(RDPAccountant, (1.1, 0.02, 300), (1.3, 0.02, 200))))
+    document = json.loads(said("--history", tmp_path / "state.json", "--sampling", "poisson", "--json"))
+    assert document["history"] == {"mechanism": "rdp"}
+    found = account([Steps(1.1, 0.02, 300), Steps(1.3, 0.02, 200)], 1e-5, POISSON)
+    assert document["epsilon_total"] == found.total
+    assert document["epsilon_gdp"] is None
+    assert "its word for an epsilon is not asked" in said("--history", tmp_path / "state.json", "--sampling", "fixed")
+
+
+class Ran:
+    """What a careless reader would carry out."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_history_is_data_and_is_never_carried_out(said, tmp_path):
+    torch.save({"history": Ran(tmp_path / "ran"), "mechanism": "rdp"}, tmp_path / "state.pt")
+    assert "can run code" in said("--history", tmp_path / "state.pt", "--sampling", "poisson", expected=2)
+    assert not (tmp_path / "ran").exists()
+    os.mkfifo(tmp_path / "pipe")
+    for name, content in (("nan", '{"history": [[NaN, 0.1, 2]], "mechanism": "rdp"}'), ("deep", "[" * 10**5), ("", "")):
+        (tmp_path / f"{name}.json").write_text(content)
+        said("--history", tmp_path / f"{name}.json", "--sampling", "poisson", expected=2)
+    said("--history", tmp_path / "pipe", "--sampling", "poisson", expected=2)
+    said("--history", tmp_path, "--sampling", "poisson", expected=2)
+    said("--history", tmp_path / "nowhere.json", "--sampling", "poisson", expected=70)
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(2**24 + 1)
+    assert "at most" in said("--history", tmp_path / "large.json", "--sampling", "poisson", expected=2)
