@@ -133,7 +133,7 @@ def laws(step: Sampled, interval: float, reach: float) -> tuple[CellLaw, CellLaw
     below = present * np.expm1(step.shift * (edges[cell + 1][:, None] - x))
 
     def gathered(values: Floats) -> Floats:
-        return np.bincount(cell, weights=values.sum(axis=1), minlength=count)
+        return np.bincount(cell, weights=values.sum(axis=1), minlength=count).astype(np.float64)
 
     without, over, short = gathered(absent), gathered(above), gathered(below)
     with_it = (1 - step.rate) * without + gathered(present)
