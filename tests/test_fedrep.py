@@ -20,10 +20,13 @@ from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.rcgd import TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from fuaudit_plugins.sparse_sum import SparseSum
-from tests_support import AUDIT_KEY, audits, broken, claimed, config, holding, of_the_run, secret
+from tests_support import AUDIT_KEY, audits, broken, claimed, config, edit, holding, of_the_run, secret
 from torch.nn.functional import cross_entropy
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.lineage.audit import Lineage
+from fuaudit.audits.replay.audit import Replay
+from fuaudit.audits.replay.tolerance import APART_THERE
 from fuaudit.budgets.conspar.law import ConSpar, probability
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
@@ -31,11 +34,13 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Population, Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.plugins import check_agreement, check_client_stage, check_solver, check_transport
+from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.traffic import traffic
 from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
+from fuaudit.training.setup import load_dataset
 from fuaudit.training.stages import Chain, Momentum, Stateless
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -610,6 +615,34 @@ def test_elsewhere_no_tolerance_judges_what_ranks_or_rounds(tmp_path, part):
     else:
         assert found.verdict == "INCONCLUSIVE"
         assert f"{part!r} turns last bits into other models: no tolerance could tell." in found.shows
+
+
+@pytest.mark.parametrize("part", [*ABRUPT, "none"])
+def test_elsewhere_a_choice_may_make_the_parents_model(tmp_path, part):
+    """Parent and child chose one row on the run's platform, and a near tie falls otherwise here: that refutes nothing.
+
+    Where nothing ranks, rounds or chooses, two plans do not land on one model.
+    """
+    changes = {"server": [{"use": "mean"}], "solver": {"use": "sgd"}} | ABRUPT.get(part, {})
+    run = trained(tmp_path / "run", {"rounds": 2, "steps": 2, "batch": 8}, **changes)
+    child = unlearn(run, "fats", Request.of([3]), tmp_path / "child")
+    vector, state = child.checkpoint(2)
+    chosen = vector.nextafter(vector + 1)
+    above, below = ({number: one.checkpoint(number) for number in one.checkpoints} for one in (run, child))
+    above = holding(run.path, above | {2: (chosen, run.checkpoint(2)[1])})
+    holding(child.path, below | {2: (chosen, state)})
+    edit(child.path, "run.json", parent=child.info["parent"] | {"digest": claimed(above.path, canary="0" * 64).digest})
+    child = claimed(child.path, canary="0" * 64)
+    rows = load_dataset(child.config, None)
+    case = Case(Evidence(child, parent_of(child), rows), Keyed(AUDIT_KEY))
+    for found in (Replay().examine(case), Lineage().examine(case)):
+        assert any("after round 2 the stored model is that of run" in line for line in found.details), found
+        if part == "none":
+            assert found.verdict == "FAIL"
+            assert APART_THERE in found.assumptions
+        else:
+            assert found.verdict == "INCONCLUSIVE"
+            assert f"{part!r} turns last bits into other models: no tolerance could tell." in found.shows
 
 
 # traffic

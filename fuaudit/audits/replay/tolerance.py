@@ -64,6 +64,12 @@ IN_COMPANY = (
 
 TO_PARENT = ", of the parent's models"
 
+APART_THERE = (
+    f"Two plans whose models lie {TIMES} tolerances apart here do not make one and the same, bit for bit, on the "
+    "platform of the run."
+)
+"""What a FAIL assumes that rests on bits of an ancestor. Parts that rank, round or choose break it."""
+
 ROOM = 2
 """How many tolerances a number can be exchanged by: rounding of the two platforms and the forger's have one each."""
 
@@ -78,7 +84,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
       and some that the audit's key chooses. The parents' stored models are those executed here, within the tolerance.
     - FAIL, where no platform matters: the plan reads what was to be forgotten. Or a stored model is an ancestor's, bit
       for bit, after rounds that were drawn anew, and the ancestor's plan makes one here that is ten tolerances or more
-      away from the replay.
+      away from the replay; no part of the rounds may rank, round or choose.
     - INCONCLUSIVE: everything else, and by rule whatever a part of the rounds ranked, rounded or chose.
 
     Args:
@@ -101,15 +107,17 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         shows = "Replay gives other bits on this platform, and the spec allows no tolerance."
         return Judgement(Verdict.INCONCLUSIVE, shows, figures)
     left = case.rerun.counterfactuals
-    if copied := [line for link in left.links for line in _copied(case, link, stored, limit)]:
-        shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
-        return Judgement(Verdict.FAIL, shows, figures, details=tuple(copied))
+    copied = tuple(line for link in left.links for line in _copied(case, link, stored, limit))
+    # before copies: two plans can honestly choose one row, and here a near tie of one of them falls otherwise
     if abrupt := case.rerun.ready.procedure.exchange.abrupt:
         shows = (
             f"Replay gives other bits on this platform, and the {abrupt[0]} turns last bits into other models: no "
             "tolerance could tell."
         )
-        return Judgement(Verdict.INCONCLUSIVE, shows, figures, details=left.missing)
+        return Judgement(Verdict.INCONCLUSIVE, shows, figures, details=(*copied, *left.missing))
+    if copied:
+        shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
+        return Judgement(Verdict.FAIL, shows, figures, assumptions=(APART_THERE,), details=copied)
     faults = [_found_once(case, link, stored, gap > limit, limit) for link in left.links]
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
