@@ -12,7 +12,8 @@ from fuaudit.verification.conclude import conclude
 from fuaudit.verification.evidence import Evidence, Known
 from fuaudit.verification.finding import Finding, Subject, Verdict
 from fuaudit.verification.spec import read_spec
-from fuaudit.verification.verify import verify
+from fuaudit.verification.store import audit_folder, history
+from fuaudit.verification.verify import default_spec, verify
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.train import train
 from fuaudit.workflow.unlearn import unlearn
@@ -183,3 +184,29 @@ def test_a_sample_and_then_its_client_are_compared_together(tmp_path, quick):
     result = verify(run, quick, data=data(NAMED), budget=0, save=False, request=expected)
     assert result.verdict == "PASS", result.reason
     assert lines_of(result).values["compared"] == "requests 1 and 2 of 2"
+
+
+def test_the_default_spec_is_that_of_what_was_asked_for(tmp_path):
+    """A wish that came before another one has its own claim, and the digest of the spec that was agreed on."""
+    parent = trained(tmp_path / "run", NAMED)
+    first = unlearn(parent, "fats", request_of(parent, ["ann"]), tmp_path / "first", data=data(NAMED))
+    run = unlearn(first, "fats", request_of(first, samples=[("ben:1", 1)]), tmp_path / "second", data=data(NAMED))
+    sample, with_client = requested(run, samples=[("ben:1", 1)]), requested(run, samples=[("ann", 1)])
+    expected = {
+        None: "sample-erasure",
+        sample: "sample-erasure",
+        Request.of([ANN]): "client-erasure",
+        Request.of([ANN]) | sample: "client-erasure",
+        Request.of([EVE]): "client-erasure",
+        with_client: "client-erasure",
+    }
+    assert {request: default_spec(run, request) for request in expected} == expected
+    assert default_spec(parent) == "client-erasure"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(run, data=data(NAMED), budget=0, progress=stop, request=Request.of([ANN]))
+    (begun,) = history(audit_folder(run.path))
+    assert begun.spec["id"] == "client-erasure/1"

@@ -26,7 +26,11 @@ from fuaudit.text import command, counted
 
 @click.command()
 @click.argument("run", type=ARun)
-@click.option("--spec", shell_complete=spec_names, help="A spec file, or the name of a built-in one.")
+@click.option(
+    "--spec",
+    shell_complete=spec_names,
+    help="A spec file, or a built-in one; default: the built-in one for what was asked for.",
+)
 @data_option
 @click.option("--erased", type=Folder, help="Folder with the erased rows, where --data no longer holds them.")
 @click.option("--parent", type=ARun, help="The parent's folder; default: beside the run.")

@@ -11,6 +11,7 @@ from typing import Unpack
 from fuaudit import registry
 from fuaudit.declared import says
 from fuaudit.draws import Keyed
+from fuaudit.plans import Request
 from fuaudit.progress import Progress, silent, while_it_shows
 from fuaudit.renamed import renamed
 from fuaudit.runs.names import asked_in, called, forgets
@@ -48,7 +49,8 @@ def verify(
     """Audit a run against a spec, and store the findings in a file of their own in ``<run>.audit``.
 
     Args:
-        spec: a spec, its file, or the name of a built-in one; by default the one for the run's kind of request.
+        spec: a spec, its file, or the name of a built-in one; by default the one for the kind of request that was asked for, or that
+            the run carried out last.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         estimate: called with sentences before the audits: the cost of repeated sampling, and what will be a FAIL.
         given: what the auditor gives beside them; see :class:`fuaudit.verification.given.Given`.
@@ -67,7 +69,7 @@ def verify(
     with registry.trusting(policy.trusts if policy else None), threads_restored():
         # 2. The run: whatever does not belong together is rejected here.
         opened = run if isinstance(run, Run) else load_run(run)
-        policy = policy or read_spec(default_spec(opened))
+        policy = policy or read_spec(default_spec(opened, given.get("request")))
         require_used(given, policy, opened)
         # 3. The evidence: files that were given are read now, and not again.
         chosen = key if key is not None else secrets.token_bytes(32)
@@ -132,9 +134,15 @@ def _named(spec: Spec) -> dict[str, str]:
     return {"id": spec.id, "origin": spec.source, "digest": spec.digest}
 
 
-def default_spec(run: Run) -> str:
-    """The built-in spec for the run's kind of request."""
-    return "sample-erasure" if run.is_child and run.request.kind == "sample" else "client-erasure"
+def default_spec(run: Run, expected: Request | None = None) -> str:
+    """The built-in spec for the kind of request that was asked for; where nothing is said to have been, for the last.
+
+    Samples that went with their client are no samples: the model is what training without the client gives.
+    """
+    asked = expected or (run.request if run.is_child else Request())
+    taken = {client for number in asked_in(run, asked) for client in run.requests[number - 1].clients}
+    with_client = any(run.owner.get(sample) in taken for sample in asked.samples)
+    return "sample-erasure" if asked.kind == "sample" and asked.samples and not with_client else "client-erasure"
 
 
 def _foreseen(case: Case, policy: Spec) -> Iterator[str]:
