@@ -49,8 +49,8 @@ def verify(
     """Audit a run against a spec, and store the findings in a file of their own in ``<run>.audit``.
 
     Args:
-        spec: a spec, its file, or the name of a built-in one; by default the one for the kind of request that was asked for, or that
-            the run carried out last.
+        spec: a spec, its file, or the name of a built-in one; by default the one for the kind of request that was
+            asked for, or that the run carried out last.
         key: 32 bytes from which the audit draws; fresh from the operating system by default.
         estimate: called with sentences before the audits: the cost of repeated sampling, and what will be a FAIL.
         given: what the auditor gives beside them; see :class:`fuaudit.verification.given.Given`.
