@@ -655,6 +655,25 @@ def test_a_zero_of_the_other_sign_is_no_equal_bit():
     assert bit_equal(ours, {0: (ours[0][0].double(), {})}) == 0
 
 
+def test_equal_bits_are_counted_where_fewest_are():
+    """Neither other rounds, nor numbers that no round moved, nor other clients' rows speak for a tensor."""
+    start = {0: (torch.arange(8.0), {"m": torch.zeros(3, 4)})}
+    table = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 0.0]])
+    moved = torch.arange(8.0)
+    moved[:4] += 1
+    theirs = start | {2: (moved, {"m": table})}
+    assert bit_equal(theirs, theirs, {"m"}) == 1
+    model, state = moved.clone(), table.clone()
+    model[0] = 1.5
+    assert bit_equal(start | {2: (model, {"m": table})}, theirs, {"m"}) == 3 / 4
+    model[7] = 7.5  # what no round moved counts once it differs
+    assert bit_equal(start | {2: (model, {"m": table})}, theirs, {"m"}) == 3 / 5
+    state[2, 0] = 1.5
+    assert bit_equal(start | {2: (moved, {"m": state})}, theirs, {"m"}) == 2 / 3
+    assert bit_equal(start | {2: (moved, {"m": state})}, theirs) == 6 / 7
+    assert bit_equal(start | {2: (moved, {})}, theirs, {"m"}) == 0
+
+
 @pytest.mark.parametrize(
     ("a", "b", "scale"),
     [

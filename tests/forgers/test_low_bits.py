@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, holding, secret, told
+from tests_support import AUDIT_KEY, claimed, config, drawn_client, edit, holding, made_elsewhere, secret, told
 
 from fuaudit import load_run, train, unlearn, verify
+from fuaudit.audits.replay.tolerance import FEWEST
 from fuaudit.plans import Request
 
 
@@ -25,6 +26,20 @@ def forged(tmp_path):
     mixed = {n: ((v.view(torch.int32) & ~3 | old).view(torch.float32), state) for n, (v, state) in models.items()}
     holding(run.path, mixed)
     return run.path, old
+
+
+@pytest.fixture
+def diluted(tmp_path):
+    """Every round is stored; four low bits of each number of the last one are those of the untouched model."""
+    tables = config(run={"checkpoint_every": 1, "engine": "reference"})
+    parent = train(tables, tmp_path / "parent", secret=secret(7))
+    first = parent.plan.index.clients
+    run = unlearn(parent, "fats", Request.of([max(first, key=first.get)]), tmp_path / "child")
+    models = {number: run.checkpoint(number) for number in run.checkpoints}
+    old, (vector, state) = parent.model.view(torch.int32) & 15, models[8]
+    holding(run.path, models | {8: ((vector.view(torch.int32) & ~15 | old).view(torch.float32), state)})
+    forged = load_run(run.path)
+    return forged, float((forged.model == vector).float().mean())
 
 
 def elsewhere(path):
@@ -59,9 +74,22 @@ def test_elsewhere_a_pass_names_it(forged, quick):
     assert 0 < found.values["bit_equal"] < 0.6
     share = f"{int(100 * found.values['bit_equal'])}%"
     below = "Nothing is hidden below the tolerance, in the low bits of the numbers that differ"
-    assert any(line.startswith(f"{below}: {share} agree in every bit; and") for line in result.conclusion.rests_on)
+    assert any(
+        line.startswith(f"{below}: {share} agree in every bit, {FEWEST}; and") for line in result.conclusion.rests_on
+    )
     assert "The run was made on the platforms that it names." in result.conclusion.rests_on
     assert "On another platform than the run's, models were compared within a tolerance." in result.reason
+
+
+def test_kept_rounds_do_not_speak_for_the_model_that_holds_it(diluted, quick):
+    """Eight of nine stored models agree in every bit here; the finding speaks of the ninth."""
+    run, alike = diluted
+    assert alike < 0.3
+    result = verify(made_elsewhere(run), quick, key=AUDIT_KEY, save=False)
+    found = {finding.audit: finding for finding in result.findings}["replay"]
+    assert result.verdict == "PASS"
+    assert found.values["bit_equal"] <= alike
+    assert f" {int(100 * found.values['bit_equal'])}% agree in every bit, {FEWEST}; and" in found.assumptions[-1]
 
 
 def test_without_a_tolerance_there_is_no_pass(forged, quick):

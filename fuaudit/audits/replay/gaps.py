@@ -43,21 +43,25 @@ def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints, by_row: Col
     return result
 
 
-def bit_equal(found: Checkpoints, other: Checkpoints) -> float:
-    """The share of the numbers of two sets of models that agree in every bit.
+def bit_equal(found: Checkpoints, other: Checkpoints, by_row: Collection[str] = ()) -> float:
+    """The share of numbers that agree in every bit, in the tensor where fewest do. Tables are looked at row by row.
 
-    Of tensors of other shapes or types none does.
+    Rounds that are kept, numbers that no round moved, and other clients' rows are equal bits in any run: together with
+    them, one model that holds other bits would look like next to nothing. So each tensor stands by itself, and after
+    the first round of ``other`` numbers are left out that both sides have as they were there. Of tensors of other
+    shapes or types nothing agrees.
     """
-    same = total = 0
+    shares = [1.0]
     for round_number in sorted(found.keys() & other.keys()):
+        first = _tensors(other, min(other)) if round_number > min(other) else {}
         ours, theirs = _tensors(found, round_number), _tensors(other, round_number)
-        total += sum(tensor.numel() for tensor in theirs.values())
-        same += sum(
-            int((_bits(ours[name]) == _bits(tensor)).sum())
-            for name, tensor in theirs.items()
-            if name in ours and ours[name].shape == tensor.shape and ours[name].dtype == tensor.dtype
-        )
-    return same / total if total else 1.0
+        for name, tensor in theirs.items():
+            if name not in ours or not _alike(ours[name], tensor):
+                shares.append(0.0)
+            elif tensor.numel():
+                rows = len(tensor) if name.removeprefix("state ") in by_row and tensor.dim() == 2 else 1
+                shares.append(float(_equal(ours[name], tensor, first.get(name), rows).min()))
+    return min(shares)
 
 
 def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
@@ -112,6 +116,20 @@ def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: flo
     """
     differs = ~(apart <= ROUNDING * eps * torch.maximum(size.abs(), start.abs()))
     return (differs & ~(apart > within)).sum(dim=-1) / differs.sum(dim=-1).clamp(min=FEW)
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _equal(a: Tensor, b: Tensor, start: Tensor | None, rows: int) -> Tensor:
+    """Row by row ``(r,)``, the share of numbers of equal bits; 1 where both are what they were at the start."""
+    same = (_bits(a) == _bits(b)).reshape(rows, -1)
+    still = torch.zeros_like(same)
+    if start is not None and _alike(start, b):
+        still = same & (_bits(start) == _bits(b)).reshape(rows, -1)
+    moved = (~still).sum(dim=-1)
+    return torch.where(moved > 0, (same & ~still).sum(dim=-1).double() / moved.clamp(min=1), 1.0)
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -70,6 +70,9 @@ APART_THERE = (
 )
 """What a FAIL assumes that rests on bits of an ancestor. Parts that rank, round or choose break it."""
 
+FEWEST = "in the stored model, or what is kept beside it, where fewest do"
+"""Where the share of equal bits is taken: kept rounds agree in every bit, and would speak for the others."""
+
 ROOM = 2
 """How many tolerances a number can be exchanged by: rounding of the two platforms and the forger's have one each."""
 
@@ -98,7 +101,7 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     limit = tolerance * torch.finfo(case.rerun.ready.procedure.dtype).eps
     replayed = case.rerun.replayed
     gap = max(_apart(case, stored, replayed).values(), default=0.0)
-    alike = bit_equal(stored, replayed)
+    alike = bit_equal(stored, replayed, case.rerun.ready.procedure.per_client_state)
     figures = _figures(len(replayed), gap, limit, alike)
     if RestrictedSchedule(case.rerun.schedule, case.run.plan.retained).takes_something:
         shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
@@ -131,8 +134,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
         details=(
             f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor, "
             "or of a client's row",
-            f"{_percent(alike)} of the numbers agree in every bit; what the others hold below the tolerance, nothing "
-            "here judges",
+            f"{_percent(alike)} of the numbers that rounds moved agree in every bit, {FEWEST}; what the others hold "
+            "below the tolerance, nothing here judges",
             *(line for fault in faults for line in fault.lines),
             *(f"could not be told from rounding: {line}" for line in blind),
             *left.missing,
@@ -170,8 +173,8 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float, on_oth
             "they did in the rounds that drew them.",
             *on_others,
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
-            f"agree in every bit; and a share of at most {up(unseen, 2)} of those that the data moved was moved so "
-            "little, beside the largest of its tensor, that all of it could be.",
+            f"agree in every bit, {FEWEST}; and a share of at most {up(unseen, 2)} of those that the data moved was "
+            "moved so little, beside the largest of its tensor, that all of it could be.",
         ),
     )
 
@@ -390,7 +393,8 @@ def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figur
             "bit_equal",
             "Share of numbers that agree in every bit, at least",
             alike,
-            "the rest agrees within the tolerance; below it, numbers can carry something that nothing here judges",
+            f"{FEWEST}, and of the numbers that rounds moved; the rest agrees within the tolerance; below it, numbers "
+            "can carry something that nothing here judges",
         ),
     )
 
