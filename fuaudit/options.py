@@ -41,20 +41,26 @@ def options(plugin: type[Any], owner: str, table: Mapping[str, object]) -> dict[
     return values
 
 
+def require_held(owner: str, values: Mapping[str, object]) -> None:
+    """Raises UsageError for checked options that no file of a run can hold, whatever their type says."""
+    wrong = [f"{owner}: {name} = {value!r} is {_UNHELD}" for name, value in values.items() if not _is_plain(value)]
+    if wrong:
+        raise UsageError("\n  ".join(wrong), _PLAIN)
+
+
 def option_values(plugin: Any) -> dict[str, Any]:
     """The options of a plugin, as a file holds them: tuples are lists.
 
     Raises:
         PluginError: an option, or its default, is nothing that a file gives back as it is: an Enum, a list, an array,
-            a subclass of a plain type, a number that is not finite.
+            a date, a subclass of a plain type, a number that is not finite, a whole number of more than 64 bits.
     """
     options = {field.name: getattr(plugin, field.name) for field in dataclasses.fields(plugin) if field.init}
     for name, value in options.items():
         if not _is_plain(value):
             raise PluginError(
                 f"the option {name!r} of {type(plugin).__qualname__} is {value!r}, which no file gives back as it is",
-                "Take true or false, finite numbers, text, dates, or tuples of these. For a choice of words take "
-                "Literal; None can stand for no limit.",
+                f"{_PLAIN} For a choice of words take Literal; None can stand for no limit.",
             )
     return {name: _lists(value) for name, value in options.items()}
 
@@ -121,11 +127,18 @@ def _spelled(hint: object, written: object) -> str:
 _SPELLED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
 
 
+_UNHELD = "nothing that a run can hold"
+_PLAIN = "Take true or false, finite numbers, whole ones of at most 64 bits, text, or lists of these."
+
+
 def _is_plain(value: object) -> bool:
+    """Whether JSON and TOML give a value back as it is; JSON has no dates, and TOML only whole numbers of 64 bits."""
     if isinstance(value, tuple | dict):
         members = (*value, *value.values()) if isinstance(value, dict) else value
         return type(value) in (tuple, dict) and all(map(_is_plain, members))
-    return value is None or (type(value) in (bool, int, str, date)) or (type(value) is float and math.isfinite(value))
+    if type(value) in (int, float):
+        return -(2**63) <= value < 2**63 if type(value) is int else math.isfinite(value)
+    return value is None or type(value) in (bool, str)
 
 
 def _lists(value: object) -> object:

@@ -24,7 +24,7 @@ from typing import Any
 from fuaudit import declared, renamed
 from fuaudit.errors import EvidenceError, PluginError, UsageError, line_in, line_of, nearest
 from fuaudit.from_source import code_of, compile_sources
-from fuaudit.options import option_values, options
+from fuaudit.options import option_values, options, require_held
 
 KINDS = (
     "adversaries",
@@ -387,6 +387,7 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     entry = find(kind, name)
     plugin = entry.load()
     values = options(plugin, f"{singular(kind)} {name!r}", {k: v for k, v in plain.items() if k != "use"})
+    require_held(f"{singular(kind)} {name!r}", values)
     try:
         built = plugin(**values)
         option_values(built)  # what a file cannot hold would be another option for whoever reads the run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum, StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from tests_support import config
 
-from fuaudit.errors import PluginError
+from fuaudit.cli.options import options_of
+from fuaudit.config import parse_toml, resolve
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.options import option_values, options
+from fuaudit.registry import Entry, build, entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +81,7 @@ def test_an_option_whose_type_is_not_there_is_told():
     [
         *(Pace.SLOW, Side.LEFT, [1, 2], (1, [2]), {"a": {1}}, frozenset({1}), math.inf, math.nan, (1.0, -math.inf)),
         *(Fraction(1, 3), Path("x"), np.float64(0.5), np.int64(1), np.zeros(2), b"x", 1j, range(3)),
+        *(2**63, -(2**63) - 1, (2**70,), date(2020, 1, 1)),
     ],
     ids=repr,
 )
@@ -84,6 +90,44 @@ def test_what_no_file_gives_back_is_no_option(value):
         option_values(Option(value))
 
 
-@pytest.mark.parametrize("value", [None, True, 3, 0.5, "a", (1, ("b", 2.0)), {"a": (1,)}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [None, True, 3, 2**63 - 1, -(2**63), 0.5, "a", (1, ("b", 2.0)), {"a": (1,)}], ids=repr
+)
 def test_what_a_file_gives_back_is_an_option(value):
     assert list(option_values(Option(value))) == ["value"]
+
+
+@pytest.mark.parametrize("typed", ["inf", "-inf", "nan", "1e400"])
+@pytest.mark.parametrize(
+    ("where", "stage"),
+    [
+        ("[[server]]: aggregator 'centered-clipping': radius = ", 'use = "centered-clipping"\nradius = '),
+        ("[[server]]: stage 'norm-clipping': norm = ", 'use = "norm-clipping"\nnorm = '),
+    ],
+)
+def test_a_number_that_is_not_finite_is_told_with_its_table(typed, where, stage):
+    given = parse_toml(f"[[server]]\n{stage}{typed}\n")
+    with pytest.raises(UsageError) as told:
+        resolve(config(server=given["server"]))
+    assert f"the config, {where}{float(typed)} is nothing that a run can hold" in str(told.value)
+
+
+@pytest.fixture
+def any_option(monkeypatch):
+    """An unlearner that takes any option."""
+    entry = next(iter(entries("unlearners").values()))
+    monkeypatch.setattr(Entry, "load", lambda found: Option)
+    return entry.name
+
+
+@pytest.mark.parametrize("typed", ["inf", "1e400", "2020-01-01", "2020-01-01T00:00:00", "[1, [nan]]", "12:00:00"])
+def test_what_no_run_can_hold_is_told_with_its_option(typed, any_option):
+    with pytest.raises(UsageError, match=f"unlearner '{any_option}': value = .* is nothing that a run can hold"):
+        build("unlearners", {"use": any_option, **options_of((f"value={typed}",))})
+
+
+def test_a_whole_number_of_more_than_64_bits_is_told_with_its_option(any_option):
+    with pytest.raises(UsageError, match=r"value=1180591620717411303424.*\n.*more than 64 bits"):
+        options_of((f"value={2**70}",))
+    with pytest.raises(UsageError, match=f"unlearner '{any_option}': value = {2**70} is nothing"):
+        build("unlearners", {"use": any_option, "value": 2**70})

@@ -93,7 +93,10 @@ WHOLE = {"id": "one", "title": "one", "asks": "run", "out_of_scope": ["all else"
         ({"check": [CHECK | {"rule": "required"}]}, "Did you mean 'role'"),
         ({"check": [CHECK | {"role": "vital"}]}, "is not 'required' or 'supporting'"),
         ({"check": [{"audit": {"use": "integrity"}}]}, "needs the option 'claim'"),
-        ({"check": [CHECK | {"audit": {"use": "plan-law", "effect": nan}}]}, "plan-law needs .* effect in"),
+        (
+            {"check": [CHECK | {"audit": {"use": "plan-law", "effect": nan}}]},
+            "effect = nan is nothing that",
+        ),
         ({"expires": datetime(2028, 12, 31)}, "expires = .* is not date"),
         ({"expires": "2028-12-31"}, "expires = .* is not date"),
         ({"expires": date(2020, 12, 31)}, "expired on 2020-12-31"),
@@ -125,9 +128,10 @@ class Until:
 
 @pytest.mark.parametrize("options", [{"limit": inf}, {"day": date(2028, 1, 1)}])
 def test_an_option_that_no_finding_could_hold(monkeypatch, options):
-    monkeypatch.setattr(registry, "build", lambda kind, table: Until(**options))
-    with pytest.raises(UsageError, match="cannot be written as JSON"):
-        parse_spec(WHOLE, "one")
+    monkeypatch.setattr(registry.Entry, "load", lambda entry: Until)
+    (name,) = options
+    with pytest.raises(UsageError, match=f"audit 'integrity': {name} = .* is nothing that a run can hold"):
+        parse_spec(WHOLE | {"check": [CHECK | {"audit": {"use": "integrity", **options}}]}, "one")
 
 
 FULL = {

@@ -187,8 +187,8 @@ def options_of(pairs: tuple[str, ...]) -> dict[str, object]:
     for pair in pairs:
         try:
             table |= parse_toml(pair)
-        except ValueError:
-            raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}") from None
+        except ValueError as error:
+            raise UsageError(f"--option takes NAME=VALUE in TOML, such as rounds=5, not {pair!r}", str(error)) from None
     if "use" in table:
         raise UsageError("use is no option of an unlearner", "Say which one to use by its name, not by an option.")
     return table
