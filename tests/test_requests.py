@@ -7,6 +7,9 @@ from conftest import SECRET
 from test_names import NAMED, NEEDED, OWNERS, TABLES, data, lines_of, rows_of, trained
 
 from fuaudit.plans import Request
+from fuaudit.reporting import render
+from fuaudit.reporting.contents import read_contents
+from fuaudit.reporting.words import person
 from fuaudit.runs.names import asked_in, request_of, requested
 from fuaudit.verification.conclude import conclude
 from fuaudit.verification.evidence import Evidence, Known
@@ -44,8 +47,8 @@ def test_the_client_of_an_earlier_request_is_found(run, quick):
     assert "looks at the last" in result.reason
     assert found.values["compared"] == "request 1 of 2"
     # what is told of the last request must not be read as told of this one
-    assert found.plainly == found.qualification
-    assert "request 1 of 2 (client 0 (ann))" in found.plainly
+    assert "request 1 of 2." in found.plainly
+    assert "(eve)" not in found.plainly
     (integrity,) = (one for one in result.findings if one.audit == "integrity")
     assert any(line.startswith("What ledgers say of 1 platform, and the names of") for line in integrity.assumptions)
     assert any(line.startswith("The 1 other request was really made") for line in found.assumptions)
@@ -210,3 +213,84 @@ def test_the_default_spec_is_that_of_what_was_asked_for(tmp_path):
         verify(run, data=data(NAMED), budget=0, progress=stop, request=Request.of([ANN]))
     (begun,) = history(audit_folder(run.path))
     assert begun.spec["id"] == "client-erasure/1"
+
+
+def page_of(result):
+    """What the person concerned reads, and the figure on whether there was anything to forget."""
+    answers = " ".join(answer for _, answer in person(read_contents(result.as_json())))
+    return answers, lines_of(result).values["nothing_to_forget"]
+
+
+FEW = {"learner": TABLES["learner"] | {"cohort": 1}}
+
+
+@pytest.fixture
+def one_was_drawn(tmp_path):
+    """A training that drew some of its clients and left out others: the run, one of each kind."""
+    run = trained(tmp_path / "run", NAMED, **FEW)
+    drawn = run.plan.index.clients
+    late = next(client for client, first in drawn.items() if first > 1)
+    return run, late, next(client for client in run.original.clients if client not in drawn)
+
+
+def test_the_page_tells_her_own_story(one_was_drawn, quick, tmp_path):
+    """She was drawn; who asked after her never was. Her page tells neither his name nor what was done for him."""
+    parent, drawn, _ = one_was_drawn
+    first = unlearn(parent, "fats", Request.of([drawn]), tmp_path / "first", data=data(NAMED))
+    still_never = next(c for c in first.plan.retained.clients if not first.plan.first_involvement(Request.of([c])))
+    run = unlearn(first, "fats", Request.of([still_never]), tmp_path / "second", data=data(NAMED))
+    result, _ = asked(run, quick, drawn)
+    assert result.verdict == "PASS", result.reason
+    page, answer = page_of(result)
+    assert answer == "no: it was drawn"
+    assert f"the first change lies in round {first.info['first_change'][0]}" in page
+    assert "This was request 1 of 2" in page
+    assert "changed nothing" not in page
+    assert run.name(drawn) in page
+    assert run.name(still_never) not in page
+    assert f"client {still_never}" not in page
+    assert "never used" not in result.reason
+    # his own page
+    page, answer = page_of(asked(run, quick, still_never)[0])
+    assert answer.startswith("yes: ")
+    assert "This was request 2 of 2" in page
+    assert "changed nothing" in page
+    assert run.name(drawn) not in page
+    html = render(result.as_json(), "html").decode()
+    assert "Hand out this one alone" in html
+
+
+def test_who_was_never_drawn_is_told_so_whoever_asked_later(one_was_drawn, quick, tmp_path):
+    parent, drawn, never = one_was_drawn
+    first = unlearn(parent, "fats", Request.of([never]), tmp_path / "first", data=data(NAMED))
+    run = unlearn(first, "fats", Request.of([drawn]), tmp_path / "second", data=data(NAMED))
+    result, _ = asked(run, quick, never)
+    page, answer = page_of(result)
+    assert answer == "yes: it was never drawn"
+    assert "The training had never used this data" in page
+    assert "The training never used what was asked for" in result.reason
+    assert page_of(asked(run, quick, drawn)[0])[1] == "no: it was drawn"
+    both = asked(run, quick, drawn, never)[0]
+    assert page_of(both)[1] == "request 1: yes: it was never drawn; request 2: no: it was drawn"
+
+
+def test_in_one_request_each_has_her_own_page(one_was_drawn, quick, tmp_path):
+    parent, drawn, never = one_was_drawn
+    run = unlearn(parent, "fats", Request.of([drawn, never]), tmp_path / "both", data=data(NAMED))
+    for hers, his, answer in [(drawn, never, "no: it was drawn"), (never, drawn, "yes: it was never drawn")]:
+        page, told = page_of(asked(run, quick, hers)[0])
+        assert told == answer
+        assert run.name(hers) in page
+        assert run.name(his) not in page
+
+
+def test_after_a_prune_her_page_still_tells_her_own_story(one_was_drawn, quick, tmp_path):
+    parent, drawn, _ = one_was_drawn
+    first = unlearn(parent, "fats", Request.of([drawn]), tmp_path / "first", data=data(NAMED))
+    change = first.info["first_change"][0]
+    other = first.plan.retained.clients[0]
+    run, _ = prune(unlearn(first, "fats", Request.of([other]), tmp_path / "second", data=data(NAMED)))
+    page, answer = page_of(asked(run, quick, drawn)[0])
+    assert f"the first change lies in round {change}" in page
+    assert answer == "unknown: the parent is not at hand"
+    assert f"client {other}" not in page

@@ -79,6 +79,29 @@ class Unlearner:
 
 
 @dataclass(frozen=True)
+class Done:
+    """What was done for a request: its number, method, kind and first round; None where its run is not at hand."""
+
+    request: int
+    method: str | None
+    kind: str | None
+    first_round: int | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the auditor has in hand: who asked, what was done for it, and the words for others whom the lineage names.
+
+    ``requests`` is the number of those of the lineage; ``done`` is empty where none of them is this one.
+    """
+
+    whom: str
+    requests: int
+    done: tuple[Done, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Contents:
     """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of its file.
 
@@ -124,6 +147,7 @@ class Contents:
     model: str = ""
     served: str = ""
     same: bool | None = None
+    asked: Asked | None = None
     standing: str = ""
 
     @property
@@ -205,6 +229,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             rests_on=_lines(document.get("rests_on", [])),
             model=_text(context.get("model", "")),
             served=_text(served.get("sha256", "")),
+            asked=_asked(context["asked"]) if "asked" in context else None,
             same=None if served.get("same") is None else _truth(served["same"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -347,6 +372,32 @@ def _claim(spec: dict[str, Any]) -> Claim:
 def _ancestor(row: Any) -> Ancestor:
     words = (_text(row.get(word, "")) for word in ("name", "digest", "kind", "unlearner", "request"))
     return Ancestor(*words)
+
+
+def _asked(row: object) -> Asked:
+    row = _mapping(row)
+    mine, others = (list(map(_mapping, _sequence(row[name]))) for name in ("to_forget", "others"))
+    (requests,) = _whole([row["requests"]])
+    names = [other["name"] for other in others if other["name"] is not None]
+    numbers = [f"client {other['client']}" for other in others if "sample" not in other]
+    return Asked(
+        _text(", ".join(map(whom, mine))),
+        requests,
+        tuple(map(_done, _sequence(row["done"]))),
+        tuple(dict.fromkeys(map(_text, [*map(whom, others), *names, *numbers]))),
+    )
+
+
+def _done(row: object) -> Done:
+    row = _mapping(row)
+    use, kind, first = row.get("use"), row.get("kind"), row.get("first_change")
+    (number,) = _whole([row["request"]])
+    return Done(
+        number,
+        None if use is None else _text(use),
+        None if kind is None else _text(kind),
+        None if first is None else int(first[0]),
+    )
 
 
 def _unlearner(row: object) -> Unlearner:

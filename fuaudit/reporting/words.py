@@ -5,8 +5,10 @@ No sentence here draws such a conclusion: a test reads them for the words that w
 
 from __future__ import annotations
 
+import re
+
 from fuaudit.draws import END
-from fuaudit.reporting.contents import Checked, Contents
+from fuaudit.reporting.contents import Checked, Contents, Done
 from fuaudit.statistics.rounding import down, rate_up, up
 from fuaudit.text import counted
 from fuaudit.verification.figure import Figure, Value
@@ -223,24 +225,50 @@ def person(contents: Contents) -> list[tuple[str, str]]:
     return [
         (
             "What was asked?",
-            f"That a trained model forget {target(contents)}. Such a model learns from the data of many participants, "
+            f"That a trained model forget {_hers(contents)}. Such a model learns from the data of many participants, "
             "called clients, in rounds; what it learnt stays in its numbers when the data is removed.",
         ),
-        ("What was done?", _done(contents)),
+        ("What was done?", _steps(contents)),
         ("What did the checks find?", _found(contents)),
         ("What may still be there?", _left(contents)),
         ("What does this page decide?", DISCLAIMER),
     ]
 
 
-def _done(contents: Contents) -> str:
-    method, first = contents.unlearner, contents.first_round
-    if method is not None and method.kind == "editor":
+def _hers(contents: Contents) -> str:
+    """Who asked, where the auditor said so; nobody else is named then."""
+    return contents.asked.whom if contents.asked else target(contents)
+
+
+def _steps(contents: Contents) -> str:
+    """What was done for the request that was asked for: its own story, and not that of a later one."""
+    method, asked = contents.unlearner, contents.asked
+    if asked is None:
+        name, kind = (None, None) if method is None else (method.name, method.kind)
+        return _done(name, kind, contents.first_round)
+    if not asked.done:
+        return "Nothing for this, by what the run records: none of its requests names all of it."
+    return " ".join(_step(done, asked.requests) for done in asked.done)
+
+
+def _step(done: Done, requests: int) -> str:
+    """What was done for one request of a lineage."""
+    own = "The run that did it is not at hand, so what it changed is not told here."
+    if done.method is not None:
+        own = _done(done.method, done.kind, done.first_round)
+    if requests == 1:
+        return own
+    begin = f"This was request {done.request} of {requests}, one after another. {own}"
+    return begin if done.request == requests else f"{begin} Requests after it may have changed more."
+
+
+def _done(method: str | None, kind: str | None, first: int | None) -> str:
+    if kind == "editor":
         return (
-            f"The finished model was changed by a method called {method.name!r}. It was not trained again from the "
+            f"The finished model was changed by a method called {method!r}. It was not trained again from the "
             "remaining data."
         )
-    name = f"a method called {method.name!r}" if method is not None else "a method"
+    name = f"a method called {method!r}" if method is not None else "a method"
     if first is None or first >= END.round:
         return (
             f"The operator used {name}. It changed nothing in the course of the training: the model stayed as it was."
@@ -265,13 +293,21 @@ def _found(contents: Contents) -> str:
         did = f"All {len(required)} checks" if len(required) > 1 else "The one check"
         return " ".join((f"{begin}{did} that had to pass did.", *more))
     if contents.verdict is Verdict.FAIL:
-        found = f"{begin}At least one check found that it is not so: {contents.reason}"
+        found = f"{begin}At least one check found that it is not so: {_why(contents)}"
         return " ".join((found, *more, "This run gives no ground to say that the request was carried out."))
     return (
-        f"{begin}They could not decide it: {contents.reason} Of {counted(len(required), 'check')} "
+        f"{begin}They could not decide it: {_why(contents)} Of {counted(len(required), 'check')} "
         f"that had to pass, {count} did. "
         "This run gives no ground to say that the request was carried out."
     )
+
+
+def _why(contents: Contents) -> str:
+    """The reason of the verdict, where it names nobody else who asked."""
+    others = contents.asked.others if contents.asked else ()
+    if any(re.search(rf"(?<!\w){re.escape(other)}(?!\w)", contents.reason) for other in others):
+        return "section 1 says why, and names others."
+    return contents.reason
 
 
 def _left(contents: Contents) -> str:
@@ -279,7 +315,8 @@ def _left(contents: Contents) -> str:
     known = {0: "This audit knows of no other copy", 1: "This audit knows of one other place"}
     text = known.get(count, f"This audit knows of {count} other places")
     listed = "it is" if count == 1 else "they are"
-    where = "" if count == 0 else f" that may hold what was learnt from this data; {listed} listed in section 6"
+    others = " or from that of others who asked" if contents.asked and contents.asked.others else ""
+    where = "" if count == 0 else f" that may hold what was learnt from this data{others}; {listed} listed in section 6"
     return f"{text}{where}. Backups, models that were handed out and copies held by participants were not looked at."
 
 

@@ -88,20 +88,28 @@ def rows_of(run: Run, request: Request) -> list[dict[str, Any]]:
     return rows
 
 
-def asked_in(run: Run, expected: Request) -> tuple[int, ...]:
-    """The numbers, from 1, of the requests of a lineage that carry out what was asked for; none unless all of it is.
+def carried_out(run: Run, expected: Request) -> dict[int, Request]:
+    """What was asked for, by the number, from 1, of the request that carried it out; empty unless all of it was.
 
     Each client and sample is looked for in the first request that takes it away; with a client go her samples. A
     request may name others besides: who asked for herself need not know who else did.
     """
 
-    def first(client: int | None, sample: int | None = None) -> int | None:
+    def first(client: int | None, sample: int | None = None) -> int:
         named = (n for n, one in enumerate(run.requests, 1) if client in one.clients or sample in one.samples)
-        return next(named, None)
+        return next(named, 0)
 
-    found = {first(client) for client in expected.clients}
-    found |= {first(run.owner.get(sample), sample) for sample in expected.samples}
-    return tuple(sorted(number for number in found if number is not None)) if None not in found else ()
+    found = [(first(client), Request.of([client])) for client in expected.clients]
+    found += [(first(run.owner.get(sample), sample), Request.of([], [sample])) for sample in expected.samples]
+    parts: dict[int, Request] = {}
+    for number, part in sorted(found, key=lambda pair: pair[0]):
+        parts[number] = parts.get(number, Request()) | part
+    return {} if 0 in parts else parts
+
+
+def asked_in(run: Run, expected: Request) -> tuple[int, ...]:
+    """The numbers of the requests that carry out what was asked for; see :func:`carried_out`."""
+    return tuple(carried_out(run, expected))
 
 
 def besides(request: Request, expected: Request) -> Request:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fuaudit import registry
 from fuaudit.data.adversaries import in_words
 from fuaudit.data.dataset import Dataset
+from fuaudit.plans import Request
 from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.names import place_of, to_forget
+from fuaudit.runs.names import asked_in, besides, place_of, rows_of, to_forget
 from fuaudit.runs.platforms import makers, platforms_of, versions
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.runs.traffic import traffic
 from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
@@ -67,7 +69,30 @@ def context_of(case: Case) -> dict[str, Any]:
             "to_forget": to_forget(run, case.known.request),
             "first_change": info.get("first_change"),
         }
+        if case.known.request is not None:
+            table["asked"] = _asked(case, case.known.request)
     return table
+
+
+def _asked(case: Case, expected: Request) -> dict[str, Any]:
+    """What was asked for, how far the lineage tells what was done for it, and who else is named in the lineage."""
+    run, chain = case.run, (case.run, *case.evidence.ancestors)
+    others = (row for one in run.requests for row in rows_of(run, besides(one, expected)))
+    return {
+        "to_forget": rows_of(run, expected),
+        "requests": len(run.requests),
+        "done": [_done(number, chain[len(run.requests) - number :]) for number in asked_in(run, expected)],
+        "others": list(others),
+    }
+
+
+def _done(number: int, chain: Sequence[Run | Tombstone]) -> dict[str, Any]:
+    """What the run that carried out a request, the first of a chain, records of it; without that, the number alone."""
+    if not chain:
+        return {"request": number}
+    info = chain[0].info
+    words = {name: info["unlearner"][name] for name in ("use", "kind")}
+    return {"request": number, **words, "first_change": info.get("first_change")}
 
 
 def _versions_of(run: Run) -> dict[str, str]:

@@ -9,10 +9,7 @@ from fuaudit.plans import Request
 from fuaudit.runs.names import asked_in, besides, called, forgets, in_words, rows_of, to_forget
 from fuaudit.verification.case import Case
 
-OF_THE_LAST = (
-    "what looks at one request alone looks at the last: model-law, whether there was anything to forget, and in a "
-    "pruned lineage plan-law"
-)
+OF_THE_LAST = "what looks at one request alone looks at the last: model-law, and in a pruned lineage plan-law"
 """What the audits do not show of an earlier request."""
 
 NOT_GIVEN = "none: no --client or --sample was given"
@@ -62,6 +59,15 @@ def of_the_compared(case: Case) -> str:
     later = [number for number in range(found[-1] + 1, len(run.requests) + 1)]
     after = f"no --client or --sample was given for {_named(case, later)}, made later; " if later else ""
     return f"What was asked for {were} {_named(case, found)}; {after}{OF_THE_LAST}."
+
+
+def plainly_of_the_compared(case: Case) -> str:
+    """The same for the person concerned, who need not know of the others by name; "" elsewhere."""
+    found = compared(case)
+    if not found or found == (len(case.run.requests),):
+        return ""
+    were = "was" if len(found) == 1 else "were"
+    return f"What was asked for {were} {_numbered(case, found)}. Some checks look at the last request alone."
 
 
 def on_the_others(case: Case) -> list[str]:

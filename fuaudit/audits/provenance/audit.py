@@ -6,13 +6,14 @@ prune has destroyed what a rewrite needs, the plan is found again position by po
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_compared
+from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_compared, plainly_of_the_compared
 from fuaudit.audits.provenance.budget import budget
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
-from fuaudit.audits.provenance.draws import absence, key_reuse, never_drawn
+from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_drawn
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
@@ -58,10 +59,9 @@ class Provenance:
         shows = told[0].text
         if worst is Verdict.PASS and case.run.is_child:
             shows = all_well(case, answers)
-        use = never_drawn(case)
-        # whether there was anything to forget is known of the last request alone
-        told_of = of_the_compared(case)
-        qualification, plainly = (told_of, told_of) if told_of else (use.qualification, use.plainly)
+        uses = never_drawn(case)
+        qualifications = of_the_compared(case), *(use.qualification for use in uses.values())
+        plainly = plainly_of_the_compared(case), *(use.plainly for use in uses.values())
         return Finding(
             "provenance",
             Subject.RUN,
@@ -72,8 +72,8 @@ class Provenance:
                 Figure(
                     "nothing_to_forget",
                     "Is there nothing to forget?",
-                    use.answer,
-                    "every draw that the parent executed was looked at, and what its config says that rounds depend on",
+                    in_words(uses),
+                    "every draw that the run before executed was looked at, and what rounds depend on by its config",
                 ),
                 Figure(
                     "compared",
@@ -98,9 +98,18 @@ class Provenance:
                 *assumptions(case),
                 *dict.fromkeys(a.trusts for a in answers if a.trusts),
                 *of_earlier(case, answers),
-                *([f"There was something to forget: whether the training used it is {use.answer}."] * use.is_untold),
+                *dict.fromkeys(
+                    f"There was something to forget: whether the training used it is {use.answer}."
+                    for use in uses.values()
+                    if use.is_untold
+                ),
             ),
             details=tuple(dict.fromkeys(f"{a.verdict}: {a.text}" for a in told)),
-            plainly=plainly if worst is Verdict.PASS else "",
-            qualification=qualification if worst is Verdict.PASS else "",
+            plainly=_joined(plainly) if worst is Verdict.PASS else "",
+            qualification=_joined(qualifications) if worst is Verdict.PASS else "",
         )
+
+
+def _joined(sentences: Iterable[str]) -> str:
+    """Sentences that are there, each once."""
+    return " ".join(dict.fromkeys(filter(None, sentences)))

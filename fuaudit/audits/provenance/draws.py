@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
-from fuaudit.plans import Plan
+from fuaudit.plans import Plan, Request
 from fuaudit.plans.plan import occurrences
+from fuaudit.runs.names import carried_out
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
 from fuaudit.verification.case import Case, first_drawn
 
 
 @dataclass(frozen=True)
 class Use:
-    """Whether there was nothing to forget: the answer, and what it means to the person concerned and for a PASS."""
+    """Whether there was nothing to forget: the answer, and what it means to the person concerned and for a PASS.
+
+    ``unused_by`` is what never used it, as the beginning of a sentence; empty where it was used, or nobody can tell.
+    """
 
     answer: str
     plainly: str = ""
-    qualification: str = ""
+    unused_by: str = ""
+    alone: bool = True
+
+    @property
+    def qualification(self) -> str:
+        """One sentence for a PASS; empty for none."""
+        if not self.unused_by:
+            return ""
+        if self.alone:
+            return f"{self.unused_by} never used what was to be forgotten: {SHOWS_NOTHING}"
+        return f"{self.unused_by} never used what was asked for: this run does not show how it would be forgotten."
 
     @property
     def is_untold(self) -> bool:
@@ -27,12 +43,7 @@ class Use:
 
 
 SHOWS_NOTHING = "this run shows nothing of how the method forgets."
-NOTHING = Use(
-    "yes: it was never drawn, this run contains nothing to forget",
-    "The training had never used this data, so this model held nothing of it.",
-    f"The training never used what was to be forgotten: {SHOWS_NOTHING}",
-)
-BEFORE = f"The run before never used what was to be forgotten: {SHOWS_NOTHING}"
+BEFORE, TRAINING = "The run before", "The training"
 
 
 def absence(case: Case) -> CheckResult:
@@ -78,27 +89,39 @@ def key_reuse(plan: Plan) -> CheckResult:
     return holds("The draws of every request were used over one population only.")
 
 
-def never_drawn(case: Case) -> Use:
-    """Whether the parent holds nothing of what was to be forgotten: it never drew it, nor used it otherwise."""
+def never_drawn(case: Case) -> dict[int, Use]:
+    """Whether there was nothing to forget, by the number of the request; see :func:`_before`.
+
+    Asked of what the auditor has in hand, in the requests that carried it out; without that, of the last request.
+    """
+    run, expected = case.run, case.known.request
+    last = len(run.requests)
     if case.request is None:
-        return Use("no request")
-    if not isinstance(case.parent, Run):
+        return {0: Use("no request")}
+    parts = ({} if expected is None else carried_out(run, expected)) or {last: case.request}
+    alone = parts == {last: case.request}
+    return {number: replace(_before(case, number, part), alone=alone) for number, part in parts.items()}
+
+
+def _before(case: Case, number: int, part: Request) -> Use:
+    """Whether the run before a request holds nothing of a part of it: it never drew it, nor used it otherwise."""
+    # a request further back was carried out by a run further up
+    above = case.evidence.ancestors[len(case.run.requests) - number :]
+    if not above or not isinstance(parent := above[0], Run):
         return Use("unknown: the parent is not at hand")
-    if first_drawn(case.parent, case.request):
+    if first_drawn(parent, part):
         return Use("no: it was drawn")
-    if case.parent.by_editor:
+    if parent.by_editor:
         return Use("unknown: the parent's model was edited, and what its editor read is in no plan")
-    if known := depended_on(case.parent.config, case.request):
+    if known := depended_on(parent.config, part):
         return Use(f"no: it was never drawn, but rounds depend on {known}")
-    return _of_earlier(case)
+    return _of_earlier(above[1:], number, part)
 
 
-def _of_earlier(case: Case) -> Use:
+def _of_earlier(earlier: Sequence[Run | Tombstone], number: int, part: Request) -> Use:
     """Where the parent never drew it: a request before may have drawn anew what an earlier run had used."""
-    assert case.request is not None
-    earlier = case.evidence.ancestors[1:]
     for run in earlier:
-        if isinstance(run, Run) and first_drawn(run, case.request):
+        if isinstance(run, Run) and first_drawn(run, part):
             return Use(
                 f"yes: the run before never drew it, but {name_of(run)} had",
                 "The model before held nothing of this data, but an earlier model had been trained with it.",
@@ -111,10 +134,23 @@ def _of_earlier(case: Case) -> Use:
             "The model before held nothing of this data. Whether an earlier one did is not known.",
             BEFORE,
         )
-    if len(earlier) < len(case.run.requests) - 1 or not all(isinstance(run, Run) for run in earlier):
+    if len(earlier) < number - 1 or not all(isinstance(run, Run) for run in earlier):
         return Use(
             "yes: the run before never drew it; whether an earlier one had is not known, for not all are at hand",
             "The model before held nothing of this data. Whether an earlier one did is not known.",
             BEFORE,
         )
-    return NOTHING
+    return Use(
+        "yes: it was never drawn",
+        "The training had never used this data, so this model held nothing of it.",
+        TRAINING,
+    )
+
+
+def in_words(uses: Mapping[int, Use]) -> str:
+    """The answers of :func:`never_drawn`; by the numbers of requests where there are several."""
+    if len(uses) > 1:
+        return "; ".join(f"request {number}: {use.answer}" for number, use in uses.items())
+    (use,) = uses.values()
+    nothing = use.unused_by == TRAINING and use.alone
+    return f"{use.answer}, this run contains nothing to forget" if nothing else use.answer
