@@ -112,6 +112,26 @@ MOST_OWNERS = 2**20
 """Owners have smaller numbers than this: there are tables over them."""
 
 
+def require_clients(plugin: Partition, clients: Sequence[int]) -> None:
+    """Check that a partition can deal to these clients, without dealing: a prune destroys its key.
+
+    Ids are no secret and follow from the config: 0 to M - 1, or the numbers of owners. Of fuaudit's own partitions M
+    is known too.
+
+    Raises:
+        UsageError: there are more or fewer clients than the config asks for, or they have other ids.
+    """
+    wanted = vars(plugin)["clients"] if type(plugin) in OWN else None  # a stranger's subclass may mean otherwise
+    if wanted is not None and len(clients) != wanted:
+        raise UsageError(f"the config deals rows to {counted(wanted, 'client')}, and there are {len(clients):,}")
+    if tuple(clients) == tuple(range(len(clients))):
+        return
+    if not by_owners(plugin):
+        raise UsageError(f"clients have other ids than 0 to {len(clients) - 1}, and their partition gives no others")
+    if max(clients) >= MOST_OWNERS:
+        raise UsageError(f"owner {max(clients)} cannot be a client: numbers end at {MOST_OWNERS - 1}")
+
+
 def names_of(plugin: Partition, dataset: Dataset, population: Population) -> dict[int, str] | None:
     """Client id -> name, where clients are owners that have names; None where ids are the names.
 
@@ -464,3 +484,7 @@ class ByOwner:
         grouped = np.argsort(labels, kind="stable")
         first, last = (np.searchsorted(labels[grouped], chosen, side=side) for side in ("left", "right"))
         return [grouped[a:b].tolist() for a, b in zip(first, last, strict=True)]
+
+
+OWN = (ByOwner, Dirichlet, DirichletByClass, Iid, KClasses, OneHolder, Shards, TwoLevel)
+"""Fuaudit's own: ``clients`` is how many clients they deal rows to, where it is given."""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit.config import Config
 from fuaudit.data.adversaries import require_adversaries, require_named
+from fuaudit.data.partition import require_clients
 from fuaudit.declared import offers, says
 from fuaudit.errors import UsageError
 from fuaudit.plans import Population
 from fuaudit.plans.availability import require_room
 from fuaudit.plans.expanded import require_feasible
-from fuaudit.registry import called
+from fuaudit.registry import build, called
 from fuaudit.training.asking import Kind, asked
 from fuaudit.training.rounds import CLIENT, SERVER, owner_of, prefix_of
 
@@ -29,10 +30,11 @@ def require_federation(config: Config, exchange: Exchange, solver: Any, law: Law
     """Check a config against the federation that training starts from.
 
     Raises:
-        UsageError: the law does not fit, adversaries or Byzantine clients are not named as they have to be, or a
-            transport could deliver nothing.
+        UsageError: the partition deals to other clients, the law does not fit, adversaries or Byzantine clients are not
+            named as they have to be, or a transport could deliver nothing.
         PluginError: an adversary or a Byzantine stage does not say whom it stands for.
     """
+    require_clients(build("partitions", config.partition), population.clients)
     require_room(law, population)
     require_feasible(law, population)
     _require_one_row_each(exchange, solver, law)

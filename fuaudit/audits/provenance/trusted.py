@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fuaudit import registry
 from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, name_of
 from fuaudit.audits.provenance.asked import on_the_others
 from fuaudit.audits.provenance.commitment import owners_at_hand
@@ -12,6 +13,8 @@ from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
 from fuaudit.commitments.keys import KEY_BYTES
 from fuaudit.commitments.tree import DIGEST_BYTES
+from fuaudit.data.dataset import Dataset
+from fuaudit.data.partition import MOST_OWNERS, by_owners
 from fuaudit.draws import Stream
 from fuaudit.draws.seeds import SEED_BYTES
 from fuaudit.runs.layout import CONFIG
@@ -40,7 +43,7 @@ def assumptions(case: Case) -> tuple[str, ...]:
     lines.append(_of_beacon(case))
     if case.run.is_child and case.known.request is None:
         lines.append("The request is the one that the run names: no --client or --sample was given to compare with.")
-    lines += [*_on_the_partition(case), *_on_names(case), *_chosen_later(case)]
+    lines += [*_on_the_partition(case), *_on_numbers(case), *_on_names(case), *_chosen_later(case)]
     lines += [f"{name_of(case.run)} is doubted, and this does not answer it: {why}." for why in _doubts(case)]
     lines += on_the_others(case) if case.run.is_child else []
     lines += [
@@ -133,6 +136,34 @@ def _on_the_partition(case: Case) -> list[str]:
     kept = case.run.plan.retained
     whose = f"which of {counted(len(kept.clients), 'client')} has which of {counted(kept.size, 'row')}"
     return [f"{TAKEN}: a prune destroyed its key. Whoever wrote it could choose {whose}."]
+
+
+def _on_numbers(case: Case) -> list[str]:
+    """Whose numbers follow from nothing at hand: clients who are owners have any numbers below a limit."""
+    run, data = case.run, case.dataset
+    clients = run.original.clients
+    if not by_owners(registry.build("partitions", run.config.partition)) or clients == tuple(range(len(clients))):
+        return []
+    shown = set() if data is None else _owners(run, data)
+    if not (told := [client for client in clients if client not in shown]):
+        return []
+    room = -(-len(told) * (MOST_OWNERS - 1).bit_length() // 8)
+    return [
+        f"The numbers of {counted(len(told), 'client')} are taken from the commitment: no row at hand is of an owner "
+        f"with such a number. Whoever wrote them had room for {counted(room, 'byte')}."
+    ]
+
+
+def _owners(run: Run, data: Dataset) -> set[int]:
+    """The clients whose rows at hand are all of the owner with their number; of some a row is at hand."""
+    if data.owners is None:
+        return set()
+    owners, gone = data.owners.tolist(), run.stand_ins | data.absent
+    found = {
+        client: {owners[row] for row in rows if row < data.size and row not in gone}
+        for client, rows in run.original.samples.items()
+    }
+    return {client for client, whose in found.items() if whose == {client}}
 
 
 def _on_names(case: Case) -> list[str]:
