@@ -9,7 +9,7 @@ from test_names import NAMED, NEEDED, OWNERS, TABLES, data, lines_of, rows_of, t
 from fuaudit.plans import Request
 from fuaudit.reporting import render
 from fuaudit.reporting.contents import read_contents
-from fuaudit.reporting.words import person
+from fuaudit.reporting.words import headline, lead, person
 from fuaudit.runs.names import asked_in, request_of, requested
 from fuaudit.verification.conclude import conclude
 from fuaudit.verification.evidence import Evidence, Known
@@ -294,3 +294,28 @@ def test_after_a_prune_her_page_still_tells_her_own_story(one_was_drawn, quick, 
     assert f"the first change lies in round {change}" in page
     assert answer == "unknown: the parent is not at hand"
     assert f"client {other}" not in page
+
+
+def test_a_request_that_nobody_carried_out_refutes_that_and_nothing_else(run, quick):
+    """Ben never asked this run: nothing is wrong with its model, and his page names nobody who did."""
+    result, _ = asked(run, quick, BEN)
+    contents = read_contents(result.as_json())
+    assert (result.verdict, headline(contents)) == (
+        "FAIL",
+        "The evidence refutes that this run forgets what was asked for.",
+    )
+    told = "No request that the run records names it, or not all of it. No check refuted anything else."
+    assert lead(contents) == f"Asked for was client 1 (ben:1). {told}"
+    page, _ = page_of(result)
+    assert told in page
+    assert "counterexample" not in lead(contents)
+    assert "is not so" not in page
+    assert "client 0" not in page
+    assert "(eve)" not in page
+
+
+def test_what_else_is_refuted_is_not_silent(run, quick):
+    result, _ = asked(run, quick, BEN, commitment="0" * 64)
+    assert "More was refuted; see the checks." in lead(read_contents(result.as_json()))
+    result, _ = asked(run, quick, ANN, commitment="0" * 64)
+    assert headline(read_contents(result.as_json())) == "The evidence refutes the claim."

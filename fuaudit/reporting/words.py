@@ -95,12 +95,27 @@ def headline(contents: Contents) -> str:
     """The verdict in one sentence."""
     if _unasked(contents):
         return "Nothing was asked yet: this is a training run."
+    if _of_nobody(contents):
+        return "The evidence refutes that this run forgets what was asked for."
     return HEADLINES[contents.verdict]
 
 
 def _unasked(contents: Contents) -> bool:
     """Whether there is no verdict because there is no request; a FAIL of a training run is one."""
     return not contents.request and contents.verdict is Verdict.INCONCLUSIVE
+
+
+def _of_nobody(contents: Contents) -> bool:
+    """Whether a FAIL is one because no request of the lineage is the one that was asked for."""
+    return contents.verdict is Verdict.FAIL and contents.asked is not None and not contents.asked.done
+
+
+def _not_carried_out(contents: Contents) -> str:
+    """What such a FAIL refutes, and whether anything else was refuted; answers of a check stand in its particulars."""
+    failed = [check for check in contents.checks if check.verdict is Verdict.FAIL]
+    answers = sum(line.startswith("FAIL: ") for check in failed for line in check.details)
+    more = "No check refuted anything else" if len(failed) == answers == 1 else "More was refuted; see the checks"
+    return f"No request that the run records names it, or not all of it. {more}."
 
 
 def lead(contents: Contents) -> str:
@@ -110,6 +125,8 @@ def lead(contents: Contents) -> str:
         return f"{passed} of {len(contents.checks)} passed. That says how it was trained, and nothing of forgetting."
     if contents.verdict is Verdict.PASS:
         return contents.claim.said(contents.claim.shows, target(contents))
+    if _of_nobody(contents):
+        return f"Asked for was {_hers(contents)}. {_not_carried_out(contents)}"
     if contents.verdict is Verdict.FAIL:
         return "At least one check found a counterexample, or a difference at its stated error rate."
     if contents.verdict is Verdict.ERROR:
@@ -292,6 +309,8 @@ def _found(contents: Contents) -> str:
     if contents.verdict is Verdict.PASS:
         did = f"All {len(required)} checks" if len(required) > 1 else "The one check"
         return " ".join((f"{begin}{did} that had to pass did.", *more))
+    if _of_nobody(contents):
+        return f"{_not_carried_out(contents)} This run gives no ground to say that the request was carried out."
     if contents.verdict is Verdict.FAIL:
         found = f"{begin}At least one check found that it is not so: {_why(contents)}"
         return " ".join((found, *more, "This run gives no ground to say that the request was carried out."))
