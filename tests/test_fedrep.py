@@ -557,7 +557,7 @@ def test_what_forgetting_costs_is_said_before_and_after(tmp_path, fuaudit):
         made = tmp_path / options[0].strip("-")
         code, out, err = fuaudit("unlearn", run.path, "--with", "fats", *options, "--out", made, "--json")
         assert code == 0, err
-        computed = {"from_round": first, "rounds": 6 - first, "client_steps": steps}
+        computed = {"from_round": first, "rounds": 6 - first, "client_steps": steps, "drawn_as_before": 0}
         assert json.loads(out)["computed_anew"] == computed
         rounds = "1 round" if first == 5 else f"{6 - first} rounds"
         assert f"computed anew from round {first} on: {rounds}, {steps} client steps" in fuaudit("show", made)[1]
@@ -568,7 +568,7 @@ def test_who_was_never_drawn_costs_nothing(tmp_path, fuaudit):
     never = min({*run.plan.retained.owner} - {*run.plan.index.samples})
     child = unlearn(run, "fats", Request.of(samples=[never]), tmp_path / "child")
     computed = json.loads(fuaudit("show", child.path, "--json")[1])["computed_anew"]
-    assert computed == {"from_round": None, "rounds": 0, "client_steps": 0}
+    assert computed == {"from_round": None, "rounds": 0, "client_steps": 0, "drawn_as_before": 0}
     assert "computed anew" not in fuaudit("show", child.path)[1].partition("forgetting")[0]
 
 

@@ -1337,3 +1337,25 @@ def test_inputs_are_scaled_by_constants_that_are_computed_once_a_run(tiny, tmp_p
     assert len(run.metrics) == 3
     assert len(json.loads((run.path / "participation.json").read_text())["own_accuracy"]) == 3
     assert len(passes) == 1
+
+
+def test_what_was_executed_again_is_told_as_it_was(small_config, tmp_path, fuaudit):
+    """Models are stored every third round: execution goes on from one of these, before the first change."""
+    run = train(small_config(9, run={"checkpoint_every": 3}), tmp_path / "run", secret=SECRET)
+    drawn = {client: first for client, first in run.plan.index.clients.items() if first % 3 != 1}
+    client = max(drawn, key=lambda one: drawn[one])
+    child = unlearn(run, "fats", Request.of([client]), tmp_path / "child")
+    executed = [line["round"] for line in child.ledger.of_kind("round")]
+    again = [number for number in executed if number < child.info["first_change"][0]]
+    assert again
+    computed = json.loads(fuaudit("show", child.path, "--json")[1])["computed_anew"]
+    steps = sum(len(cohort) for cohort in child.participation["cohorts"][executed[0] - 1 :]) * 2
+    assert computed == {
+        "from_round": executed[0],
+        "rounds": len(executed),
+        "client_steps": steps,
+        "drawn_as_before": len(again),
+    }
+    told = f"computed anew from round {executed[0]} on: {len(executed)} rounds, {steps} client steps; round"
+    assert told in fuaudit("show", child.path)[1]
+    assert f"as drawn before, because no model after round {executed[0] - 1} was kept" in fuaudit("show", child.path)[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fuaudit.budgets.family import rounds_in_words
 from fuaudit.cli.completion import ARun
 from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.text import counted
@@ -15,6 +16,7 @@ from fuaudit.text import counted
 if TYPE_CHECKING:
     from fuaudit.budgets.spent import PartAccount
     from fuaudit.runs.account import FamilyAccount, Towards
+    from fuaudit.runs.family import Unlimited
 
 
 @click.command("run")
@@ -53,13 +55,19 @@ def _lines(found: FamilyAccount) -> Iterator[str]:
     for reader, towards in found.towards.items():
         yield from _towards(found, reader, towards)
         yield ""
-    yield "Released without noise:"
+    yield "Released without noise, in rounds as they were executed:"
     for name, rows in found.unlimited.items():
         yield f"  {name}"
         for row in rows:
-            where = counted(len(row.rounds), "round")
-            where = where if row.where == "rounds" else f"{row.where}, of {where}" if row.rounds else row.where
-            yield f"    {where}: {row.what}; may go to: {row.given_to}"
+            yield f"    {_where(row)}: {row.what}; may go to: {row.given_to}"
+    yield "A kept round that was executed again, behind the last model that was kept, counts where it was drawn alone."
+
+
+def _where(row: Unlimited) -> str:
+    """What left a run: its rounds, a file, or a file of some rounds."""
+    if row.where == "rounds":
+        return rounds_in_words(range(row.rounds[0], row.rounds[-1] + 1))
+    return f"{row.where}, of {counted(len(row.rounds), 'round')}" if row.rounds else row.where
 
 
 def _towards(found: FamilyAccount, reader: str, towards: Towards) -> Iterator[str]:

@@ -474,13 +474,19 @@ def _kept(run: Any) -> str:
 
 
 def _computed_anew(run: Any) -> dict[str, int | None] | None:
-    """From which round on a rewriter's child was computed anew, and how much that was; None of an editor's."""
+    """From which round on a rewriter's child was computed anew, and how much that was; None of an editor's.
+
+    Execution went on from the last model that was kept, so rounds behind it are computed again as they were drawn.
+    """
     if run.info["unlearner"]["kind"] == "editor":
         return None
-    first, has = run.info["first_change"][0], run.plan.retained.samples
-    cohorts = run.participation["cohorts"][max(0, first - 1) :]
+    (told,) = run.ledger.of_kind("unlearning")
+    kept, has = told["kept_rounds"], run.plan.retained.samples
+    cohorts = run.participation["cohorts"][kept:]
     steps = run.plan.law.steps * sum(bool(has.get(client)) for cohort in cohorts for client in cohort)
-    return {"from_round": max(1, first) if cohorts else None, "rounds": len(cohorts), "client_steps": steps}
+    as_drawn = max(0, min(run.info["first_change"][0] - 1, run.rounds_executed) - kept)
+    anew = {"from_round": kept + 1 if cohorts else None, "rounds": len(cohorts), "client_steps": steps}
+    return anew | {"drawn_as_before": as_drawn}
 
 
 def _anew(computed: dict[str, Any] | None) -> list[str]:
@@ -489,7 +495,12 @@ def _anew(computed: dict[str, Any] | None) -> list[str]:
         return []
     steps = f"{computed['client_steps']:,} client step{'s' * (computed['client_steps'] != 1)}"
     rounds = counted(computed["rounds"], "round")
-    return [f"  computed anew from round {computed['from_round']} on: {rounds}, {steps}"]
+    from fuaudit.budgets.family import rounds_in_words
+
+    first, again = computed["from_round"], computed["drawn_as_before"]
+    which = rounds_in_words(range(first, first + again))
+    why = f"; {which} as drawn before, because no model after round {first - 1} was kept" if again else ""
+    return [f"  computed anew from round {first} on: {rounds}, {steps}{why}"]
 
 
 def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
