@@ -9,8 +9,12 @@ from itertools import pairwise
 from typing import ClassVar
 
 from fuaudit import registry
+from fuaudit.commitments.tree import DIGEST_BYTES
 from fuaudit.draws import START, Position
-from fuaudit.runs.ledger import PLATFORM
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.layout import FORMER, RUN
+from fuaudit.runs.ledger import PLATFORM, models_told
+from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -100,10 +104,29 @@ def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
         f"What ledgers say of {counted(len(words), 'platform')}{parents} is as told: {counted(room, 'byte')}, from "
         "which nothing here was computed."
     )
+    yield from _of_gone(chain)
     run = chain[0]
     others = sorted({row["distribution"] for row in run.info["plugins"] if row["distribution"] != _of_here(row)})
     if others:
         yield f"Plugins are of other distributions here than the run names: {', '.join(others)}."
+
+
+def _of_gone(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
+    """How much is told of what is gone: files that a prune took away, and models of rounds that were not kept."""
+    runs = [run for run in chain if isinstance(run, Run)]
+    stones = [run for run in chain if isinstance(run, Tombstone)]
+    lists = [stone.files for stone in stones] + [run.document(FORMER)["files"] for run in runs if run.has(FORMER)]
+    here = {(entry["sha256"], entry["size"]) for run in runs for entry in run.files.values()}
+    told = {(name, entry["sha256"], entry["size"]) for files in lists for name, entry in files.items() if name != RUN}
+    gone = [(name, digest) for name, digest, size in told if (digest, size) not in here]
+    models = {digest for stone in stones for digest in models_told(stone.ledger).values()}
+    models -= {digest_of_vector(model) for run in runs if models for model in run.models.values()}
+    room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name, _ in gone) + DIGEST_BYTES * len(models)
+    if room:
+        yield (
+            f"Digests and sizes of {counted(len(gone), 'file')}, and digests of {counted(len(models), 'model')}, that "
+            f"are gone are as told: {counted(room, 'byte')}, with which nothing here was compared."
+        )
 
 
 def _of_here(row: dict[str, str]) -> str:

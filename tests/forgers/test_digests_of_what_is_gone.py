@@ -1,0 +1,133 @@
+"""A forger writes a model into digests of what a prune took away: nothing is there that could have another digest.
+
+A tombstone lists the files of a run and tells the models of its rounds; a pruned run keeps the manifest of before. He
+writes the chain anew, and all of it fits. The docs said that there is room; the PASS of the run did not.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from tests_support import AUDIT_KEY, config, edit, secret, told
+
+from fuaudit import load_run, train, unlearn, verify
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import pretty_json
+from fuaudit.plans import Request
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.layout import FORMER
+from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.runs.manifest import digest_of_files, manifest_bytes
+from fuaudit.workflow.append import append
+from fuaudit.workflow.prune import prune
+from fuaudit.workflow.writer import RunWriter
+
+TARGET = 0
+DIGEST, TENSORS, JSON = 32, 5, 4
+"""Bytes of a digest, and of the largest size of a file of tensors and of JSON."""
+
+
+def named(run, quick):
+    """What the PASS of a run says of what is gone."""
+    options = {"commitment": run.commitment, "request": run.request}
+    result = verify(run, quick, key=AUDIT_KEY, save=False, **options)
+    assert result.verdict == "PASS", result.reason
+    return [line for line in result.conclusion.rests_on if line.startswith("Digests ")]
+
+
+def line(files, models, room):
+    what = f"{files} file{'s' * (files != 1)}, and digests of {models} model{'s' * (models != 1)}, that are gone"
+    return f"Digests and sizes of {what} are as told: {room:,} bytes, with which nothing here was compared."
+
+
+@pytest.fixture
+def parent(tmp_path):
+    learner = config()["learner"] | {"rounds": 45, "batch": 8}
+    return train(config(learner=learner, run={"checkpoint_every": 1}), tmp_path / "parent", secret=secret(3))
+
+
+def buried(parent, method="retrain"):
+    child = unlearn(parent, method, Request.of([TARGET]), parent.path.parent / "child")
+    return prune(child)[0]
+
+
+def test_a_model_in_digests_of_a_tombstone(parent, quick):
+    """All numbers of the original model, bit for bit, under the built-in audits of the run."""
+    old = parent.model.numpy().copy()
+    child, stone = buried(parent), parent.path / "tombstone.json"
+    table, bits = json.loads(stone.read_text()), old.tobytes()
+    words = [bits[at : at + DIGEST].ljust(DIGEST, b"\0").hex() for at in range(0, len(bits), DIGEST)]
+    left = list(words)
+    for name in sorted(table["files"]):
+        if name.startswith("checkpoints/"):
+            table["files"][name]["sha256"] = left.pop(0) if left else "0" * 64
+    table["digest"] = digest_of_files(table["files"])
+    stone.write_bytes(pretty_json(table))
+    events, ledger = read_ledger(parent.path).events, Ledger()
+    (parent.path / "ledger.jsonl").unlink()
+    for event in events:
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts |= {"model": left.pop(0)} if "model" in facts and left else {}
+        facts |= {"digest": table["digest"]} if "digest" in facts else {}
+        ledger = append(parent.path, ledger, event["event"], **facts)
+    assert not left
+    edit(child.path, "run.json", parent=child.info["parent"] | {"digest": table["digest"]})
+    at_last = {"parent": table["digest"]}
+    forged = told(child.path, lambda found: [e | (at_last if e["event"] == "request" else {}) for e in found])
+
+    held = json.loads(stone.read_text())["files"]
+    read = [held[name]["sha256"] for name in sorted(held) if name.startswith("checkpoints/")]
+    read += [event["model"] for event in read_ledger(parent.path).events if "model" in event]
+    assert (np.frombuffer(bytes.fromhex("".join(read))[: old.nbytes], old.dtype) == old).all()
+
+    (found,) = named(forged, quick)
+    gone = [(name, e) for name, e in held.items() if name != "run.json" and e not in forged.files.values()]
+    models = {e["model"] for e in read_ledger(parent.path).events if "model" in e}
+    former = json.loads((forged.path / FORMER).read_text())["files"]
+    gone += [(name, e) for name, e in former.items() if e not in forged.files.values() and (name, e) not in gone]
+    sizes = sum(JSON if name.endswith(".json") else TENSORS for name, _ in gone if name != "run.json")
+    assert found == line(len(gone), len(models), DIGEST * (len(gone) + len(models)) + sizes)
+    assert DIGEST * len(words) <= int(found.split("told: ")[1].split(" bytes")[0].replace(",", ""))
+
+
+def test_an_honest_prune_keeps_what_it_names(parent, quick):
+    """Kept rounds have models of which the digests are compared; only of others is something as told."""
+    kept = prune(unlearn(parent, "fats", Request.of([9]), parent.path.parent / "child"))[0]
+    first = kept.info["first_change"][0]
+    assert first > 1
+    models = {digest_of_vector(kept.checkpoint(number)[0]) for number in range(1, first)}
+    (found,) = named(kept, quick)
+    told_of = {e["model"] for e in read_ledger(parent.path).events if "model" in e}
+    assert models <= told_of
+    assert f" of {len(told_of - models)} models, that are gone" in found
+
+
+def test_the_manifest_of_before_a_prune(parent, quick):
+    """Three files were written anew by the prune. He gives them digests of his, other than those of the ancestor."""
+    child = buried(parent)
+    (before,) = named(child, quick)
+    files = json.loads((child.path / FORMER).read_text())["files"]
+    replaced = [name for name, entry in files.items() if entry != child.files[name]]
+    assert replaced == ["clients.json", "keys.json", "partition.safetensors"]
+    for name in replaced:
+        files[name]["sha256"] = sha256(name.encode())
+    events, ledger = read_ledger(child.path).events[:-2], Ledger()
+    (child.path / "ledger.jsonl").unlink()
+    (child.path / "manifest.json").unlink()
+    for event in events:
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        ledger = append(child.path, ledger, event["event"], **facts)
+    ledger = append(child.path, ledger, "sealed", digest=digest_of_files(files))
+    (child.path / FORMER).write_bytes(manifest_bytes(digest_of_files(files), files, ledger.head))
+    RunWriter(child.path, ledger).close("pruned", before=digest_of_files(files))
+    (after,) = named(load_run(child.path), quick)
+    assert files_in(after) == files_in(before) + 3
+
+
+def files_in(words):
+    return int(words.split("sizes of ")[1].split(" file")[0])
+
+
+def test_without_a_prune_nothing_is_gone(parent, quick):
+    child = unlearn(parent, "fats", Request.of([TARGET]), parent.path.parent / "child")
+    assert named(child, quick) == []
