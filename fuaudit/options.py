@@ -136,9 +136,9 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, tuple | dict):
         members = (*value, *value.values()) if isinstance(value, dict) else value
         return type(value) in (tuple, dict) and all(map(_is_plain, members))
-    if type(value) in (int, float):
-        return -(2**63) <= value < 2**63 if type(value) is int else math.isfinite(value)
-    return value is None or type(value) in (bool, str)
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return value is None or type(value) in (bool, str) or (type(value) is float and math.isfinite(value))
 
 
 def _lists(value: object) -> object:

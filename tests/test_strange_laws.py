@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_guide import listings
+from tests_support import audits, of_the_run
 
+from fuaudit import train, unlearn
 from fuaudit.audits.plan_law.simulate import Trial
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
-from fuaudit.plans import Plan, UniformLaw, WeightedLaw
+from fuaudit.plans import Plan, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import AvailabilityLaw, FreshBatches, StaticProbability
 from fuaudit.plans.plan import Routed
 from fuaudit.plans.reference import is_closed
@@ -135,6 +137,66 @@ def test_training_asks_the_law_before_it_commits(package):
 
 def test_the_law_of_the_guide_is_trained_with(alone):
     assert begun(CONFIG, None, bytes(32)).plan(None).law == replace(alone, rounds=1, steps=1, batch_size=1)
+
+
+MEMORY = """clients, drawn = draws.population(at).clients, globals().setdefault("DRAWN", {{}})
+        if round_number <= {forgets} or round_number not in drawn:
+            drawn[round_number] = draws.subset(at, clients, 1)
+        return drawn[round_number] if drawn[round_number][0] in clients else clients[:1]"""
+
+
+def remembering(package, forgets=0):
+    """The guide's law, whose module remembers the cohorts of all rounds but the first ones."""
+    return package("return draws.subset(at, draws.population(at).clients, 1)", MEMORY.format(forgets=forgets))
+
+
+def test_a_law_that_remembers_is_told_before_training(package):
+    remembering(package)
+    with pytest.raises(PluginError, match="the law Alone, asked again, draws at other addresses"):
+        begun(CONFIG, None, bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("forgets", "told"), [(0, "draws at other addresses"), (2, "otherwise when it is asked again")]
+)
+def test_the_contract_finds_a_law_that_remembers(package, forgets, told):
+    law = replace(remembering(package, forgets), rounds=3)
+    with pytest.raises(AssertionError, match=told):
+        check_law(law)
+
+
+MANY = CONFIG | {"partition": {"use": "iid", "clients": 12}, "learner": CONFIG["learner"] | {"rounds": 5}}
+
+
+def provenance(run):
+    return audits(run, spec=of_the_run())[1]["provenance"]
+
+
+def test_a_parent_that_trained_with_her_is_not_said_never_to_have_used_her(package, tmp_path):
+    """Her rounds were drawn in training, and the law now answers for the parent by what it drew for the child."""
+    remembering(package, forgets=2)
+    memory = vars(sys.modules["alone"]).setdefault("DRAWN", {})
+    parent = train(MANY, tmp_path / "parent", secret=bytes(32))
+    first, late = set(parent.participation["cohorts"][0]), parent.participation["cohorts"][-1]
+    assert not first & set(late)
+    memory.clear()
+    child = unlearn(parent, "retrain", Request.of(late), tmp_path / "child")
+    memory.clear()
+    child.plan.history()
+    found = provenance(child)
+    assert found.verdict == "INCONCLUSIVE"
+    assert found.values["nothing_to_forget"].startswith("unknown: parent records another cohort of round")
+    assert "than its law draws now" in found.shows
+    assert not found.qualification
+
+
+def test_a_parent_of_a_law_that_does_not_remember_is_said_never_to_have_used_her(package, tmp_path):
+    package()
+    parent = train(MANY, tmp_path / "parent", secret=bytes(32))
+    missed = next(c for c in parent.original.clients if [c] not in parent.participation["cohorts"])
+    found = provenance(unlearn(parent, "retrain", Request.of([missed]), tmp_path / "child"))
+    assert found.verdict == "PASS"
+    assert "The training never used what was to be forgotten" in found.qualification
 
 
 @pytest.mark.parametrize("law", [UniformLaw(2, 2, 2, 2), UniformLaw(2, 2, 1, 3, replacement=False)])

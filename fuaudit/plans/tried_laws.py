@@ -30,8 +30,8 @@ def require_law(law: Law, population: Population) -> None:
     """Try a law over a population, under a key that nothing else uses.
 
     Raises:
-        PluginError: it raises, says what cannot be, has the name of a law of fuaudit, or draws at addresses where
-            nobody will look for the draw.
+        PluginError: it raises, says what cannot be, has the name of a law of fuaudit, draws at addresses where
+            nobody will look for the draw, or does not draw again what it drew before.
     """
     require_own_name(law)
     for what, problem in _problems(law, population):
@@ -78,7 +78,7 @@ def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
         at = _asked(law, "drawn_at", partial(law.drawn_at, step))
         if type(at) is not int or not min(step, 1) <= at <= step:
             yield f"drawn_at of step {step}", f"returned {at!r}, and not this step or an earlier one"
-    noting = _Noting(Keyed(bytes(32)))
+    noting = Noting(Keyed(bytes(32)))
     plan = Plan.fresh(law, population, noting)
     for number in range(1, min(law.rounds, 2) + 1):
         what, cohort = f"cohort of round {number}", plan.cohort(number)
@@ -86,11 +86,23 @@ def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
         yield from ((what, problem) for problem in noting.elsewhere(Stream.COHORTS, Position(number, 0)))
         for client, occurrence in list(occurrences(cohort))[:2]:
             yield from _batch_problems(plan, noting, number, client, occurrence)
+    if (again := _asked_again(law, population)) != noting.every:
+        missing = f"where it asked {len(noting.every)} times for a draw, it now asked {len(again)} times"
+        yield "asked again", f"draws at other addresses: {missing}. It must keep nothing of what it drew, in no module"
 
 
-def _batch_problems(
-    plan: Plan, noting: _Noting, number: int, client: int, occurrence: int
-) -> Iterator[tuple[str, str]]:
+def _asked_again(law: Law, population: Population) -> list[Address]:
+    """The addresses at which a law draws what :func:`_problems` looked at, from an equal source that it never met."""
+    noting = Noting(Keyed(bytes(32)))
+    plan = Plan.fresh(law, population, noting)
+    for number in range(1, min(law.rounds, 2) + 1):
+        for client, occurrence in list(occurrences(plan.cohort(number)))[:2]:
+            for step in range(1, min(law.steps, 2) + 1):
+                plan.batch(number, step, client, occurrence)
+    return noting.every
+
+
+def _batch_problems(plan: Plan, noting: Noting, number: int, client: int, occurrence: int) -> Iterator[tuple[str, str]]:
     """What is wrong with the first batches of a participation."""
     law, owned = plan.law, plan.retained.samples[client]
     for step in range(1, min(law.steps, 2) + 1):
@@ -126,15 +138,22 @@ def _is_count(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class _Noting:
-    """Draws that note the addresses at which they are asked."""
+class Noting:
+    """Draws that note the addresses at which they are asked.
+
+    Attributes:
+        asked: those since :meth:`elsewhere` was called.
+        every: all of them.
+    """
 
     source: Keyed
     asked: list[Address] = field(default_factory=list)
+    every: list[Address] = field(default_factory=list)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def drawn(at: Address, *rest: Any) -> Any:
             self.asked.append(at)
+            self.every.append(at)
             return getattr(self.source, method)(at, *rest)
 
         return drawn

@@ -13,7 +13,7 @@ from typing import ClassVar
 from fuaudit.audits.provenance.asked import asked, compared_in_words, of_the_compared, plainly_of_the_compared
 from fuaudit.audits.provenance.budget import budget
 from fuaudit.audits.provenance.commitment import anchor, beacon, named, own_commitment, training
-from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_drawn
+from fuaudit.audits.provenance.draws import absence, in_words, key_reuse, never_drawn, remembered
 from fuaudit.audits.provenance.rewrites import changes, doubted, link
 from fuaudit.audits.provenance.secrets import noise_used_once, secrets_follow
 from fuaudit.audits.provenance.trusted import all_well, assumptions, of_earlier
@@ -43,6 +43,7 @@ class Provenance:
         # what a reader understands at once goes before what follows from it
         answers += [asked(case), absence(case)] if case.run.is_child else []
         answers += [training(case), named(case), *changes(case), *doubted(case)]
+        answers += [answer for run in chain if isinstance(run, Run) for answer in remembered(run)]
         for place, child in enumerate(chain):
             if isinstance(child, Run) and child.is_child:
                 answers += link(case, child, chain[place:])

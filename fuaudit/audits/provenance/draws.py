@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan, Request
+from fuaudit.plans.participation import Involvement
 from fuaudit.plans.plan import occurrences
+from fuaudit.plans.stacked import LazySchedule
+from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.runs.encoding import involvement_of
+from fuaudit.runs.layout import INVOLVEMENT
 from fuaudit.runs.names import carried_out
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.case import Case, first_drawn
+from fuaudit.verification.case import Case, drawn_plan, first_drawn
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,29 @@ def key_reuse(plan: Plan) -> CheckResult:
     return holds("The draws of every request were used over one population only.")
 
 
+def otherwise(run: Run) -> str:
+    """In words that a run recorded other draws than its plan has now; "" where not, or where no stranger draws.
+
+    A law of a stranger can answer by what its module remembers. What training wrote down was written before that.
+    """
+    if not is_foreign(run.law) or run.by_editor:
+        return ""
+    plan, told = drawn_plan(run), [tuple(cohort) for cohort in run.participation["cohorts"]]
+    for number, cohort in enumerate(told, 1):
+        if plan.cohort(number) != cohort:
+            return f"{name_of(run)} records another cohort of round {number} than its law draws now"
+    now = Involvement.of(LazySchedule([plan], run.rounds_executed))
+    if run.has(INVOLVEMENT) and involvement_of(run.arrays(INVOLVEMENT)) != now:
+        return f"{name_of(run)} records other first draws of samples than its law draws now"
+    return ""
+
+
+def remembered(run: Run) -> Iterator[CheckResult]:
+    """Unclear where a run recorded other draws than its plan has now."""
+    if words := otherwise(run):
+        yield unclear(f"{words}: the law answers otherwise than in training, or the record is wrong.")
+
+
 def never_drawn(case: Case) -> dict[int, Use]:
     """Whether there was nothing to forget, by the number of the request; see :func:`_before`.
 
@@ -111,6 +139,8 @@ def _before(case: Case, number: int, part: Request) -> Use:
         return Use("unknown: the parent is not at hand")
     if first_drawn(parent, part):
         return Use("no: it was drawn")
+    if words := otherwise(parent):
+        return Use(f"unknown: {words}")
     if parent.by_editor:
         return Use("unknown: the parent's model was edited, and what its editor read is in no plan")
     if known := depended_on(parent.config, part):
@@ -127,6 +157,12 @@ def _of_earlier(earlier: Sequence[Run | Tombstone], number: int, part: Request) 
                 "The model before held nothing of this data, but an earlier model had been trained with it.",
                 BEFORE,
             )
+    if changed := [words for run in earlier if isinstance(run, Run) and (words := otherwise(run))]:
+        return Use(
+            f"yes: the run before never drew it; whether an earlier one had is not known, for {changed[0]}",
+            "The model before held nothing of this data. Whether an earlier one did is not known.",
+            BEFORE,
+        )
     if edited := [name_of(run) for run in earlier if isinstance(run, Run) and run.by_editor]:
         return Use(
             f"yes: the run before never drew it; but the model of {edited[0]} was edited, and what its editor read is "
