@@ -196,7 +196,7 @@ def test_the_whole_way_in_json(fuaudit, config_file, target, spec_file, trained,
     noop = documents("unlearn", parent, "--with", "noop", "--client", target, "--out", tmp_path / "noop")
     assert documents("verify", tmp_path / "noop", "--spec", spec_file, expected=1)["verdict"] == "FAIL"
     assert noop["kind"] == "unlearning"
-    left = documents("prune", child, "--yes")
+    left = documents("prune", child, "--yes", "--allow-orphans")
     assert left["tombstones"] == [str(parent.resolve())]
     assert left["still_holding_keys"] == [str((tmp_path / "noop").resolve())]
     assert documents("show", child)["digest"] == left["digest"]
@@ -449,7 +449,7 @@ def test_quiet_prints_one_line(fuaudit, copies, spec_file, monkeypatch):
     verify(copies / "fats", spec_file)
     [written] = said("report", copies / "fats")
     assert Path(written).exists()
-    [done, *others] = said("prune", copies / "fats", "--yes")
+    [done, *others] = said("prune", copies / "fats", "--yes", "--allow-orphans")
     assert done.startswith("pruned ")
     assert said("prune", copies / "fats", "--yes")[0] == f"{copies / 'fats'} was pruned already"
     assert all(line.startswith(("left alone: ", "without their parent now: ")) for line in others)
@@ -794,7 +794,7 @@ def test_a_run_that_was_pruned_is_not_to_be_pruned_again(fuaudit, copies, traine
     shutil.rmtree(copies / "noop")
     other = next(client for client in trained.plan.retained.clients if client != target)
     unlearn(copies / "parent", "fats", Request.of([other]), copies / "second")
-    assert fuaudit("prune", copies / "second", "--yes")[0] == 0
+    assert fuaudit("prune", copies / "second", "--yes", "--allow-orphans")[0] == 0
     out = fuaudit("prune", copies / "fats", "--yes")[1]
     assert not any("second" in line and "prune or remove" in line for line in out.splitlines())
     assert any("second" in line and "it was pruned already, so remove it" in line for line in out.splitlines())
@@ -1184,6 +1184,19 @@ def test_prune_asks_first(fuaudit, copies, bytes_of):
     assert fuaudit("prune", copies / "parent", "--yes")[0] == 2
 
 
+def test_a_prune_takes_no_parent_from_others_before_somebody_was_told(fuaudit, copies, bytes_of):
+    """With --yes nobody reads the question, so it is refused, and names who would lose a parent."""
+    before = bytes_of(copies)
+    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    assert (code, out) == (2, "")
+    assert "noop would lose what it was made of, for good" in err
+    assert "--yes --allow-orphans" in err
+    assert bytes_of(copies) == before
+    code, out, _ = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")
+    assert (code, "without their parent now: noop" in out) == (0, True)
+    assert fuaudit("prune", copies / "fats", "--yes")[0] == 0
+
+
 def test_show_prints_no_commitment_that_the_run_does_not_make(fuaudit, copies):
     told(copies / "fats", lambda events: [e | ({"commitment": "ab" * 32} if "commitment" in e else {}) for e in events])
     code, out, err = fuaudit("show", copies / "fats")
@@ -1193,7 +1206,7 @@ def test_show_prints_no_commitment_that_the_run_does_not_make(fuaudit, copies):
 def test_a_prune_killed_in_a_tombstone_is_finished(fuaudit, copies):
     """By the same command; and it names who still holds a key, as before."""
     (copies / "parent" / "tombstone.json.partial").write_text("{")
-    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    code, out, err = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")
     assert code == 0, err
     assert f"left alone: {copies / 'noop'} holds a key" in out
     assert f"left alone: {copies / 'noop'} holds a key" in fuaudit("prune", copies / "fats", "--yes")[1]
@@ -1213,7 +1226,7 @@ def test_prune_changes_nothing_before_the_answer(fuaudit, copies, bytes_of):
         assert bytes_of(copies) == before
     (copies / "torn").mkdir()
     (copies / "torn" / "keys.json").write_text("{")
-    code, out, _ = fuaudit("prune", copies / "fats", "--yes", "--json")
+    code, out, _ = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans", "--json")
     assert code == 0
     left = json.loads(out)
     assert left["unreadable_keys"] == [str((copies / "torn").resolve())]
@@ -1245,7 +1258,7 @@ def test_what_strangers_put_beside_a_run_breaks_neither_its_verification_nor_its
     places = [one["place"] for check in json.loads(out)["checks"] for one in check["finding"]["copies"]]
     assert {"loop/keys.json", "\\udcff\\udcfe/keys.json"} <= set(places)
     assert not any("nowhere" in place for place in places)
-    code, out, err = fuaudit("prune", copies / "fats", "--yes")
+    code, out, err = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")
     assert code == 0, err
     assert f"left alone: {copies.resolve() / 'loop'} has keys that cannot be read" in out
     assert "udcfe holds a key" in out

@@ -285,7 +285,7 @@ def redact(run: Path, out: Path, output: Output) -> None:
 @click.command()
 @click.argument("run", type=ARun)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--allow-orphans", is_flag=True, help="Also where a run beside RUN was made of it.")
+@click.option("--allow-orphans", is_flag=True, help="Also where runs beside RUN lose their parent.")
 @output_options
 def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     """Remove what the store remembers of erased data: old keys, old ids, and the ancestors of RUN."""
@@ -299,6 +299,13 @@ def prune(run: Path, yes: bool, allow_orphans: bool, output: Output) -> None:
     found = load_run(standing(run))
     require_forgotten(found)
     losing = [path.name for path in orphans(found)]
+    if yes and losing and not found.pruned and not allow_orphans:
+        were = "it was" if len(losing) == 1 else "they were"
+        raise UsageError(
+            f"{', '.join(map(printable, losing))} would lose what {were} made of, for good: no verification could "
+            "compare with a parent any more",
+            f"Say --allow-orphans where that is meant: {command('prune', run)} --yes --allow-orphans.",
+        )
     if not yes:
         if losing:
             say(f"runs that lose their parent by this: {', '.join(losing)}", err=True)
