@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Request
 from fuaudit.runs.names import asked_in, besides, called, forgets, in_words, rows_of, to_forget
+from fuaudit.text import counted
 from fuaudit.verification.case import Case
 
 OF_THE_LAST = "what looks at one request alone looks at the last: model-law, and in a pruned lineage plan-law"
@@ -71,21 +72,30 @@ def plainly_of_the_compared(case: Case) -> str:
 
 
 def on_the_others(case: Case) -> list[str]:
-    """What is taken on trust of the requests that were not compared, and of their order."""
-    total, found = len(case.run.requests), compared(case)
-    if total < 2:
-        return _on_company(case, found)
-    if not (others := total - (len(found) or 1)):
-        return [
-            f"The {total} requests were made in this order: another one gives other draws, so whoever could choose it "
-            "could choose among them.",
-            *_on_company(case, found),
-        ]
+    """What is taken on trust of the requests that were not compared, and of how things were grouped and ordered."""
+    found = compared(case)
+    lines = [*_on_grouping(case, found), *_on_company(case, found)]
+    if not (others := len(case.run.requests) - (len(found) or 1)):
+        return lines
     what = "other request was" if others == 1 else "other requests were"
     return [
         f"The {others} {what} really made: each gives other draws to all that follow, so whoever could invent some "
         "could choose among them.",
-        *_on_company(case, found),
+        *lines,
+    ]
+
+
+def _on_grouping(case: Case, numbers: Sequence[int]) -> list[str]:
+    """That several things were asked for in just these requests: nothing in a run tells wishes from requests."""
+    expected = case.known.request
+    if expected is None or not numbers or len(expected.clients) + len(expected.samples) < 2:
+        return []
+    kinds = {"client": len(expected.clients), "sample": len(expected.samples)}
+    what = " and ".join(counted(number, kind) for kind, number in kinds.items() if number)
+    how = "in one request" if len(numbers) == 1 else f"in {_numbered(case, numbers)}, in this order"
+    return [
+        f"The {what} that were asked for were asked for as they were carried out: {how}. Another grouping or order "
+        "gives other draws, so whoever could choose it could choose among them."
     ]
 
 
@@ -104,9 +114,10 @@ def _on_company(case: Case, numbers: Sequence[int]) -> list[str]:
 
 
 def _numbered(case: Case, numbers: Sequence[int]) -> str:
-    """Numbers of requests: "request 1 of 2", "requests 1 and 3 of 4"."""
-    what = "request" if len(numbers) == 1 else "requests"
-    return f"{what} {' and '.join(map(str, numbers))} of {len(case.run.requests)}"
+    """Numbers of requests: "request 1 of 2", "requests 1, 2 and 4 of 4"."""
+    what, (*most, last) = "request" if len(numbers) == 1 else "requests", numbers
+    before = f"{', '.join(map(str, most))} and " if most else ""
+    return f"{what} {before}{last} of {len(case.run.requests)}"
 
 
 def _named(case: Case, numbers: Sequence[int]) -> str:
