@@ -6,6 +6,7 @@ import pytest
 from conftest import SECRET
 from test_names import NAMED, NEEDED, OWNERS, TABLES, data, lines_of, rows_of, trained
 
+from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.reporting import render
 from fuaudit.reporting.contents import read_contents
@@ -319,3 +320,35 @@ def test_what_else_is_refuted_is_not_silent(run, quick):
     assert "More was refuted; see the checks." in lead(read_contents(result.as_json()))
     result, _ = asked(run, quick, ANN, commitment="0" * 64)
     assert headline(read_contents(result.as_json())) == "The evidence refutes the claim."
+
+
+def test_who_was_forgotten_is_not_asked_for_again(run):
+    """Said by name, with the request that did it."""
+    for given, words in [
+        ({"clients": ["ann"]}, r"client 0 \(ann\) was forgotten already, in request 1 of 2"),
+        ({"clients": ["cay", "eve"]}, r"client 4 \(eve\) was forgotten already, in request 2 of 2"),
+        ({"samples": [("eve", 0)]}, r"sample 3 \(eve:0\) was forgotten already, in request 2 of 2"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            request_of(run, **given)
+    assert request_of(run, ["cay"]) == Request.of([2])
+
+
+def test_a_name_that_a_prune_dropped_is_one_of_the_numbers(run, quick):
+    """No number stands out: whoever tried the first one had a PASS for somebody else."""
+    pruned, _ = prune(run)
+    with pytest.raises(UsageError, match="Its number is 0 or 4, and only a receipt tells which of these it is"):
+        requested(pruned, ["eve"])
+    told = lines_of(verify(pruned, quick, data=data(NAMED), budget=0, save=False, request=Request.of([ANN, EVE])))
+    assert any(line.startswith("The names of clients 0, 4 were not shown") for line in told.assumptions)
+
+
+def test_small_words_say_whom_they_mean(fuaudit, tmp_path):
+    folder = rows_of(tmp_path / "all", OWNERS, NAMED)
+    run = train(TABLES | FEW, tmp_path / "run", folder, SECRET)
+    never = next(client for client in run.original.clients if client not in run.plan.index.clients)
+    shown = fuaudit("show", run.path)[1]
+    assert "largest gap 4 rounds (of a client who never took part)" in shown
+    code, out, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", run.name(never), "--data", folder)
+    assert code == 0, err
+    assert "run never drew what was asked for, so there was nothing to forget" in out

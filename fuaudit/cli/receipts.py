@@ -133,7 +133,8 @@ def _check(file: Path, data: Path | None, commitment: str | None, output: Output
         own = "consistent with the receipt's own commitment; not compared with one of yours"
         lines = [f"{own}: {rows} in the commitment {made.commitment}"]
     else:
-        lines = [f"{'not ' * wrong}as committed: {rows} in the commitment {made.commitment}"]
+        there = f"{rows} at hand as they are in" if wrong else f"{rows} in"
+        lines = [f"{'not ' * wrong}as committed: {there} the commitment {made.commitment}"]
     if its_own and not wrong:
         lines = [f"not compared with any row of yours: {made.data['use']!r} brings its own", f"  {lines[0]}"]
     if adversaries and not wrong:

@@ -184,8 +184,8 @@ def unlearn(
     note = "; not verified yet"
     if not parent.by_editor and not parent.plan.first_involvement(request):
         known = depended_on(parent.config, request)
-        rest = f", but rounds depend on {known}" if known else ": it contains nothing to forget"
-        note += f"; {parent.path.name} never drew it{rest}"
+        rest = f", but rounds depend on {known}" if known else ", so there was nothing to forget"
+        note += f"; {parent.path.name} never drew what was asked for{rest}"
     promised = parent.config.unlearner
     if promised is not None and promised["use"] != name:
         note += (
@@ -516,9 +516,10 @@ def _participation(told: dict[str, Any], info: dict[str, Any]) -> list[str]:
 
     cohorts, shares = told["cohorts"], [share for share in told["own_accuracy"].values() if share is not None]
     count, empty = sum(map(len, cohorts)), sum(not cohort for cohort in cohorts)
+    never = " (of a client who never took part)" if told["largest_gap"] > len(cohorts) else ""
     lines = [
         f"participants  {count} in {counted(len(cohorts), 'round')}, {empty} of them empty; largest gap "
-        f"{counted(told['largest_gap'], 'round')}; "
+        f"{counted(told['largest_gap'], 'round')}{never}; "
         f"{counted(max(told['uploads'], default=0), 'upload')}{', before the edit' if 'edited_by' in info else ''}"
         if count
         else "participants  none in any round: the model is the initial one"

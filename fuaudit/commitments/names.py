@@ -9,6 +9,9 @@ from fuaudit.data.partition import look_of
 from fuaudit.errors import UsageError, nearest
 from fuaudit.text import counted, span
 
+WHICH = "only a receipt tells which of these it is"
+"""Nothing else does, once a prune has dropped several names."""
+
 
 def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
     """The id of the client with a name; see :meth:`fuaudit.runs.run.Run.client`.
@@ -40,7 +43,9 @@ def client_called(text: str, clients: Sequence[int], opening: Opening) -> int:
         # whoever asks for one who was forgotten is not told who else takes part
         raise UsageError(
             f"no client is called {text!r} by the names that are left; a prune dropped {counted(len(dropped), 'name')}",
-            f"Say the number (--client {dropped[0]}{' and others' * (len(dropped) > 1)}), or let a receipt tell the "
-            "name: verify --client NAME --receipt FILE.",
+            f"Its number is {' or '.join(map(str, dropped))}, and {WHICH}: verify --client NAME --receipt FILE."
+            if len(dropped) > 1
+            else f"Say the number, --client {dropped[0]}, or let a receipt tell the name: verify --client NAME "
+            "--receipt FILE.",
         )
     raise UsageError(f"no client is called {text!r}", nearest(text, opening.names.values()))

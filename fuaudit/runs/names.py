@@ -12,7 +12,7 @@ from fuaudit.plans import Request
 from fuaudit.plans.population import require_named_once
 from fuaudit.runs.receipts import Receipt
 from fuaudit.runs.run import Run
-from fuaudit.text import client_in_words, counted, one_name
+from fuaudit.text import client_in_words, command, counted, one_name
 
 Name = str | int
 """A client by its name, or by its id."""
@@ -46,8 +46,21 @@ def request_of(run: Run, clients: Iterable[Name] = (), samples: Iterable[tuple[N
     """
     request = requested(run, clients, samples)
     require_named_once(request, run.original)
+    _require_not_forgotten(run, request)
     run.plan.retained.without(request)  # says what is unknown
     return request
+
+
+def _require_not_forgotten(run: Run, request: Request) -> None:
+    """Raises UsageError where something was forgotten before, with the number of the request that did it."""
+    each = [Request.of([client]) for client in request.clients]
+    for one in [*each, *(Request.of([], [sample]) for sample in request.samples)]:
+        if before := asked_in(run, one):
+            raise UsageError(
+                f"{', '.join(map(whom, rows_of(run, one)))} was forgotten already, in request {before[0]} of "
+                f"{len(run.requests)}",
+                f"Leave it out, or verify what was done: {command('verify', run.path)}.",
+            )
 
 
 def _client(run: Run, client: Name, receipts: Sequence[Receipt]) -> int:

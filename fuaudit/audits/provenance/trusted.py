@@ -182,10 +182,11 @@ def _on_names(case: Case) -> list[str]:
     shown = {receipt.client for receipt in case.known.receipts}  # under the commitment, which covers the name
     gone = [client for client in clients if client in run.contents.clients and run.name(client) is None]
     if gone := [client for client in gone if client not in shown]:
-        lines.append(
-            f"The name of client {', '.join(map(str, gone))} was not shown: a prune dropped it. That the request named "
-            "this number for whoever asked is taken on trust; a receipt holds the name."
-        )
+        whose = f"The name of client {gone[0]} was not shown: a prune dropped it. That the request named this number"
+        if len(gone) > 1:
+            numbers = ", ".join(map(str, gone))
+            whose = f"The names of clients {numbers} were not shown: a prune dropped them. That requests named these"
+        lines.append(f"{whose} for whoever asked is taken on trust; a receipt holds the name.")
     return lines
 
 
