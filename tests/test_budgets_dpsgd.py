@@ -173,6 +173,26 @@ def test_what_cannot_be_composed_has_no_bracket_and_says_so():
     assert found.at_least is None
 
 
+@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e-3, 1e7, 1e200, 1.7e308])
+@pytest.mark.parametrize("law", [POISSON, FIXED])
+def test_noise_beyond_all_measure_is_accounted_for_all_the_same(noise, law):
+    found = account([Steps(noise, 0.5, 3), Steps(noise, 0.25, 3)], 1e-5, law)
+    if noise < 1e-3:
+        assert found.total == math.inf
+        assert "too little noise" in found.note
+    elif noise > 1:
+        assert 0 <= found.total < 1e-5
+    else:
+        assert 1e5 < found.total < 1e9
+
+
+@pytest.mark.parametrize(("rate", "delta"), [(0.01, 1e-299), (1e-300, 1e-5), (1 - 1e-12, 1e-5), (1e-12, 0.9)])
+def test_rates_and_deltas_beyond_all_measure_are_accounted_for_too(rate, delta):
+    found = account([Steps(1.0, rate, 10)], delta, POISSON)
+    assert 0 <= found.total <= found.plain < math.inf
+    assert found.at_least is None or found.at_least <= found.total
+
+
 # one accountant a law
 
 
@@ -195,6 +215,13 @@ def test_a_row_that_counts_several_times_has_as_many_norms():
     for law, times in ((POISSON, 2), (FIXED, 2), (MULTISET, 0)):
         with pytest.raises(UsageError, match="times"):
             account([USUAL], 1e-5, law, times)
+
+
+def test_without_amplification_rates_say_nothing():
+    several = [Steps(3.0, 0.1, 9), Steps(3.0, 0.2, 16)]
+    found, whole = account(several, 1e-5, FIXED), account([Steps(3.0, 1.0, 25)], 1e-5, FIXED)
+    assert found == whole
+    assert "rate" not in found.as_json()["statement"]["rounds covered"]
 
 
 def test_noise_of_several_sizes_is_one_gaussian():
@@ -314,7 +341,9 @@ def test_the_command_says_what_decides_and_what_stands_beside(said):
         "the exact loss, composed", "by PRVs", "by Renyi", "no bound", "SMALLER", "one row, and not one person",
     ):  # fmt: skip
         assert words in text
-    assert "Opacus by" not in said(*NUMBERS, "--sampling", "fixed")
+    fixed = ("--noise", "1", "--steps", 1000, "--sampling", "fixed")
+    assert "Opacus by" not in said(*fixed)
+    assert "rate" not in json.dumps(json.loads(said(*fixed, "--json"))["steps"])
     assert len(said(*NUMBERS, "--sampling", "poisson", "-q").splitlines()) == 1
     assert "no guarantee" in said("--noise", "0", *NUMBERS[2:], "--sampling", "poisson")
 
@@ -328,6 +357,8 @@ def test_the_law_of_batches_has_to_be_said(said):
         (*NUMBERS, "--sampling", "poisson", "--times", 2),
         (*NUMBERS[2:], "--sampling", "poisson"),
         ("--sampling", "poisson"),
+        (*NUMBERS, "--sampling", "fixed"),
+        (*NUMBERS[:2], *NUMBERS[4:], "--sampling", "poisson"),
         (*NUMBERS, "--history", "state.json", "--sampling", "poisson"),
         ("--history", "nowhere.json", "--sampling", "shuffled"),
     ):

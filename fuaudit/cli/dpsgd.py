@@ -24,7 +24,7 @@ LARGEST = 2**24
 
 @click.command()
 @click.option("--noise", type=float, help="Standard deviation of the noise on the sum, in norms.")
-@click.option("--rate", type=float, help="Chance that a row is in the batch of a step.")
+@click.option("--rate", type=float, help="With --sampling poisson: the chance that a row is in a batch.")
 @click.option("--steps", "count", type=click.IntRange(1), help="Steps whose batch may have the row.")
 @click.option("--history", "source", type=Folder, help="Instead of these: the state of an Opacus accountant, JSON.")
 @click.option("--delta", type=float, required=True, help="At which the epsilon holds, above 0.")
@@ -53,18 +53,19 @@ def dpsgd(
         raise UsageError("say how batches came about: an epsilon holds for one law of them", "\n  ".join(laws))
     if (times is None) == (sampling == "multiset"):
         raise UsageError("--times goes with --sampling multiset: how often a row can count in one step, at most")
-    one = (noise, rate, count)
+    law, one = LAWS[sampling], (noise, rate, count)
     if source is not None and one != (None, None, None):
         raise UsageError("a history has noise, rates and steps: leave out --noise, --rate and --steps")
     told: History | None = None
     if source is not None:
         told = _history(source)
         steps = told.steps
-    elif noise is None or rate is None or count is None:
-        raise UsageError("say --noise, --rate and --steps, or give --history FILE")
+    elif noise is None or count is None or (rate is None) == law.amplified:
+        needed = "--noise, --rate and --steps" if law.amplified else "--noise and --steps, and no --rate"
+        raise UsageError(f"with --sampling {law.name} say {needed}, or give --history FILE")
     else:
-        steps = (Steps(noise, rate, count),)
-    found = account(steps, delta, LAWS[sampling], times or 1)
+        steps = (Steps(noise, 1.0 if rate is None else rate, count),)
+    found = account(steps, delta, law, times or 1)
     document = found.as_json() | ({"history": {"mechanism": told.mechanism}} if told else {})
     output.emit(document, [*_lines(found, told)], [_first(found)])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf, sqrt
+from dataclasses import dataclass, replace
+from math import hypot, inf, sqrt
 from typing import Any
 
 from fuaudit.budgets.compose import UNIT, Bracket
@@ -21,7 +21,7 @@ from fuaudit.text import counted
 NO_NOISE = "some steps have no noise, so there is no guarantee"
 NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
 TOO_LITTLE = "there is too little noise to account"
-NOT_COMPOSED = "the exact loss is not composed: there is hardly any noise, or delta is too small beside the rounding"
+NOT_COMPOSED = "the exact loss is not composed: noise is beyond all measure, or delta is too small beside the rounding"
 NOT_POISSON = "Opacus accounts for Poisson batches alone"
 
 
@@ -81,7 +81,10 @@ class DpSgdAccount:
     def as_json(self) -> dict[str, Any]:
         """What ``--json`` prints; null is an epsilon that is unbounded or not computed."""
         return {
-            "steps": [{"noise": each.noise, "rate": each.rate, "count": each.count} for each in self.steps],
+            "steps": [
+                {"noise": each.noise, "count": each.count} | ({"rate": each.rate} if self.law.amplified else {})
+                for each in self.steps
+            ],
             "delta": self.delta, "sampling": self.law.name, "times": self.times,
             "epsilon_total": finite(self.total), "epsilon_total_at_least": self.at_least,
             "epsilon_without_amplification": finite(self.plain),
@@ -101,7 +104,8 @@ def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1)
     require_delta(delta)
     if times < 1 or (times > 1 and law is not MULTISET):
         raise UsageError(f"a row counts once in a step of {law.name} batches, not {times} times")
-    kinds = merged(steps)
+    # without amplification a rate says nothing: a row counts as if it were in every batch
+    kinds = merged(steps if law.amplified else [replace(each, rate=1.0) for each in steps])
     plain = epsilon_of(_mu(kinds, times), delta)
     if not law.amplified:
         silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NOT_POISSON))
@@ -120,7 +124,7 @@ def _mu(steps: Sequence[Steps], times: int) -> float:
     """Of all steps together, rounded up: Gaussian steps are one with less noise, whatever noise each has."""
     if min(each.noise for each in steps) == 0:
         return inf
-    return times * sqrt(sum(each.count / each.noise**2 for each in steps)) * (1 + 64 * UNIT)
+    return times * hypot(*(sqrt(each.count) / each.noise for each in steps)) * (1 + 64 * UNIT)
 
 
 def statement(found: DpSgdAccount) -> Statement:
@@ -154,7 +158,10 @@ def _adversary(law: BatchLaw) -> str:
 
 
 def _covered(found: DpSgdAccount) -> str:
-    kinds = [f"{each.count:,} with noise {each.noise:g} and rate {each.rate:g}" for each in found.steps[:8]]
+    rates = [f" and rate {each.rate:g}" if found.law.amplified else "" for each in found.steps]
+    kinds = [
+        f"{each.count:,} with noise {each.noise:g}{rate}" for each, rate in zip(found.steps[:8], rates, strict=False)
+    ]
     more = f", and {counted(len(found.steps) - 8, 'more kind')}" if len(found.steps) > 8 else ""
     return f"{counted(found.count, 'step')}: {', '.join(kinds)}{more}"
 

@@ -11,8 +11,10 @@ from fuaudit.budgets.dpsgd.cells import CellLaw, Sampled, laws, reach_of
 from fuaudit.budgets.dpsgd.steps import Steps
 from fuaudit.budgets.losses import MASS_ERROR
 
-LEAST_NOISE = 0.05
-"""Below it losses of one step go into the hundreds, and nobody would call that private."""
+LEAST_NOISE, MOST_NOISE = 0.05, 1e6
+"""Below the one losses of a step go into the hundreds; above the other they are lost beside rounding."""
+LEAST_DELTA = 1e-13
+"""Rounding of any transform is more than a smaller one."""
 CELLS = 2**18
 """Of a composed loss."""
 ROUGH = 2_000
@@ -33,12 +35,12 @@ class _Grid:
 def bracket(steps: Sequence[Steps], delta: float, cells: int = CELLS) -> Bracket | None:
     """The epsilon at ``delta`` from both sides, in the worse of both directions; kinds are all different.
 
-    None where there is hardly any noise, or where the rounding of Fourier transforms is not small beside ``delta``.
+    None where noise is tiny or huge, or where the rounding of Fourier transforms is not small beside ``delta``.
 
     Raises:
         UsageError: dp-accounting is not installed.
     """
-    if delta <= 0 or min(each.noise for each in steps) < LEAST_NOISE:
+    if delta < LEAST_DELTA or not all(LEAST_NOISE <= each.noise <= MOST_NOISE for each in steps):
         return None
     found = [_grid(steps, delta, cells >> shift) for shift in (0, 3, 6)]
     grid = next((one for one in found if one.slack < delta / 20), min(found, key=lambda one: one.slack))
