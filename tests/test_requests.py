@@ -352,3 +352,12 @@ def test_small_words_say_whom_they_mean(fuaudit, tmp_path):
     code, out, err = fuaudit("unlearn", run.path, "--with", "fats", "--client", run.name(never), "--data", folder)
     assert code == 0, err
     assert "run never drew what was asked for, so there was nothing to forget" in out
+
+
+def test_a_receipt_of_whom_a_prune_dropped_is_not_promised(run, fuaudit):
+    pruned, _ = prune(run)
+    code, _, err = fuaudit("receipt", pruned.path, "--client", "eve")
+    assert code == 2
+    assert "no client is called 'eve'" in err
+    assert "No receipt can be made of whom a prune dropped" in err
+    assert "verify --client" not in err

@@ -15,6 +15,7 @@ from fuaudit.text import command, counted
 
 if TYPE_CHECKING:
     from fuaudit.data.dataset import Dataset
+    from fuaudit.runs.run import Run
 
 
 @click.command()
@@ -62,7 +63,7 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, outp
     from fuaudit.runs.run import load_run
 
     opened = load_run(run)
-    number = opened.client(client)
+    number = _number(opened, client)
     made = receipt_of(opened, number)
     expected = commitment_of(commitment)
     if expected is not None and expected != made.commitment:
@@ -74,6 +75,17 @@ def _make(run: Path, client: str, out: Path | None, commitment: str | None, outp
     whose = f"receipt of {opened.called(number)}, {counted(len(made.rows), 'row')}: {path}"
     lines = [whose, f"commitment {made.commitment}"]
     output.emit(document | {"commitment": made.commitment}, lines, lines)
+
+
+def _number(opened: Run, client: str) -> int:
+    """The number of a client; UsageError, which says of a pruned run what no receipt can be made of."""
+    try:
+        return opened.client(client)
+    except UsageError as error:
+        if not opened.pruned:
+            raise
+        advice = "No receipt can be made of whom a prune dropped: whoever had one made before keeps it."
+        raise UsageError(str(error.args[0]), advice) from None
 
 
 NO_LEAF = "rows that were kept for tests are in none, and no request removes those; ask whoever made the receipt"
