@@ -204,7 +204,8 @@ def prove(
 
     Exit code 1 if they differ on one, also for a kind of request that NAME does not claim to be exact for; --request
     asks for one kind. Mixed requests are asked only so. Exit code 0 says nothing of federations that were not looked
-    at, those that are too large for --leaves among them; 3 says that all were.
+    at, those that are too large for --leaves among them. Exit code 3: all were, or NAME made some too large by draws
+    that it does not need.
     """
     # options that cannot be meant are refused before anything heavy is imported
     table = options_of(options) | {"use": name}
@@ -276,14 +277,17 @@ def _many(swept: Swept) -> tuple[list[str], str]:
     found = swept.found
     short = (
         f"{counted(len(found.proved), 'federation')} proved exact, {len(found.refuted)} refuted, "
-        f"{found.too_large} too large; "
+        f"{found.too_large} too large{f', {found.costly} by draws without need' if found.costly else ''}; "
         f"requests for a {' or a '.join(swept.kinds)}"
     )
-    lines = [short]
+    lines, asked = [short], len(found.proved) + len(found.refuted) + found.too_large + found.costly
     if found.too_large:
-        asked = found.too_large + len(found.proved) + len(found.refuted)
         left = f"{found.too_large:,} of {asked:,} federations"
         lines.append(f"Nothing is shown of {left}: they have more outcomes than --leaves. Give a larger number.")
+    if found.costly:
+        left = f"{found.costly:,} of {asked:,} federations"
+        lines.append(f"Nothing is shown of {left}: on them {swept.unlearner} draws far more than it needs.")
+        lines.append("That can hide where it is wrong, so the others are no proof. Let it draw only what it changes.")
     if not found.smallest:
         return lines, short
     toy, result = found.smallest

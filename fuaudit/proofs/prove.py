@@ -88,8 +88,14 @@ class Swept:
 
     @property
     def exact(self) -> bool | None:
-        """Whether the laws do not differ on any; None where every federation was too large for the budget."""
-        return False if self.found.refuted else True if self.found.proved else None
+        """Whether the laws do not differ on any.
+
+        None where every federation was too large for the budget, or one was by what the unlearner draws without need:
+        such draws could hide where it is wrong.
+        """
+        if self.found.refuted:
+            return False
+        return True if self.found.proved and not self.found.costly else None
 
     @property
     def not_asked(self) -> list[str]:
@@ -106,6 +112,7 @@ class Swept:
             "proved": len(found.proved),
             "refuted": len(found.refuted),
             "too_large": found.too_large,
+            "costly": found.costly,
             "leaves": found.leaves,
             "budget": self.budget,
         }

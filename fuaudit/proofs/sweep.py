@@ -93,10 +93,12 @@ def sweep(
 ) -> Sweep:
     """Prove or refute exactness on each federation whose estimated leaves fit into what is left of the budget.
 
+    What does not fit is costly where :class:`Keeping` takes a small part of what is left: no budget helps there.
+
     Raises:
         PluginError, KeyReuseError: the unlearner failed on one of them.
     """
-    proved, refuted, too_large, left = [], [], 0, leaves
+    proved, refuted, too_large, costly, left = [], [], 0, 0, leaves
     for number, toy in enumerate(toys, 1):
         try:
             if left < 1 or not _fits(unlearner, toy, left):
@@ -104,7 +106,8 @@ def sweep(
             result = _once(_proof, unlearner, toy, left)
             left -= result.leaves
         except BudgetError:
-            too_large += 1
+            alone = _fits(Keeping(), toy, left // SLACK)
+            too_large, costly = too_large + (not alone), costly + alone
             continue
         finally:
             if progress:
@@ -113,7 +116,7 @@ def sweep(
             proved.append(toy)
         else:
             refuted.append((toy, result))
-    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left)
+    return Sweep(tuple(proved), tuple(refuted), too_large, leaves - left, costly)
 
 
 def _beside(unlearner: object, toy: Toy, left: int, few: int) -> tuple[Sweep, int]:

@@ -12,10 +12,14 @@ import pytest
 from fuaudit_plugins.fats import FatsUnlearning
 
 from fuaudit.audits.enumeration import Enumeration
+from fuaudit.cli.methods import _many
 from fuaudit.draws import Address, Purpose
 from fuaudit.errors import BudgetError
 from fuaudit.plans import UniformLaw
-from fuaudit.proofs.toys import Shape, federation
+from fuaudit.plans.reference import Anew
+from fuaudit.proofs.prove import Swept
+from fuaudit.proofs.sweep import sweep
+from fuaudit.proofs.toys import AllToys, Shape, federation
 from fuaudit.verification.finding import Verdict
 
 LAW, MEMBERS, CLIENT = UniformLaw(6, 3, 5, 4), federation((15,) * 12), Shape(1, ())
@@ -74,28 +78,54 @@ def test_other_requests_take_no_federations_away(decoy):
     assert found.verdict == "FAIL", found.shows
 
 
-def test_who_draws_a_little_more_passes():
+@dataclass(frozen=True)
+class OneCoin(FatsUnlearning):
     """A coin in every request doubles the leaves, and chooses nothing."""
 
-    @dataclass(frozen=True)
-    class OneCoin(FatsUnlearning):
-        def rewrite(self, plan, request, fresh, not_before):
-            fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1)
-            return super().rewrite(plan, request, fresh, not_before)
+    def rewrite(self, plan, request, fresh, not_before):
+        fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1)
+        return super().rewrite(plan, request, fresh, not_before)
 
+
+@dataclass(frozen=True)
+class StartsOver(FatsUnlearning):
+    """Starts over where a coin says so, which draws much now and then."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        if fresh.sequence(Address(Purpose.COUPLING, 1), range(3), 1) == (0,):
+            return plan.restart(request, fresh)
+        return super().rewrite(plan, request, fresh, not_before)
+
+
+TOYS = AllToys(2, True, ("client",))
+
+
+@pytest.mark.parametrize("coins", [40, -1])
+def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing(coins):
+    swept = Swept("tells", ("client",), 20_000, sweep(Tells(2, 1, coins), TOYS, 20_000))
+    assert sweep(Tells(2), TOYS, 20_000).refuted
+    assert len(swept.found.proved) > 5 < swept.found.costly
+    assert (swept.exact, swept.as_json()["costly"]) == (None, swept.found.costly)
+    lines, short = _many(swept)
+    assert f"{swept.found.costly} by draws without need" in short
+    assert any("on them tells draws far more than it needs" in line for line in lines)
+
+
+@pytest.mark.parametrize("method", [OneCoin(), StartsOver(), Anew()], ids=lambda made: type(made).__name__)
+def test_a_sweep_of_who_draws_a_little_more_is_a_proof(method):
+    for leaves in (2_000, 20_000):
+        found = sweep(method, TOYS, leaves)
+        assert (found.refuted, found.costly) == ((), 0)
+        assert found.too_large
+        assert Swept("more", ("client",), leaves, found).exact
+
+
+def test_who_draws_a_little_more_passes():
     found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
 
 
 def test_who_starts_over_by_a_coin_passes():
     """Rare draws that cost much mislead an estimate by eight paths; what it refuses is walked."""
-
-    @dataclass(frozen=True)
-    class StartsOver(FatsUnlearning):
-        def rewrite(self, plan, request, fresh, not_before):
-            if fresh.sequence(Address(Purpose.COUPLING, 1), range(3), 1) == (0,):
-                return plan.restart(request, fresh)
-            return super().rewrite(plan, request, fresh, not_before)
-
     found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(StartsOver(), Shape(0, (1,)))], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
