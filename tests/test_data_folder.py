@@ -6,6 +6,7 @@ import pytest
 from conftest import SECRET
 from safetensors.torch import load_file
 from test_names import NAMED, OWNERS, TABLES, rows_of
+from tests_support import of_the_run
 
 from fuaudit.audits.stress import Stress
 from fuaudit.data.tensors import Tensors
@@ -124,6 +125,34 @@ def test_what_is_imported_again_without_her_lines_is_told_what_to_do(own, quick,
     replay = next(found for found in result.findings if found.audit == "replay")
     assert replay.details[0].startswith("Rows have moved")
     assert any("Test rows have no ids" in line for line in replay.details) is not bool(test)
+
+
+@pytest.mark.parametrize("method", ["fats", "retrain"])
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_stream_of_requests_passes_with_what_is_left(own, fuaudit, quick, tmp_path, pruned, method):
+    """Each time the folder is handed over without who was forgotten: the third request has two folders behind it."""
+    whole, child, test = own
+    spec, left = of_the_run("stress"), [whole]
+    for name, asked in (("ann", None), ("cay", ["cay"]), ("ben", ["ben"])):
+        if asked:
+            child = unlearn(child, method, request_of(child, asked), tmp_path / f"{name}-gone", data=left[-1])
+        left.append(tmp_path / f"without-{name}")
+        code, _, err = fuaudit("import", left[-2], "--without", name, "--out", left[-1])
+        assert code == 0, err
+    child = prune(child)[0] if pruned else child
+    result = verify(child, spec, data=left[-1], budget=0, key=SECRET, save=False)
+    assert result.verdict == "PASS", result.reason
+    hers, both = ((10, 20) if test else (8, 16)) if method == "fats" else (0, 0)
+    said = [line for line in result.conclusion.rests_on if "that later requests took" in line]
+    assert said == [
+        f"Kept rounds of request {number} know no more beside {rows} rows that later requests took: as they are not at "
+        "hand, it was tried with retained rows in their place."
+        for number, rows in ((2, hers), (1, both))
+        if rows
+    ]
+    whole_again = verify(child, spec, data=whole, budget=0, key=SECRET, save=False)
+    assert whole_again.verdict == "PASS"
+    assert not any("that later requests took" in line for line in whole_again.conclusion.rests_on)
 
 
 def test_rows_that_are_lost_do_not_overflow(own, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from tests_support import (
 )
 
 from fuaudit import load_run, request_of, train, unlearn, verify
+from fuaudit.audits.stress import Stress
+from fuaudit.draws import Keyed
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.formats.files import write_bytes
 from fuaudit.formats.forms import pretty_json
@@ -31,8 +34,10 @@ from fuaudit.registry import build, find
 from fuaudit.runs.derived_files import derived_files
 from fuaudit.runs.layout import CHECKPOINT, LEDGER, of_round
 from fuaudit.training.execute import RoundState, execute
-from fuaudit.training.setup import setup
+from fuaudit.training.setup import load_dataset, setup
 from fuaudit.unlearning.apply import unlearner_record
+from fuaudit.verification.case import Case
+from fuaudit.verification.gather import gather
 from fuaudit.workflow.prune import prune
 
 
@@ -209,6 +214,28 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
     second = unlearn(child, "fats", later, tmp_path / "second", allow_inexact=True)
     for again in (second, prune(second)[0]):
         assert audits(again, spec=spec)[1]["stress"].verdict == "FAIL"
+
+
+@pytest.mark.parametrize("owns", [False, True], ids=["another client", "who owned the sample"])
+@pytest.mark.parametrize("pruned", [False, True])
+def test_stress_plans_find_it_without_the_rows_of_later_requests(tmp_path, owns, pruned):
+    """A client was forgotten later, and nobody has her rows any more: others stand in for them."""
+    run = train(config(server=[{"use": "size-weighted"}]), tmp_path / "parent", secret=secret(3))
+    owner = 4
+    first = Request.of(samples=run.original.samples[owner][:1])
+    child = unlearn(run, "fats", first, tmp_path / "child", allow_inexact=True)
+    second = unlearn(child, "fats", Request.of([owner if owns else 7]), tmp_path / "second", allow_inexact=True)
+    gone = frozenset(run.original.owner.keys() - second.plan.retained.owner.keys())
+    whole = load_dataset(run.config, None)
+    kept = replace(whole, inputs=whole.inputs.clone(), absent=gone)
+    kept.inputs[sorted(gone)] = float("nan")
+    if pruned:
+        second, _ = prune(second)
+    found = Stress(candidates=64).examine(Case(gather(second, {"data": kept}), Keyed(AUDIT_KEY)))
+    assert found.verdict == "FAIL", found.details
+    faults = [line for line in found.details if "models differ" in line]
+    assert faults
+    assert all(f"request 1, with others for {len(gone) - 1} rows that later ones took" in line for line in faults)
 
 
 def test_memory_that_was_not_rewound(tmp_path):

@@ -5,12 +5,13 @@ sample counts look right. So keys are searched for plans in which the target sit
 restart is late or absent, and their kept rounds are executed twice: as training did, and on the retained data.
 
 Rounds that are kept through several requests may know what one of them took, and nothing of the next. So each is tried
-by itself, back to the one that drew everything anew.
+by itself, back to the one that drew everything anew. Rows that later requests took may be gone by now. Retained rows
+stand in for these: the question is what a method keeps, and clients, sizes and laws stay those of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import ClassVar
@@ -18,6 +19,7 @@ from typing import ClassVar
 import torch
 
 from fuaudit.commitments.keys import derive
+from fuaudit.data.dataset import Dataset, padded
 from fuaudit.draws import END, Draws, Keyed, Stream
 from fuaudit.errors import UsageError
 from fuaudit.plans import Plan, Population, Request
@@ -154,7 +156,10 @@ class Stress:
                 Figure("faults", "Plans with a difference", faults, COMPARED),
             ),
             bounds_rate=min(1.0, RARE * len(silent)),
-            assumptions=case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
+            assumptions=(
+                *case.evidence.unopened(case.run.populations[steps[-1].number - 1]),
+                *_on_stand_ins(case, steps),
+            ),
             details=details,
         )
 
@@ -162,7 +167,7 @@ class Stress:
         """All plans of a request that keep rounds end in numbers that nothing can be compared with."""
         which = "" if all(one.kept for one in tried if one.request == step.number) else " and keeps a round"
         shows = f"In every plan that was tried of request {step.number}{which}, training with all data overflows."
-        if lacking := _lacking(case, step.after):
+        if lacking := len(_absent(case, step.after)) - len(_gone(case, step)):
             rows = counted(lacking, "row that it retained is", "rows that it retained are")
             shows = f"Nothing was compared of request {step.number}: {rows} not at hand."
         figures = _figures(len(tried), 0)
@@ -221,8 +226,10 @@ class Stress:
         """
         ready = case.rerun.ready
         cohorts = map(plan.cohort, range(1, kept + 1))
-        participations, lacking = _participations(plan, step.request, cohorts), _lacking(case, step.after)
-        found = _Tried(step.number, kept, plan.law.rounds, participations, lacking=lacking)
+        participations, gone = _participations(plan, step.request, cohorts), _gone(case, step)
+        counts = {"lacking": len(_absent(case, step.after)) - len(gone), "stood_in": len(gone)}
+        found = _Tried(step.number, kept, plan.law.rounds, participations, **counts)
+        ready = replace(ready, dataset=_stood_in(ready.dataset, gone, case.run.plan.retained))
         schedule, draws = LazySchedule([plan], kept), PlannedDraws.flat(plan, plan.sources)
         sides = [
             execute(
@@ -258,7 +265,8 @@ class _Tried:
         participations: of the target, in the kept rounds.
         differs: the first round after which the two sides differ, by ``gap``; 0 for none.
         overflows: the first round after which neither side is finite; 0 for none.
-        lacking: how many rows that the request retained are not at hand.
+        lacking: how many rows that the run retains are not at hand.
+        stood_in: how many others that the request retained are not, for later ones took them.
     """
 
     request: int
@@ -269,6 +277,7 @@ class _Tried:
     gap: float = 0.0
     overflows: int = 0
     lacking: int = 0
+    stood_in: int = 0
 
     def __str__(self) -> str:
         how = "equal bits"
@@ -278,8 +287,9 @@ class _Tried:
             how = f"not counted: {counted(self.lacking, 'retained row is', 'retained rows are')} not at hand"
         elif self.overflows:
             how = f"not counted: training with all data overflows in round {self.overflows}"
+        others = f", with others for {counted(self.stood_in, 'row')} that later ones took" if self.stood_in else ""
         return (
-            f"request {self.request}: {counted(self.kept, 'round')} kept of {self.rounds}, "
+            f"request {self.request}{others}: {counted(self.kept, 'round')} kept of {self.rounds}, "
             f"{self.participations} participations of the target in them; {how}"
         )
 
@@ -318,10 +328,37 @@ def _keeping(tried: Sequence[_Tried]) -> set[int]:
     return {one.request for one in tried if one.kept}
 
 
-def _lacking(case: Case, population: Population) -> int:
-    """How many rows of a population are not at hand."""
+def _absent(case: Case, population: Population) -> set[int]:
+    """The rows of a population that are not at hand."""
     data = case.evidence.rows
-    return sum(row >= data.size or row in data.absent for row in population.owner)
+    return {row for row in population.owner if row >= data.size or row in data.absent}
+
+
+def _gone(case: Case, step: Step) -> set[int]:
+    """The rows that later requests took, and that are not at hand."""
+    return _absent(case, step.after) - case.run.plan.retained.owner.keys()
+
+
+def _stood_in(dataset: Dataset, gone: Collection[int], retained: Population) -> Dataset:
+    """The dataset with retained rows in the place of some that are gone, one after the other."""
+    there = [row for row in sorted(retained.owner) if row < dataset.size and row not in dataset.absent]
+    if not gone or not there:
+        return dataset
+    data, places = padded(dataset, max(gone) + 1), sorted(gone)
+    rows = [there[number % len(there)] for number in range(len(places))]
+    inputs, targets = data.inputs.clone(), data.targets.clone()
+    inputs[places], targets[places] = data.inputs[rows], data.targets[rows]
+    return replace(data, inputs=inputs, targets=targets, absent=data.absent.difference(gone))
+
+
+def _on_stand_ins(case: Case, steps: Sequence[Step]) -> list[str]:
+    """Which requests were tried with other rows than those of their time."""
+    return [
+        f"Kept rounds of request {step.number} know no more beside {counted(len(gone), 'row')} that later requests "
+        "took: as they are not at hand, it was tried with retained rows in their place."
+        for step in steps
+        if (gone := _gone(case, step))
+    ]
 
 
 def kept_rounds_of(plan: Plan, after: Plan) -> int:
