@@ -358,7 +358,8 @@ def blaming(plugin: object, doing: str) -> Iterator[None]:
     except (UsageError, PluginError):
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{called(plugin)}, {doing}, raised {error!r}{line_of(plugin, error)}") from error
+        told = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else repr(error)  # repr names no file
+        raise PluginError(f"{called(plugin)}, {doing}, raised {told}{line_of(plugin, error)}") from error
 
 
 def outside_of(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
@@ -30,7 +31,7 @@ from fuaudit.testing import check_aggregator, check_audit, check_solver, check_u
 from fuaudit.testing.contexts import context_of, shape_of, stacked
 from fuaudit.testing.tiny import key_of, tiny_config, tiny_dataset
 from fuaudit.testing.unlearners import _tiny
-from fuaudit.training.asking import is_tensor
+from fuaudit.training.asking import is_tensor, rows_and_state
 from fuaudit.training.exchange import Exchange, exchanged
 from fuaudit.training.stages import Chain, Mean, Momentum, SizeWeighted, Stateless, weighted_sum
 from fuaudit.unlearning import exact_under
@@ -344,6 +345,7 @@ def refuses(self, context):
         (lambda self, context: context.target_gradient(context.model), "touched the target"),
         (lambda self, context: context.model[:-1], "finite model of shape"),
         (lies, "a torch.Tensor and no class of its own"),
+        (lambda self, context: context.model.numpy(), "no class of its own, but numpy.ndarray of shape ("),
         (lambda self, context: context.model * torch.nan, "finite model of shape"),
         (lambda self, context: context.model + torch.randn(context.model.shape), "global generator"),
         (around_the_door, "'Context' object has no attribute '_plan'"),
@@ -564,6 +566,7 @@ def test_an_audit_does_not_pass_for_want_of_evidence(word, attribute, shown):
         (lambda self, case: finding(shows=" "), "shows must be a sentence"),
         (lambda self, case: finding(figures=(figure("gap", float("nan")),)), "finite number"),
         (lambda self, case: finding(figures=(figure("vector", torch.zeros(2)),)), "finite number"),
+        (lambda self, case: finding(figures=(figure("gap", np.float32(1)),)), "not float32: write float(x)"),
         (lambda self, case: finding(figures={"gap": 1.0}), "figures must be a tuple of Figure"),
         (lambda self, case: finding(figures=(figure("gap", 1.0, how=" "),)), "must have key, label and how"),
         (lambda self, case: finding(figures=(figure("gap", 1.0, interval=(2.0, 1.0)),)), "interval of the figure"),
@@ -648,3 +651,9 @@ def test_an_editor_s_tensor_meets_no_rows():
     )()
     with pytest.raises(AssertionError, match="gave a Lying for a model"):
         check_unlearner(looking)
+
+
+def test_an_aggregator_without_its_row_is_told_the_shape_that_it_leaves():
+    kind = rows_and_state(torch.zeros(3, 18), columns_alone=True)
+    assert not kind.holds((torch.zeros(18), {}))
+    assert "An aggregator leaves one row, (1, 18)" in kind.hint

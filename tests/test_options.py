@@ -18,7 +18,7 @@ from fuaudit.cli.options import options_of
 from fuaudit.config import parse_toml, resolve
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.options import option_values, options
-from fuaudit.registry import Entry, build, entries
+from fuaudit.registry import Entry, blaming, build, entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,3 +131,8 @@ def test_a_whole_number_of_more_than_64_bits_is_told_with_its_option(any_option)
         options_of((f"value={2**70}",))
     with pytest.raises(UsageError, match=f"unlearner '{any_option}': value = {2**70} is nothing"):
         build("unlearners", {"use": any_option, "value": 2**70})
+
+
+def test_a_file_that_a_reader_misses_is_named():
+    with pytest.raises(PluginError, match=r"raised FileNotFoundError: .*'rows.npz'"), blaming(Option(), "load"):
+        Path("rows.npz").read_bytes()

@@ -121,7 +121,8 @@ def rows_and_state(rows: Tensor, columns_alone: bool = False) -> Kind:
         made = answer[0].shape
         return len(made) == len(shape) and all(wanted in ("n", came) for wanted, came in zip(shape, made, strict=True))
 
-    return Kind(f"({', '.join(map(str, shape))}) of {rows.dtype} and a state", fits, LIKE_GIVEN)
+    alone = f" An aggregator leaves one row, (1, {rows.shape[-1]}): mean(dim=-2, keepdim=True)." * columns_alone
+    return Kind(f"({', '.join(map(str, shape))}) of {rows.dtype} and a state", fits, LIKE_GIVEN + alone)
 
 
 def proposals(count: int) -> Kind:

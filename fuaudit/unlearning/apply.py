@@ -130,7 +130,9 @@ def edited(
     # a class of its own could answer for other tensors, wherever it meets them
     if type(vector) not in (Tensor, Parameter) or vector.shape != model.shape or not bool(torch.isfinite(vector).all()):
         what = f"did not return a finite model of shape {tuple(model.shape)}, a torch.Tensor and no class of its own"
-        raise PluginError(f"unlearner {name!r} {what}")
+        kind, shape = type(vector), getattr(vector, "shape", None)
+        came = f"{kind.__module__}.{kind.__qualname__}" + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise PluginError(f"unlearner {name!r} {what}, but {came}")
     return vector.detach().to(model.dtype).cpu(), messages
 
 

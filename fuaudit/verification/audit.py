@@ -180,6 +180,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) and isfinite(value)
 
 
+def _is_of_numpy(value: object) -> bool:
+    """Whether it is one number of numpy or torch, which no file holds as it is."""
+    return not isinstance(value, str | float | int) and hasattr(value, "item") and not getattr(value, "shape", ())
+
+
 def _wrong_figures(figures: Any) -> Iterator[str]:
     if not _are(figures, lambda figure: type(figure) is Figure):
         yield "figures must be a tuple of Figure"
@@ -189,7 +194,9 @@ def _wrong_figures(figures: Any) -> Iterator[str]:
         if not all(map(_is_text, (*texts, figure.unit))) or not all(map(str.strip, texts)):
             yield f"the figure {figure.key!r} must have key, label and how in words"
         elif not _is_value(figure.value):
-            yield f"the value of the figure {figure.key!r} must be a finite number, a text, a truth or None"
+            plainer = ": write float(x)" if _is_of_numpy(figure.value) else ""
+            wanted = f"a finite number of Python, a text, a truth or None, and not {type(figure.value).__name__}"
+            yield f"the value of the figure {figure.key!r} must be {wanted}{plainer}"
         elif not _is_interval(figure.interval):
             yield f"the interval of the figure {figure.key!r} must be None or (low, high), finite, low <= high"
         elif figure.error_rate is not None and not _is_rate(figure.error_rate):
