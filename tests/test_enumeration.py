@@ -26,9 +26,10 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.reference import Edited
 from fuaudit.proofs import exactness
+from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
-from fuaudit.proofs.sweep import _identity, sweep, tasks_of
+from fuaudit.proofs.sweep import _identity, sweep, tasks_of, walked
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, further_trials, leaves_choice, toys_like
 from fuaudit.proofs.variation import Variation, variation
 from fuaudit.runs.ancestors import parent_of
@@ -44,6 +45,10 @@ RUN = UniformLaw(30, 4, 5, 8)
 MEMBERS = federation((20,) * 10)
 CLIENT, SAMPLE, TWO, MIXED = Shape(1, ()), Shape(0, (1,)), Shape(0, (2,)), Shape(1, (1,))
 TWO_CLIENTS = Shape(2, ())
+
+
+def key_of(number):
+    return Keyed(secret(number))
 
 
 def judged(method, *shapes, law=RUN, members=MEMBERS, **options):
@@ -231,6 +236,48 @@ def test_pairs_count_where_both_vary_in_one_federation(law):
 def test_batches_of_two_clients_that_depend_on_each_other_are_refuted(method, shape, replacement):
     found = judged(method, shape, law=UniformLaw(8, 3, 5, 8, replacement))
     assert found.verdict == "FAIL", found.shows
+
+
+WHO_IS_WHO = {
+    "batches of unequal clients": (mutants.MirrorsUnequal(), (CLIENT,)),
+    "where who leaves had a choice": (mutants.MirrorsForOwner(), (CLIENT,)),
+    "where who leaves was asked for before": (mutants.MirrorsForLeaver(), (SAMPLE, CLIENT)),
+    "a slice of the samples": (mutants.Neighbours(), (CLIENT,)),
+    "as printed for another owner": (mutants.PrintedForAnother(), (SAMPLE, SAMPLE)),
+}
+"""Methods that are right wherever clients are alike, and each request names new ones or the same ones."""
+
+
+@pytest.mark.parametrize("method", WHO_IS_WHO)
+def test_who_is_who_is_walked(method):
+    unlearner, shapes = WHO_IS_WHO[method]
+    tasks = tasks_of(UniformLaw(8, 3, 5, 4), [(unlearner, shape) for shape in shapes])
+    assert any(walked(task, 10_000)[0].refuted for task in reversed(tasks) if task.more)
+
+
+@pytest.mark.parametrize("method", ["a slice of the samples", "as printed for another owner"])
+def test_without_lists_keys_find_them(method):
+    """What lists have no room for is found by chance; not with every key, and not all of it as often."""
+    unlearner, shapes = WHO_IS_WHO[method]
+    law, caught = UniformLaw(8, 3, 5, 4, replacement=False), 0
+    for number in range(4):
+        tasks = tasks_of(law, [(unlearner, shape) for shape in shapes], key_of(number))
+        caught += any(walked(task, 5000)[0].refuted for task in reversed(tasks) if task.drawn)
+    assert caught
+
+
+def test_federations_by_chance_follow_from_the_key():
+    law = UniformLaw(8, 3, 5, 4)
+    first, again, other = ([*drawn_toys(law, [CLIENT], key_of(number), 60)] for number in (1, 1, 2))
+    assert first == again != other
+    for shape in (CLIENT, SAMPLE, TWO, MIXED, replace(CLIENT, moment=1)):
+        toys = [*drawn_toys(law, [shape, SAMPLE], key_of(3), 60)]
+        assert len(toys) > 20
+        for toy in toys:
+            assert leaves_choice(toy.population, toy.requests)
+            asked = toy.requests[0]
+            assert (len(asked.clients), len(asked.samples)) == (shape.clients, sum(shape.samples))
+            assert (toy.not_before[0] == END) == (shape.moment is None)
 
 
 def test_steps_that_depend_on_each_other_in_cohorts_that_vary_are_refuted():

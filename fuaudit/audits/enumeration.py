@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuaudit import registry
 from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
-from fuaudit.draws import END
+from fuaudit.draws import END, Keyed
 from fuaudit.plans import Law, Population
 from fuaudit.plans.reference import Edited
 from fuaudit.proofs.sweep import Made, Sweep, swept
@@ -78,18 +78,25 @@ class Enumeration:
             reason = NO_REQUEST if case.request is None else "An editor has no plan whose law could be compared."
             return Finding("enumeration", Subject.ALGORITHM, Verdict.NOT_APPLICABLE, reason, SHOWS_NOT)
         plan, (made, names) = case.run.plan, requests_made(case)
-        return self.judged(plan.law, plan.populations[-2], made, names, case.effort.progress)
+        return self.judged(plan.law, plan.populations[-2], made, names, case.effort.progress, case.key)
 
     def judged(
-        self, law: Law, before: Population, made: Made, names: Sequence[str], progress: object = None
+        self,
+        law: Law,
+        before: Population,
+        made: Made,
+        names: Sequence[str],
+        progress: object = None,
+        key: Keyed | None = None,
     ) -> Finding:
         """What is found of methods under a law, for requests like those made.
 
         Args:
             before: the population before the last request.
             names: what the method of each request is called.
+            key: draws federations beside those of lists; none without it.
         """
-        found, reached = swept(law, before, made, self.leaves, progress)
+        found, reached = swept(law, before, made, self.leaves, progress, key)
         figures = _figures(found, law)
         if found.smallest and reached.refuted:
             toy, result = found.smallest
@@ -115,9 +122,15 @@ class Enumeration:
         shows = (
             f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
             "retraining (total variation 0): "
-            f"{'; and '.join(reached.numbers)}."
+            f"{'; and '.join(reached.numbers)}{_by_chance(reached.drawn)}."
         )
         return _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
+
+
+def _by_chance(drawn: int) -> str:
+    if not drawn:
+        return ""
+    return f"; {drawn:,} of them were drawn by the key of the audit, with sizes, ids and owners as they came"
 
 
 def _figures(found: Sweep, law: Law) -> tuple[Figure, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -10,18 +10,27 @@ from math import ceil
 from typing import Any
 
 from fuaudit.declared import offers
-from fuaudit.draws import END, Draws, Position, estimate_leaves
+from fuaudit.draws import END, Draws, Keyed, Position, estimate_leaves
+from fuaudit.draws.keyed import derive
 from fuaudit.errors import BudgetError
 from fuaudit.plans import Law, Plan, Population, Request
 from fuaudit.plans.reference import BehindEdit, Edited, in_turn
 from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import STOPS, Coverage, missing
 from fuaudit.proofs.exactness import Exactness, estimated_leaves, exactness, retraining
+from fuaudit.proofs.related import related_toys
 from fuaudit.proofs.toys import LONGEST, Shape, Toy, Toys, during_training, numbers_of, toys_like, trials
 from fuaudit.text import counted
 
 SHARE = 4
 """One federation may take a fourth of what is left of a budget: the rest is for others."""
+
+RELATED, DRAWN = 5, 10
+"""Federations that are told apart by who is who have a fifth of the leaves more, those that the key draws a tenth."""
+
+DRAWN_SHARE, TRIES = 16, 400
+"""One that the key draws may take a 16th of what these have; so many are tried."""
 
 ROUGHLY, PROBES = 16, 8
 """One path tells the number of leaves within this factor, as a rule; so many tell it well enough."""
@@ -232,19 +241,25 @@ class Task:
 
     Attributes:
         steps: the places of its methods among those of a lineage, oldest first.
+        shapes: of the requests; none for the fixed list, which has its own.
         alone: marks one request by itself, whose federations must reach as far as
             :data:`fuaudit.proofs.coverage.FLOOR`, or, during training, as ``FLOOR_DURING``.
         group: tasks of one group share leaves. Others have their own: whoever is asked besides takes none away.
         stop: how many rounds were executed when a request came during training; None where none did.
+        more: how many times the leaves of these the others have; no floor asks how far these go. 0 for the others.
+        drawn: marks federations that the key of the audit drew.
     """
 
     unlearner: Any
     words: str
     toys: tuple[Toy, ...]
     steps: tuple[int, ...]
+    shapes: tuple[Shape, ...] = ()
     alone: bool = False
     group: Hashable = 0
     stop: int | None = None
+    more: int = 0
+    drawn: bool = False
 
 
 FIXED = "the fixed list"
@@ -253,11 +268,32 @@ Made = Sequence[tuple[Any, Shape]]
 """Unlearners of a lineage with the shapes of their requests, oldest first."""
 
 
-def tasks_of(law: Law, made: Made) -> list[Task]:
+def tasks_of(law: Law, made: Made, key: Keyed | None = None) -> list[Task]:
     """What is enumerated for a run: its requests by themselves, twice, as they were made, and the fixed list.
 
-    Requests that came during training come after one round and after two, as far as the run has more.
+    Requests that came during training come after one round and after two, as far as the run has more. All but the
+    fixed list comes again over federations that are told apart by who is who, and over those that a key draws.
     """
+    listed = _listed(law, made)
+    asked = [(number, task) for number, task in enumerate(listed) if task.shapes]
+    by_relation = [_besides(task, number, "related", related_toys(law, task.shapes), RELATED) for number, task in asked]
+    if key is None:
+        return listed + by_relation
+    keys = {number: Keyed(derive(key.secret, "small federations", str(number))) for number, _ in asked}
+    by_chance = [
+        _besides(task, number, "drawn", drawn_toys(law, task.shapes, keys[number], TRIES), DRAWN)
+        for number, task in asked
+    ]
+    return [*listed, *by_relation, *(replace(task, drawn=True) for task in by_chance)]
+
+
+def _besides(task: Task, number: int, words: str, toys: Iterable[Toy], more: int) -> Task:
+    """The same over other federations, with leaves of its own."""
+    told = f"{task.words}, {words}"
+    return replace(task, words=told, toys=tuple(toys), alone=False, group=(words, number), more=more)
+
+
+def _listed(law: Law, made: Made) -> list[Task]:
     tasks, first = list[Task](), dict[Any, int]()
     rewriters = [
         (first.setdefault(_identity(own), place), shape)
@@ -298,7 +334,7 @@ def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, group: Has
     unlearner = Succession(methods) if len(methods) > 1 else methods[0]
     words, toys = ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes))
     stop = next((shape.moment for shape in shapes if shape.moment is not None), None)
-    return Task(unlearner, words, toys, steps, alone, group, stop)
+    return Task(unlearner, words, toys, steps, tuple(shapes), alone, group, stop)
 
 
 def _fixed(law: Law) -> Iterator[Toy]:
@@ -317,12 +353,14 @@ class Reached:
     Attributes:
         numbers: how far they go for one request, for two, and so on, after training and then during it, in words: what
             those of every method do.
+        drawn: how many federations were proved that the key of the audit drew.
         refuted: the task that ended it.
     """
 
     short: tuple[str, ...]
     details: tuple[str, ...]
     numbers: tuple[str, ...] = ()
+    drawn: int = 0
     refuted: Task | None = None
 
 
@@ -338,13 +376,13 @@ def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
     """
     found, left = Sweep((), (), 0, 0), leaves
     for number, toy in enumerate(task.toys, 1):
-        most = left // SHARE
+        most = min(left, leaves // DRAWN_SHARE) if task.drawn else left // SHARE
         if most >= 1 and _fits(Keeping(), toy, most):
             about = ceil(_once(_estimate, Keeping(), toy, most))
             one, few = _beside(task.unlearner, toy, ROOM * leaves - found.leaves, about)
             found, left = found + one, left - few
         else:
-            found += Sweep((), (), 1, 0)
+            found += Sweep((), (), int(not task.drawn), 0)
         if progress:
             progress(f"small federations, {task.words}", number, len(task.toys))
         if found.refuted:
@@ -352,17 +390,20 @@ def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
     return found, left
 
 
-def swept(law: Law, before: Population, made: Made, leaves: int, progress: object = None) -> tuple[Sweep, Reached]:
+def swept(
+    law: Law, before: Population, made: Made, leaves: int, progress: object = None, key: Keyed | None = None
+) -> tuple[Sweep, Reached]:
     """All tasks one after the other, up to the first refutation; each has its share of what is left to its group.
 
     Args:
         before: the population before the last request, which says how far the federations must go.
         made: the requests of the lineage, with their unlearners.
         leaves: of a group, by what :class:`Keeping` takes.
+        key: draws federations beside those of lists; they have leaves of their own.
     """
-    found, short, details = Sweep((), (), 0, 0), list[str](), list[str]()
-    tasks, proved = tasks_of(law, made), dict[tuple[int, int, Hashable], list[Toy]]()
-    left = dict.fromkeys((task.group for task in tasks), leaves)
+    found, short, details, drawn = Sweep((), (), 0, 0), list[str](), list[str](), 0
+    tasks, proved = tasks_of(law, made, key), dict[tuple[int, int, Hashable], list[Toy]]()
+    left = {task.group: leaves // (task.more or 1) for task in tasks}
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:] if later.group == task.group]
         share = left[task.group] * weights[0] // sum(weights)
@@ -370,15 +411,16 @@ def swept(law: Law, before: Population, made: Made, leaves: int, progress: objec
         found, left[task.group] = found + part, left[task.group] - share + rest
         if part.refuted:
             return found, Reached(tuple(short), tuple(details), refuted=task)
+        drawn += len(part.proved) * task.drawn
         reached = Coverage.of(part.proved)
         details += _proved(task, part)
-        if part.costly or (task.toys and not part.proved):
+        if part.costly or (task.toys and not part.proved and not task.more):
             short.append(_unwalked(part, task.words))
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before, task.stop)]
-        if task.words != FIXED and part.proved:
+        if task.words != FIXED and part.proved and not task.more:
             proved.setdefault((task.stop or 0, len(part.proved[0].requests), task.group), []).extend(part.proved)
-    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)))
+    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)), drawn)
 
 
 def _proved(task: Task, part: Sweep) -> list[str]:

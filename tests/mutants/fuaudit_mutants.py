@@ -248,6 +248,16 @@ class PrintedSecond(PrintedSometimes):
 
 
 @dataclass(frozen=True)
+class PrintedForAnother(PrintedSometimes):
+    """For samples of a client of whom no earlier request of the stream named any."""
+
+    def printed(self, plan, request):
+        first, last = plan.populations[0].samples, plan.retained.samples
+        named = {client for client in last if len(last[client]) < len(first[client])}
+        return bool(named) and not named & {plan.retained.owner[sample] for sample in request.samples}
+
+
+@dataclass(frozen=True)
 class PrintedForLargest(PrintedSometimes):
     """Where nobody has more samples than an owner of one that is requested."""
 
@@ -435,6 +445,87 @@ class EchoesBatches(OtherBatches):
                 if lead != at.client and first in answers and len(own[lead]) == len(own[at.client]):
                     found[at] = tuple(own[at.client][own[lead].index(s)] for s in answers[first])
         return found
+
+
+def side_of(drawn, own):
+    """Whether a batch lies among the first samples of its client (below 0), or the last ones; 0 in the middle."""
+    return sum(2 * own.index(sample) - len(own) + 1 for sample in drawn)
+
+
+@dataclass(frozen=True)
+class Mirrors(OtherBatches):
+    """A batch is turned round among its client's samples, to lie on the side of another one's of the cohort.
+
+    Each batch by itself has the right law.
+    """
+
+    def goes_along(self, plan, right, client, other):
+        """Whether it does, of a client, with another one's."""
+        raise NotImplementedError
+
+    def changed(self, plan, right, answers, not_before):
+        samples, found = right.retained.samples, {}
+        for at in answers:
+            if at.purpose != Purpose.BATCH:
+                continue
+            cohort = right.cohort(at.round)
+            others = [other for other in cohort[: cohort.index(at.client)] if other != at.client]
+            for first in [at._replace(client=other, occurrence=0) for other in others]:
+                if first in answers and self.goes_along(plan, right, at.client, first.client):
+                    own = samples[at.client]
+                    sides = side_of(answers[at], own), side_of(answers[first], samples[first.client])
+                    if sides[0] * sides[1] < 0:
+                        found[at] = tuple(sorted(own[len(own) - 1 - own.index(sample)] for sample in answers[at]))
+                    break
+        return found
+
+
+@dataclass(frozen=True)
+class MirrorsUnequal(Mirrors):
+    """Of clients with different numbers of samples."""
+
+    def goes_along(self, plan, right, client, other):
+        sizes = [len(right.retained.samples[one]) for one in (client, other)]
+        return sizes[0] != sizes[1]
+
+
+@dataclass(frozen=True)
+class MirrorsForLeaver(Mirrors):
+    """Where a client is erased of whom samples were erased before."""
+
+    def goes_along(self, plan, right, client, other):
+        first, last = plan.populations[0].samples, plan.retained.samples
+        gone = [one for one in last if one not in right.retained.samples]
+        return any(len(last[one]) < len(first[one]) for one in gone)
+
+
+@dataclass(frozen=True)
+class MirrorsForOwner(Mirrors):
+    """Where the client who is erased had two samples or more."""
+
+    def goes_along(self, plan, right, client, other):
+        gone = [one for one in plan.retained.clients if one not in right.retained.samples]
+        return any(len(plan.retained.samples[one]) > 1 for one in gone)
+
+
+@dataclass(frozen=True)
+class Neighbours(OtherBatches):
+    """A fresh batch is a slice of the client's samples, from a uniform place on: of one sample more, that is right."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        right = plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+        written = right.recorded({})
+        last = written.sources[-1]
+        if not isinstance(last, Recorded):
+            return right
+        answers = dict(last.answers)
+        anew = [at for at in answers if right.segment("batches", at.position).source == len(right.sources) - 1]
+        for at in anew:
+            if at.purpose == Purpose.BATCH and answers[at]:
+                own = right.retained.samples[at.client]
+                (start,) = fresh.sequence(at._replace(version=len(plan.populations) + 9), range(len(own)), 1)
+                answers[at] = tuple(sorted((own + own)[start : start + len(answers[at])]))
+        return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
 
 
 @dataclass(frozen=True)
