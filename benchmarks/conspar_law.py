@@ -115,14 +115,15 @@ def sets_of(draws: PlannedDraws, stage: Consensus, rounds: int, fault: Fault | N
     for number in range(1, rounds + 1):
         context = context_of(draws, number, DIM).at(PLACE, stage, None)
         if fault is not None:
-            context = replace(context, own=_keys(draws, number, fault))
+            context = replace(context, own=keys_of(draws, number, fault))
         proposed = stage.propose(updates, context) if fault is None else fault.propose(stage, updates, context)
         for client, columns in enumerate(proposed):
             found[number - 1, client, columns.numpy()] = 1
     return found
 
 
-def _keys(draws: PlannedDraws, number: int, fault: Fault) -> Callable[[int], Any]:
+def keys_of(draws: PlannedDraws, number: int, fault: Fault) -> Callable[[int], Any]:
+    """What a client draws in a round, with a fault."""
     return lambda client: draws.own(fault.round_of(number), PLACE, fault.client_of(client), 0)
 
 

@@ -3,6 +3,7 @@
 The core never imports this package. ``check_unlearner``, ``check_aggregator``, ``check_client_stage``,
 ``check_agreement``, ``check_adversary``, ``check_byzantine``, ``check_transport``, ``check_solver``, ``check_law``,
 ``check_audit``, ``check_model`` and ``check_dataset`` raise an AssertionError that lists all that is wrong;
+``audit_account`` sets an account of privacy beside what a stage let out;
 ``exactness`` proves or refutes a rewriter on one small federation. The strategies live in
 :mod:`fuaudit.testing.strategies`.
 """
@@ -10,6 +11,7 @@ The core never imports this package. ``check_unlearner``, ``check_aggregator``, 
 from fuaudit.proofs.exactness import Exactness, adaptive_exactness, exactness
 from fuaudit.proofs.toys import Toy, federation
 from fuaudit.testing import strategies
+from fuaudit.testing.accounts import AuditedAccount, audit_account
 from fuaudit.testing.adversaries import check_adversary
 from fuaudit.testing.aggregators import check_aggregator
 from fuaudit.testing.agreements import check_agreement
@@ -25,9 +27,11 @@ from fuaudit.testing.transports import check_transport
 from fuaudit.testing.unlearners import check_unlearner
 
 __all__ = [
+    "AuditedAccount",
     "Exactness",
     "Toy",
     "adaptive_exactness",
+    "audit_account",
     "check_adversary",
     "check_aggregator",
     "check_agreement",

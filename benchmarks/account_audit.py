@@ -1,0 +1,338 @@
+"""Accounts against audits: ``python benchmarks/account_audit.py`` writes the page.
+
+The stages ``consensus`` and ``gaussian-noise`` draw as in a run, by the secrets of its clients, under two histories
+that an account calls adjacent. What they let out bounds the epsilon from below. Faults are planted to see that the
+bound then exceeds the account.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import conspar_law as law
+import numpy as np
+import torch
+from fuaudit_plugins.conspar import Consensus
+from fuaudit_plugins.noise import GaussianNoise, clipped
+from machine import hardware
+from numpy.typing import NDArray
+
+from fuaudit.budgets.conspar.law import ConSpar, epsilon
+from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
+from fuaudit.plans.stage_draws import PlannedDraws
+from fuaudit.testing.accounts import AuditedAccount, audit_account
+
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "account-audit.md"
+SIX, FIVE, WITH_FAULT = 10**6, 10**5, 40_000
+"""Trials of each history; with each fault."""
+ALPHA, DELTA = 0.05, 1e-5
+WORKERS = 4
+CONSPAR = {(50, 4, 0.8): SIX, (50, 4, 0.5): FIVE, (50, 1, 0.1): FIVE, (20, 2, 0.01): FIVE}
+"""Coordinates, coordinates a client, alpha -> trials."""
+NOISE = {0.5: FIVE, 1.0: SIX, 2.0: FIVE}
+"""Noise -> trials."""
+COLUMNS, NORM = 3, 0.5
+CELLS, WIDEST = 60, 6.0
+"""Kinds of a normal number: cells of its values, up to so many deviations beyond both means."""
+
+Kinds = NDArray[np.int64]
+Rows = Sequence[torch.Tensor]
+
+PAGE_TEXT = """\
+# Accounts against audits
+
+    python benchmarks/account_audit.py
+
+{machine}. Two stages draw as in a run, by the secrets of its {clients} clients, under each of two \
+histories that an account calls adjacent; *trials* are those of each, or a few more. One event is chosen on a fifth of \
+the trials. On the others its chances are \
+bounded by Clopper and Pearson's limits, so the bound on epsilon is above the true one with a chance of at most \
+{alpha:g} ([budgets.md](../budgets.md#account-against-audit)). *Ceiling* is what the bound would be if the event came \
+always under one history and never under the other.
+
+`consensus`, one round, two top sets that differ in one element, delta 0:
+
+| d | k | alpha | trials | account | at least | share | ceiling | verdict |
+|---|---|---|---|---|---|---|---|---|
+{conspar}
+
+`gaussian-noise`, one step, a row as long as the norm against a row of zeros, delta {delta:g}:
+
+| noise | trials | account | at least | share | ceiling | verdict |
+|---|---|---|---|---|---|---|
+{noise}
+
+Two rounds, of which the second differs; the account is that of one round, or of one step; {five:,} trials:
+
+| stage | account | at least | share | verdict |
+|---|---|---|---|---|
+{rounds}
+
+With a planted fault, {with_fault:,} trials of each history:
+
+| stage | fault | account | at least | verdict |
+|---|---|---|---|---|
+{faulty}
+
+In words: at these sizes no bound exceeds its account, and each fault that lets out more than is charged is refuted. \
+It is evidence and no proof: a bound below an account shows nothing. Faults that make a stage *more* private are not \
+found here; the [law](conspar-law.md) finds them. Nor is noise that is short by a tenth: at noise 1 the account is \
+4.38, and with noise .9 it would be 4.98, which a threshold on {six:,} trials does not reach. Tests of the law of \
+the noise find 3 %.
+"""
+
+
+# --- what comes out under a history: rows of one client, round after round
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is executed, and into which kinds its outcomes are sorted, fixed before anything is drawn.
+
+    Attributes:
+        stage: with which parameters.
+        histories: two lists of rows ``(c,)``, one row a round.
+        account: the epsilon that is charged.
+        delta: at which it holds.
+        sort: outcomes of all rounds ``(rounds, n, c)`` -> kinds ``(n,)``.
+        fault: what goes wrong, with the proposals or with the keys; None for the stage as it is.
+    """
+
+    stage: Consensus | GaussianNoise
+    histories: tuple[Rows, Rows]
+    account: float
+    delta: float
+    sort: Callable[[NDArray[np.float64]], Kinds]
+    fault: law.Fault | None = None
+
+
+def kinds(draws: PlannedDraws, trial: Trial, history: int, times: range) -> Kinds:
+    """The kinds of trials under one history, so many ``times`` for every client; no round is used twice."""
+    rows, columns = trial.histories[history], len(trial.histories[history][0])
+    found = []
+    for time in times:
+        number = 1 + (2 * time + history) * len(rows)
+        found.append([_outcome(draws, trial, row, number + i) for i, row in enumerate(rows)])
+    outcomes = np.array(found).transpose(1, 0, 2, 3).reshape(len(rows), -1, columns)
+    return trial.sort(outcomes)
+
+
+def _outcome(draws: PlannedDraws, trial: Trial, row: torch.Tensor, number: int) -> NDArray[np.float64]:
+    """What all clients let out in one round: sets as bits, or rows, ``(clients, c)``."""
+    stage, updates = trial.stage, row.expand(law.CLIENTS, len(row))
+    context = law.context_of(draws, number, len(row)).at(law.PLACE, stage, None)
+    if trial.fault is not None:
+        context = replace(context, own=law.keys_of(draws, number, trial.fault))
+    if isinstance(stage, GaussianNoise):
+        return stage.apply(updates, context, {})[0].numpy().astype(np.float64)
+    bits = np.zeros((law.CLIENTS, len(row)))
+    propose = Consensus.propose if trial.fault is None else trial.fault.propose
+    for client, columns in enumerate(propose(stage, updates, context)):
+        bits[client, columns.numpy()] = 1
+    return bits
+
+
+def audited(draws: PlannedDraws, trial: Trial, trials: int) -> AuditedAccount:
+    """The account of a trial against what came out."""
+    one, other = (kinds(draws, trial, history, range(law.rounds_for(trials))) for history in (0, 1))
+    return audit_account(trial.account, one, other, trial.delta, ALPHA)
+
+
+# --- trials
+
+
+def row_with(columns: int, largest: Sequence[int]) -> torch.Tensor:
+    """A row whose largest entries are these; others are smaller and lie anywhere."""
+    row = torch.rand(columns, generator=torch.Generator().manual_seed(columns), dtype=torch.float64)
+    row[list(largest)] = 2.0
+    return row
+
+
+def conspar(d: int, k: int, alpha: float, rounds: int = 1, fault: law.Fault | None = None) -> Trial:
+    """In the last round two top sets differ in one element, and in those before in none."""
+    mine, theirs = row_with(d, range(k)), row_with(d, range(1, k + 1))
+
+    def sort(bits: NDArray[np.float64]) -> Kinds:
+        """By size, by how many common elements are sent, and by which of the other two are, in every round."""
+        found = np.zeros(bits.shape[1], dtype=np.int64)
+        for sent in bits.astype(np.int64):
+            common = sent[:, 1:k].sum(axis=1)
+            found = ((found * (k + 1) + sent.sum(axis=1)) * (k + 1) + common) * 4 + 2 * sent[:, 0] + sent[:, k]
+        return found
+
+    shape = ConSpar(d, k, Fraction(str(alpha)))
+    histories = ([mine] * rounds, [mine] * (rounds - 1) + [theirs])
+    return Trial(Consensus(k, alpha), histories, epsilon(shape), 0.0, sort, fault)
+
+
+def noise(z: float, rounds: int = 1, fault: law.Fault | None = None, stage: Any = None, column: int = 0) -> Trial:
+    """In the last round the row is as long as the norm along one column, or zero; in those before it is the same.
+
+    Kinds are cells of that column's number; with two rounds also whether it changed from the first to the second by
+    exactly what the rows changed by, as where both have one key.
+    """
+    mine, zero = torch.zeros(COLUMNS, dtype=torch.float64), torch.zeros(COLUMNS, dtype=torch.float64)
+    mine[column] = 4 * NORM  # clipped to the norm
+
+    def cells(numbers: NDArray[np.float64], count: int) -> Kinds:
+        low, high = -WIDEST * z, 1 + WIDEST * z
+        return np.clip((numbers - low) / (high - low) * count, 0, count - 1).astype(np.int64)
+
+    def sort(rows: NDArray[np.float64]) -> Kinds:
+        last = cells(rows[-1, :, column] / NORM, CELLS)
+        if len(rows) == 1:
+            return last
+        change = rows[-1, :, column] - rows[-2, :, column]
+        same = np.abs(change[:, None] / NORM - np.array([0.0, -1.0])) < 1e-6  # exactly as without noise, or not
+        return last + CELLS * (same[:, 0] + 2 * same[:, 1])
+
+    account = epsilon_of(mu_of(z, 1), DELTA)
+    histories = ([mine] * rounds, [mine] * (rounds - 1) + [zero])
+    return Trial(stage or GaussianNoise(NORM, z), histories, account, DELTA, sort, fault)
+
+
+# --- faults
+
+
+class Unclipped(GaussianNoise):
+    """It forgets to clip."""
+
+    def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
+        found, state = super().apply(updates, context, state)
+        return found + updates - torch.stack([clipped(row, self.norm) for row in updates]), state
+
+
+class HalfTheNoise(GaussianNoise):
+    """It adds half of what it tells."""
+
+    def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
+        return replace(GaussianNoise(self.norm, self.noise), noise=self.noise / 2).apply(updates, context, state)
+
+
+class FirstColumn(GaussianNoise):
+    """It adds noise to the first column alone."""
+
+    def apply(self, updates: torch.Tensor, context: Any, state: Any) -> Any:
+        found, state = super().apply(updates, context, state)
+        found[:, 1:] = torch.stack([clipped(row, self.norm) for row in updates])[:, 1:]
+        return found, state
+
+
+AGAIN = law.FAULTS["a client's key is used again in the next round"]
+FAULTS: dict[tuple[str, str], Trial] = {
+    ("consensus", "one trial too few in the binomial"): conspar(
+        20, 2, 0.5, fault=law.FAULTS["one trial too few in the binomial"]
+    ),
+    ("consensus", "what comes is drawn from all of [d], and may be there already"): conspar(
+        20, 2, 0.5, fault=law.FAULTS["what comes is drawn from all of [d], and may be there already"]
+    ),
+    ("consensus", "the largest always stay"): conspar(20, 2, 0.5, fault=law.FAULTS["the largest always stay"]),
+    ("consensus", "a client's key is used again in the next round"): conspar(20, 2, 0.5, rounds=2, fault=AGAIN),
+    ("gaussian-noise", "a client's key is used again in the next round"): noise(1.0, rounds=2, fault=AGAIN),
+    ("gaussian-noise", "rows are not clipped, and are four times as long"): noise(1.0, stage=Unclipped(NORM, 1.0)),
+    ("gaussian-noise", "half of the noise"): noise(1.0, stage=HalfTheNoise(NORM, 1.0)),
+    ("gaussian-noise", "noise on the first column alone"): noise(1.0, stage=FirstColumn(NORM, 1.0), column=1),
+}
+ROUNDS = {
+    "consensus, d = 20, k = 2, alpha = 0.5": conspar(20, 2, 0.5, rounds=2),
+    "gaussian-noise, noise 1": noise(1.0, 2),
+}
+
+
+# --- the page
+
+
+Job = tuple[str, Any]
+"""Which table of the page, and which of its rows."""
+PART = 2_000
+"""Rounds, or pairs of rounds, that one process executes at a time."""
+
+
+def _trial(job: Job) -> tuple[Trial, int]:
+    """What is executed, and how often under each history."""
+    table, row = job
+    if table == "conspar":
+        return conspar(*row), CONSPAR[row]
+    if table == "noise":
+        return noise(row), NOISE[row]
+    return (ROUNDS[row], FIVE) if table == "rounds" else (FAULTS[row], WITH_FAULT)
+
+
+def _part(given: tuple[Job, int, range]) -> Kinds:
+    """The kinds of some trials of a job under one history, in a process of its own."""
+    job, history, times = given
+    torch.set_num_threads(1)
+    return kinds(_draws(), _trial(job)[0], history, times)
+
+
+@cache
+def _draws() -> PlannedDraws:
+    with tempfile.TemporaryDirectory() as folder:
+        return law.stage_draws(Path(folder) / "run")
+
+
+def _parts(job: Job) -> list[tuple[Job, int, range]]:
+    times = law.rounds_for(_trial(job)[1])
+    return [
+        (job, history, range(first, min(times, first + PART))) for history in (0, 1) for first in range(0, times, PART)
+    ]
+
+
+def _all(jobs: list[Job]) -> dict[Job, AuditedAccount]:
+    """All audits; trials are shared among processes, and put together in their order."""
+    parts = [part for job in jobs for part in _parts(job)]
+    with ProcessPoolExecutor(WORKERS) as pool:
+        done = list(zip(parts, pool.map(_part, parts), strict=True))
+    found = {}
+    for job in jobs:
+        one, other = (
+            np.concatenate([seen for (whose, of, _), seen in done if (whose, of) == (job, history)])
+            for history in (0, 1)
+        )
+        trial = _trial(job)[0]
+        found[job] = audit_account(trial.account, one, other, trial.delta, ALPHA)
+    return found
+
+
+def _cells(found: AuditedAccount) -> str:
+    least = found.least
+    return f"{found.account:.3f} | {least.lower:.3f} | {found.share:.0%} | {least.ceiling:.2f} | {found.verdict}"
+
+
+def _short(found: AuditedAccount, share: bool) -> str:
+    reached = f"{found.share:.0%} | " if share else ""
+    return f"{found.account:.3f} | {found.least.lower:.3f} | {reached}{found.verdict}"
+
+
+def main() -> None:
+    jobs: list[Job] = [
+        *(("conspar", each) for each in CONSPAR), *(("noise", each) for each in NOISE),
+        *(("rounds", each) for each in ROUNDS), *(("fault", each) for each in FAULTS),
+    ]  # fmt: skip
+    found = _all(jobs)
+    facts = hardware()
+    PAGE.write_text(
+        PAGE_TEXT.format(
+            machine=f"fuaudit {facts['fuaudit']}, torch {facts['torch']}, {facts['processor']}",
+            clients=law.CLIENTS, six=SIX, five=FIVE, alpha=ALPHA, delta=DELTA, with_fault=WITH_FAULT,
+            conspar="\n".join(
+                f"| {d} | {k} | {alpha} | {of:,} | {_cells(found['conspar', (d, k, alpha)])} |"
+                for (d, k, alpha), of in CONSPAR.items()
+            ),
+            noise="\n".join(f"| {z:g} | {of:,} | {_cells(found['noise', z])} |" for z, of in NOISE.items()),
+            rounds="\n".join(f"| {name} | {_short(found['rounds', name], True)} |" for name in ROUNDS),
+            faulty="\n".join(f"| {' | '.join(name)} | {_short(found['fault', name], False)} |" for name in FAULTS),
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
