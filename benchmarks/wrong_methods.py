@@ -136,6 +136,8 @@ METHODS = (
     Method("mutant-avoids-neighbour", "leaves the client after the erased one out of fresh cohorts"),
     Method("mutant-spares-highest", "leaves the highest id out of fresh cohorts, from ten clients on", beyond=True),
     Method("mutant-batch-twice", "uses the fresh batch of step four for step five too", beyond=True),
+    Method("mutant-neighbours", "takes a slice of the client's samples for a fresh batch"),
+    Method("mutant-mirrors-for-owner", "turns a fresh batch to the side of that of another client of the cohort"),
     Method("stranger-back-to-first-step", "draws all batches of the round anew", "sample", right=True),
     Method("stranger-writes-down", "returns its draws written down, not their source", right=True),
     Method("stranger-asks-for-each", "asks for each id by itself", "two samples", right=True),
