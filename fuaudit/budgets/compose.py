@@ -186,7 +186,7 @@ def epsilons(parts: Sequence[Part], interval: float, delta: float, tail: float) 
         composed = pld.self_compose(part.rounds, tail_mass_truncation=tail)
         total = composed if total is None else total.compose(composed)
     assert total is not None, "there is nothing to compose"
-    # its get_epsilon_for_delta loses exp(-loss) beyond 709, and overflows below -709
+    # its get_epsilon_for_delta loses exp(-loss) beyond 709
     return crossing(total.get_delta_for_epsilon, delta, interval * sum(part.most() for part in parts))
 
 

@@ -418,7 +418,7 @@ class OtherBatches(FatsUnlearning):
     follows_reference = False
     known_faults = ()
 
-    def changed(self, plan, right, answers, not_before):
+    def changed(self, plan, right, answers, not_before, fresh):
         """Other answers, from those that are drawn anew; every mutant has a way of its own."""
         raise NotImplementedError
 
@@ -428,7 +428,7 @@ class OtherBatches(FatsUnlearning):
         last = written.sources[-1]
         if not isinstance(last, Recorded):
             return right
-        answers = {**last.answers, **self.changed(plan, right, last.answers, not_before)}
+        answers = {**last.answers, **self.changed(plan, right, last.answers, not_before, fresh)}
         return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
 
 
@@ -436,7 +436,7 @@ class OtherBatches(FatsUnlearning):
 class EchoesBatches(OtherBatches):
     """Two clients of a cohort with as many samples read the same places among their samples."""
 
-    def changed(self, plan, right, answers, not_before):
+    def changed(self, plan, right, answers, not_before, fresh):
         own, found = right.retained.samples, {}
         for at in answers:
             if at.purpose == Purpose.BATCH and not at.occurrence:
@@ -463,7 +463,7 @@ class Mirrors(OtherBatches):
         """Whether it does, of a client, with another one's."""
         raise NotImplementedError
 
-    def changed(self, plan, right, answers, not_before):
+    def changed(self, plan, right, answers, not_before, fresh):
         samples, found = right.retained.samples, {}
         for at in answers:
             if at.purpose != Purpose.BATCH:
@@ -512,20 +512,14 @@ class MirrorsForOwner(Mirrors):
 class Neighbours(OtherBatches):
     """A fresh batch is a slice of the client's samples, from a uniform place on: of one sample more, that is right."""
 
-    def rewrite(self, plan, request, fresh, not_before):
-        right = plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
-        written = right.recorded({})
-        last = written.sources[-1]
-        if not isinstance(last, Recorded):
-            return right
-        answers = dict(last.answers)
-        anew = [at for at in answers if right.segment("batches", at.position).source == len(right.sources) - 1]
-        for at in anew:
-            if at.purpose == Purpose.BATCH and answers[at]:
+    def changed(self, plan, right, answers, not_before, fresh):
+        anew, found = len(right.sources) - 1, {}
+        for at, batch in answers.items():
+            if at.purpose == Purpose.BATCH and batch and right.segment("batches", at.position).source == anew:
                 own = right.retained.samples[at.client]
                 (start,) = fresh.sequence(at._replace(version=len(plan.populations) + 9), range(len(own)), 1)
-                answers[at] = tuple(sorted((own + own)[start : start + len(answers[at])]))
-        return replace(written, sources=(*written.sources[:-1], Recorded(answers)))
+                found[at] = tuple(sorted((own + own)[start : start + len(batch)]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -536,7 +530,7 @@ class RepeatsFirstStep(OtherBatches):
         """Whether it does there."""
         raise NotImplementedError
 
-    def changed(self, plan, right, answers, not_before):
+    def changed(self, plan, right, answers, not_before, fresh):
         if not_before == END:
             return {}
         later = [at for at in answers if at.purpose == Purpose.BATCH and at.step > 1]
