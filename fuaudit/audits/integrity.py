@@ -116,12 +116,13 @@ def _of_gone(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
     runs = [run for run in chain if isinstance(run, Run)]
     stones = [run for run in chain if isinstance(run, Tombstone)]
     lists = [stone.files for stone in stones] + [run.document(FORMER)["files"] for run in runs if run.has(FORMER)]
-    here = {(entry["sha256"], entry["size"]) for run in runs for entry in run.files.values()}
+    # of one name, or of one round: which of the things at hand is named under another would be told, too
+    here = {(name, entry["sha256"], entry["size"]) for run in runs for name, entry in run.files.items()}
     told = {(name, entry["sha256"], entry["size"]) for files in lists for name, entry in files.items() if name != RUN}
-    gone = [(name, digest) for name, digest, size in told if (digest, size) not in here]
-    models = {digest for stone in stones for digest in models_told(stone.ledger).values()}
-    models -= {digest_of_vector(model) for run in runs if models for model in run.models.values()}
-    room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name, _ in gone) + DIGEST_BYTES * len(models)
+    gone = told - here
+    models = {(at, digest) for stone in stones for at, digest in models_told(stone.ledger).items()}
+    models -= {(at, digest_of_vector(model)) for run in runs if models for at, model in run.models.items()}
+    room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name, *_ in gone) + DIGEST_BYTES * len(models)
     if room:
         yield (
             f"Digests and sizes of {counted(len(gone), 'file')}, and digests of {counted(len(models), 'model')}, that "

@@ -51,29 +51,36 @@ def buried(parent, method="retrain"):
     return prune(child)[0]
 
 
-def test_a_model_in_digests_of_a_tombstone(parent, quick):
-    """All numbers of the original model, bit for bit, under the built-in audits of the run."""
-    old = parent.model.numpy().copy()
-    child, stone = buried(parent), parent.path / "tombstone.json"
-    table, bits = json.loads(stone.read_text()), old.tobytes()
-    words = [bits[at : at + DIGEST].ljust(DIGEST, b"\0").hex() for at in range(0, len(bits), DIGEST)]
-    left = list(words)
-    for name in sorted(table["files"]):
-        if name.startswith("checkpoints/"):
-            table["files"][name]["sha256"] = left.pop(0) if left else "0" * 64
+def told_anew(child, folder, files, models):
+    """The chain with other entries in the tombstone, by file, and other models told in its ledger, in order."""
+    stone = folder / "tombstone.json"
+    table, left = json.loads(stone.read_text()), list(models)
+    table["files"] |= files
     table["digest"] = digest_of_files(table["files"])
     stone.write_bytes(pretty_json(table))
-    events, ledger = read_ledger(parent.path).events, Ledger()
-    (parent.path / "ledger.jsonl").unlink()
+    events, ledger = read_ledger(folder).events, Ledger()
+    (folder / "ledger.jsonl").unlink()
     for event in events:
         facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
         facts |= {"model": left.pop(0)} if "model" in facts and left else {}
         facts |= {"digest": table["digest"]} if "digest" in facts else {}
-        ledger = append(parent.path, ledger, event["event"], **facts)
+        ledger = append(folder, ledger, event["event"], **facts)
     assert not left
     edit(child.path, "run.json", parent=child.info["parent"] | {"digest": table["digest"]})
     at_last = {"parent": table["digest"]}
-    forged = told(child.path, lambda found: [e | (at_last if e["event"] == "request" else {}) for e in found])
+    return told(child.path, lambda found: [e | (at_last if e["event"] == "request" else {}) for e in found])
+
+
+def test_a_model_in_digests_of_a_tombstone(parent, quick):
+    """All numbers of the original model, bit for bit, under the built-in audits of the run."""
+    old = parent.model.numpy().copy()
+    child, stone = buried(parent), parent.path / "tombstone.json"
+    entries, bits = json.loads(stone.read_text())["files"], old.tobytes()
+    words = [bits[at : at + DIGEST].ljust(DIGEST, b"\0").hex() for at in range(0, len(bits), DIGEST)]
+    stored = sorted(name for name in entries if name.startswith("checkpoints/"))
+    in_files = dict(zip(stored, words + ["0" * 64] * len(stored), strict=False))
+    files = {name: entries[name] | {"sha256": word} for name, word in in_files.items()}
+    forged = told_anew(child, parent.path, files, words[len(stored) :])
 
     held = json.loads(stone.read_text())["files"]
     read = [held[name]["sha256"] for name in sorted(held) if name.startswith("checkpoints/")]
@@ -88,6 +95,20 @@ def test_a_model_in_digests_of_a_tombstone(parent, quick):
     sizes = sum(JSON if name.endswith(".json") else TENSORS for name, _ in gone if name != "run.json")
     assert found == line(len(gone), len(models), DIGEST * (len(gone) + len(models)) + sizes)
     assert DIGEST * len(words) <= int(found.split("told: ")[1].split(" bytes")[0].replace(",", ""))
+
+
+def test_which_of_the_digests_at_hand_is_told(parent, quick):
+    """Each is the digest of something at hand, so all that is told is which: five bits and more a stored round."""
+    child = buried(parent)
+    (honest,) = named(child, quick)
+    entries = json.loads((parent.path / "tombstone.json").read_text())["files"]
+    stored = sorted(name for name in entries if name.startswith("checkpoints/"))
+    files = {name: child.files[other] for name, other in zip(stored, reversed(stored), strict=True)}
+    models = [digest_of_vector(child.checkpoint(number)[0]) for number in range(45, 0, -1)]
+    (found,) = named(told_anew(child, parent.path, files, models), quick)
+    middle = 1  # one round of an odd number stands where it stood
+    assert files_in(found) >= files_in(honest) - middle
+    assert f" of {45 - middle} models" in found
 
 
 def test_an_honest_prune_keeps_what_it_names(parent, quick):
