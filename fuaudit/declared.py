@@ -220,6 +220,7 @@ WORDS: Mapping[str, tuple[Word, ...]] = {
         Word("uploads", int, "how many vectors of the model's size a participation sends to the server", 1),
         Word("downloads", int, "how many the server sends to it", 1),
         Word("private", bool, "whether all that it keeps has one row a client, never given to the server", False),
+        _ABRUPT,
         _SELFTEST,
         _DEPENDS_ON,
     ),

@@ -9,12 +9,14 @@ from fractions import Fraction
 from itertools import combinations, pairwise, product
 from math import comb, exp
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 from fuaudit_plugins.conspar import Consensus, proposed, top
 from fuaudit_plugins.error_feedback import ErrorFeedback
 from fuaudit_plugins.fedrep import FedRep, LocalMomentum
+from fuaudit_plugins.krum import Krum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
 from fuaudit_plugins.quantise import Quantise
 from fuaudit_plugins.rcgd import TopK
@@ -40,7 +42,9 @@ from fuaudit.testing.contexts import context_of, same, shape_of, updates_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.events import Answered, Rejected, Released, Sent, Summed
 from fuaudit.training.exchange import Clear, Exchange, client_half, delivered, server_half, settled
+from fuaudit.training.execute import Procedure
 from fuaudit.training.setup import load_dataset
+from fuaudit.training.solvers import Sgd
 from fuaudit.training.stages import Chain, Momentum, Stateless
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -643,6 +647,20 @@ def test_elsewhere_a_choice_may_make_the_parents_model(tmp_path, part):
         else:
             assert found.verdict == "INCONCLUSIVE"
             assert f"{part!r} turns last bits into other models: no tolerance could tell." in found.shows
+            assert "Stored models are an ancestor's, bit for bit" in found.shows
+
+
+@dataclass(frozen=True)
+class Signs(Sgd):
+    """A solver that sends signs would say so."""
+
+    abrupt: ClassVar[bool] = True
+
+
+def test_a_solver_may_say_that_it_chooses():
+    exchange = Exchange(Chain((Krum(byzantine=0),)))
+    assert Procedure(torch.nn.Flatten(), exchange, lambda number: 0.1).abrupt == ("aggregator 'krum'",)
+    assert Procedure(torch.nn.Flatten(), exchange, lambda number: 0.1, Signs()).abrupt[0] == "Signs"
 
 
 # traffic

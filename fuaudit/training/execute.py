@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from fuaudit.data.dataset import Dataset, scaled, scaling_constants
+from fuaudit.declared import says
 from fuaudit.errors import UsageError
 from fuaudit.models.layout import Layout
 from fuaudit.plans import Plan, Population
 from fuaudit.plans.expanded import NONE, Round, Rounds
 from fuaudit.plans.stage_draws import StageDraws
+from fuaudit.registry import called
 from fuaudit.training.asking import a, asked, rows_and_state
 from fuaudit.training.engines.protocol import ClientProblem, Engine
 from fuaudit.training.events import Told, as_table
@@ -84,6 +86,11 @@ class Procedure:
     def per_client_state(self) -> frozenset[str]:
         """The names in a state under which one row a client is kept."""
         return per_client_state(self.solver, self.exchange)
+
+    @property
+    def abrupt(self) -> tuple[str, ...]:
+        """The solver and the parts of the exchange that rank, round or choose; see :attr:`Exchange.abrupt`."""
+        return (*([called(self.solver)] if says(self.solver, "abrupt") else []), *self.exchange.abrupt)
 
     def initial_memory(self, clients: int, device: torch.device) -> State:
         """The state of one run before the first round, over so many clients."""

@@ -112,10 +112,11 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     left = case.rerun.counterfactuals
     copied = tuple(line for link in left.links for line in _copied(case, link, stored, limit))
     # before copies: two plans can honestly choose one row, and here a near tie of one of them falls otherwise
-    if abrupt := case.rerun.ready.procedure.exchange.abrupt:
+    if abrupt := case.rerun.ready.procedure.abrupt:
+        also = " Stored models are an ancestor's, bit for bit, which such a part can make honestly." if copied else ""
         shows = (
             f"Replay gives other bits on this platform, and the {abrupt[0]} turns last bits into other models: no "
-            "tolerance could tell."
+            f"tolerance could tell.{also}"
         )
         return Judgement(Verdict.INCONCLUSIVE, shows, figures, details=(*copied, *left.missing))
     if copied:
