@@ -1,6 +1,7 @@
 """The request to expect: any of the lineage may be meant, and a PASS says which one was compared."""
 
 from dataclasses import dataclass
+from math import comb
 
 import pytest
 from conftest import SECRET
@@ -52,7 +53,8 @@ def test_the_client_of_an_earlier_request_is_found(run, quick):
     assert "(eve)" not in found.plainly
     (integrity,) = (one for one in result.findings if one.audit == "integrity")
     assert any(line.startswith("What ledgers say of 1 platform, and the names of") for line in integrity.assumptions)
-    assert any(line.startswith("The 1 other request was really made") for line in found.assumptions)
+    (others,) = [line for line in found.assumptions if line.startswith("The 1 other request was really made")]
+    assert "write up to 1 byte by which ones they name" in others
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,16 @@ def test_who_asked_with_others_is_found_in_their_request(tmp_path, quick):
     alone, found = asked(first, quick, BEN)
     assert alone.verdict == "PASS"
     assert any("more than was asked for, and that was asked for too: client 0 (ann)" in a for a in found.assumptions)
+
+
+def test_which_rows_of_others_are_named_is_room(tmp_path, quick):
+    """A set of rows is as many bits as there are rows: with hers, anything could be named besides."""
+    parent = trained(tmp_path / "run", NAMED)
+    rows = [row for client in (BEN, EVE) for row in parent.original.samples[client]]
+    run = unlearn(parent, "fats", Request.of([ANN], rows[::2]), tmp_path / "first", data=data(NAMED))
+    (line,) = [line for line in asked(run, quick, ANN)[1].assumptions if "takes away more" in line]
+    bits = (comb(sum(run.contents.sizes), len(rows[::2])) - 1).bit_length()
+    assert f"write up to {-(-bits // 8)} bytes by which ones they name" in line
 
 
 def test_a_sample_goes_with_its_client(tmp_path, quick):

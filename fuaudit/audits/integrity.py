@@ -115,10 +115,11 @@ def _of_gone(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
     """How much is told of what is gone: files that a prune took away, and models of rounds that were not kept."""
     runs = [run for run in chain if isinstance(run, Run)]
     stones = [run for run in chain if isinstance(run, Tombstone)]
-    lists = [stone.files for stone in stones] + [run.document(FORMER)["files"] for run in runs if run.has(FORMER)]
+    lists = [{name: entry for name, entry in stone.files.items() if name != RUN} for stone in stones]  # a stone has it
+    lists += [run.document(FORMER)["files"] for run in runs if run.has(FORMER)]
     # of one name, or of one round: which of the things at hand is named under another would be told, too
     here = {(name, entry["sha256"], entry["size"]) for run in runs for name, entry in run.files.items()}
-    told = {(name, entry["sha256"], entry["size"]) for files in lists for name, entry in files.items() if name != RUN}
+    told = {(name, entry["sha256"], entry["size"]) for files in lists for name, entry in files.items()}
     gone = told - here
     models = {(at, digest) for stone in stones for at, digest in models_told(stone.ledger).items()}
     models -= {(at, digest_of_vector(model)) for run in runs if models for at, model in run.models.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import comb
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Request
@@ -78,9 +79,11 @@ def on_the_others(case: Case) -> list[str]:
     if not (others := len(case.run.requests) - (len(found) or 1)):
         return lines
     what = "other request was" if others == 1 else "other requests were"
+    known = found or (len(case.run.requests),)
+    left = [one for number, one in enumerate(case.run.requests, 1) if number not in known]
     return [
         f"The {others} {what} really made: each gives other draws to all that follow, so whoever could invent some "
-        "could choose among them.",
+        f"could choose among them, and {_which(case, left)}.",
         *lines,
     ]
 
@@ -107,10 +110,19 @@ def _on_company(case: Case, numbers: Sequence[int]) -> list[str]:
     return [
         f"Request {number} of {len(case.run.requests)} takes away more than was asked for, and that was asked for too: "
         f"{called(case.run, rest)}. What a request names gives its draws, so whoever could add to it could choose "
-        "among them."
+        f"among them, and {_which(case, [rest])}."
         for number, rest in more.items()
         if rest != Request()
     ]
+
+
+def _which(case: Case, requests: Sequence[Request]) -> str:
+    """How much could be written into the choice of what requests name: a bit a row at most."""
+    contents = case.run.contents
+    clients, rows = len(contents.clients), sum(contents.sizes)
+    ways = [comb(clients, len(one.clients)) * comb(rows, len(one.samples)) for one in requests]
+    bits = sum((number - 1).bit_length() for number in ways)
+    return f"write up to {counted(-(-bits // 8), 'byte')} by which ones they name"
 
 
 def _numbered(case: Case, numbers: Sequence[int]) -> str:
