@@ -266,6 +266,34 @@ def test_without_lists_keys_find_them(method):
     assert caught
 
 
+def test_one_federation_by_chance_may_be_too_large_for_a_right_method():
+    """It keeps what it may, and takes 64 times as much as one that keeps less, on one federation of sixty."""
+    made, key = [(mutants.KeepsTheOwners(), SAMPLE)], Keyed(b"fuaudit: wrong methods, audit 01")
+    law = UniformLaw(8, 3, 5, 8)
+    task = [task for task in tasks_of(law, made, key) if task.drawn][-1]
+    part, _ = walked(task, 5000)
+    assert part.costly == 1
+    assert len(part.proved) > 20
+    assert not part.refuted
+
+
+def test_who_hides_from_most_federations_by_chance_is_told():
+    @dataclass(frozen=True)
+    class Hides(FatsUnlearning):
+        """Draws without need wherever somebody who is left has two samples more than a batch."""
+
+        def rewrite(self, plan, request, fresh, not_before):
+            new = super().rewrite(plan, request, fresh, not_before)
+            if any(len(samples) > plan.law.slots + 1 for samples in new.retained.samples.values()):
+                fresh.sequence(Address(Purpose.BATCH, 1, 1, 0, 0, version=9), range(64), 3)
+            return new
+
+    made = [(Hides(), CLIENT)]
+    found = Enumeration(leaves=12_000).judged(UniformLaw(8, 3, 5, 8), MEMBERS, made, ["hides"], key=key_of(1))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "draws far more than one that keeps what it may" in found.shows
+
+
 def test_federations_by_chance_follow_from_the_key():
     law = UniformLaw(8, 3, 5, 4)
     first, again, other = ([*drawn_toys(law, [CLIENT], key_of(number), 60)] for number in (1, 1, 2))
