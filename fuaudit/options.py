@@ -133,17 +133,22 @@ _PLAIN = "Take true or false, finite numbers, whole ones of at most 64 bits, tex
 
 def _is_plain(value: object) -> bool:
     """Whether JSON and TOML give a value back as it is; JSON has no dates, and TOML only whole numbers of 64 bits."""
-    if isinstance(value, tuple | dict):
-        members = (*value, *value.values()) if isinstance(value, dict) else value
-        return type(value) in (tuple, dict) and all(map(_is_plain, members))
+    if type(value) is tuple:
+        return all(map(_is_plain, typing.cast("tuple[object, ...]", value)))
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(member) for key, member in value.items())
     if type(value) is int:
         return -(2**63) <= value < 2**63
     return value is None or type(value) in (bool, str) or (type(value) is float and math.isfinite(value))
 
 
 def _lists(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _lists(member) for key, member in value.items()}
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _tuples(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _tuples(member) for key, member in value.items()}
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value

@@ -136,3 +136,17 @@ def test_a_whole_number_of_more_than_64_bits_is_told_with_its_option(any_option)
 def test_a_file_that_a_reader_misses_is_named():
     with pytest.raises(PluginError, match=r"raised FileNotFoundError: .*'rows.npz'"), blaming(Option(), "load"):
         Path("rows.npz").read_bytes()
+
+
+@pytest.mark.parametrize("table", [{"a": [1, [2.5]]}, {"a": {"b": ["c"]}}, {}], ids=repr)
+def test_tables_come_back_as_they_are(table):
+    """Lists are tuples in the process, in tables too, so that a default and what a file holds are one value."""
+    built = Option(**options(Option, "it", {"value": table}))
+    assert Option(**options(Option, "it", option_values(built))) == built
+    assert option_values(built) == {"value": table}
+
+
+@pytest.mark.parametrize("table", [{1: 0.5}, {"a": [1]}, {None: 1}, {"a": {2: "b"}}], ids=repr)
+def test_tables_that_a_file_changes_are_none(table):
+    with pytest.raises(PluginError, match="the option 'value' of Option is"):
+        option_values(Option(table))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
+from operator import sub
 from typing import NamedTuple
 
 from fuaudit.draws import END, Position
@@ -40,17 +41,13 @@ class Relation(NamedTuple):
 def related_toys(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
     """Federations for a stream of requests of some shapes, under small laws like a given one, the smallest first.
 
-    Of rounds, places and steps one at most is two, counted from the smallest that there is, and batches are of two at
-    most.
+    Of rounds, places and steps one at most is two, counted from the smallest that there is with batches of one, and
+    with batches of two. A law that has no room for a federation, such as permuted epochs, goes without it.
     """
     laws = [small for small in law.smaller() if all(s.moment is None or s.moment < small.rounds for s in shapes)]
-    least = [*map(min, zip(*map(numbers_of, laws), strict=True))]
     moments = tuple(END if shape.moment is None else Position(shape.moment + 1, 0) for shape in shapes)
 
-    def above(small: Law) -> list[int]:
-        return [number - few for number, few in zip(numbers_of(small), least, strict=True)]
-
-    few = [small for small in laws if max(above(small)) < 2 and sum(above(small)[:3]) < 2]
+    few = [small for batch in (1, 2) for small in _few([one for one in laws if one.slots == batch])]
     for small in sorted(few, key=lambda one: prod(numbers_of(one))):
         for relation, highest in product(_relations(shapes, small), (False, True)):
             try:
@@ -60,6 +57,12 @@ def related_toys(law: Law, shapes: Sequence[Shape]) -> Iterator[Toy]:
                     yield Toy(small, population, requests, moments)
             except FuauditError:
                 continue
+
+
+def _few(laws: Sequence[Law]) -> list[Law]:
+    """Of laws with batches of one size those with the smallest numbers there are, but for one that is the next."""
+    least = [min(numbers) for numbers in zip(*map(numbers_of, laws), strict=True)]
+    return [small for small in laws if sum(map(sub, numbers_of(small), least)) < 2]
 
 
 def _relations(shapes: Sequence[Shape], law: Law) -> Iterator[Relation]:

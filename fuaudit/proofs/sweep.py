@@ -413,7 +413,7 @@ def swept(
             return found, Reached(tuple(short), tuple(details), refuted=task)
         drawn += len(part.proved) * task.drawn
         reached = Coverage.of(part.proved)
-        details += _proved(task, part)
+        details += _proved(task, part) or [f"{task.words}: no federation was walked"] * bool(task.more)
         # by chance one may be too large for a right method that draws more; where most are, something is hidden there
         most = len(part.proved) if task.drawn else 0
         if part.costly > most or (task.toys and not part.proved and not task.more):
