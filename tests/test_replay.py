@@ -32,7 +32,7 @@ from tests_support import (
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.audits.lineage.audit import LAST_DIGITS, OTHER_FIGURES, Lineage
 from fuaudit.audits.replay.audit import Replay
-from fuaudit.audits.replay.gaps import bit_equal, finite, gaps, hidden, largest
+from fuaudit.audits.replay.gaps import Hidden, bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.stretches import detection, drawn_stretches, suffices
 from fuaudit.audits.replay.tolerance import within_tolerance
 from fuaudit.config import resolve
@@ -233,7 +233,7 @@ def test_one_loud_number_frees_no_quiet_ones(tmp_path):
     found = gaps(mixed, case.rerun.replayed, case.rerun.replayed)
     assert max(found.values()) < limit
     faults, judged = case.rerun.counterfactuals.links[0], within_tolerance(case, mixed, 256)
-    assert hidden(faults.untouched, faults.taken_out, case.rerun.replayed, limit, rows) > 0.5
+    assert hidden(faults.untouched, faults.taken_out, case.rerun.replayed, limit, rows).share > 0.5
     assert judged.verdict == "INCONCLUSIVE"
     assert "or many of their numbers do" in judged.shows
     assert any("of the numbers moved, beside much larger ones" in line for line in judged.details)
@@ -245,18 +245,33 @@ def test_every_number_that_the_data_moved_counts():
     trained = start + torch.tensor([1e4, *[1e-2] * 6, *[0.0] * 6])
     moved = torch.tensor([10.0, *[1e-4] * 6, *[5.0] * 6])
     honest, untouched = {0: (start, {}), 1: (trained, {})}, {1: (trained + moved, {})}
-    assert hidden(untouched, honest, honest, 1e-5, ()) == pytest.approx(6 / 13)
+    assert hidden(untouched, honest, honest, 1e-5, ()) == Hidden(share=6 / 13)
     others = torch.arange(1000.0)  # trained, and not moved: they dilute nothing
     more = [{n: (torch.cat([v, others * n]), s) for n, (v, s) in models.items()} for models in (untouched, honest)]
-    assert hidden(more[0], more[1], more[1], 1e-5, ()) == pytest.approx(6 / 13)
+    assert hidden(more[0], more[1], more[1], 1e-5, ()) == Hidden(share=6 / 13)
     quiet = {1: (trained + moved * (torch.arange(13) > 6), {})}
-    assert hidden(quiet, honest, honest, 1e-5, ()) == 0
+    assert hidden(quiet, honest, honest, 1e-5, ()) == Hidden()
+
+
+def test_a_share_of_few_numbers_is_their_share():
+    """Three of six are half of them. Where few move it is the number that counts, and row by row in a table."""
+    start, loud = torch.zeros(2, 12), torch.zeros(2, 12)
+    loud[:, 0] = 1e3
+    near = start.clone()
+    near[0, :6] = torch.tensor([1.0, 1.0, 1.0, 1e-4, 1e-4, 1e-4])
+    near[1, 1] = 1e-4
+    honest = {0: (torch.zeros(1), {"m": start}), 1: (torch.zeros(1), {"m": loud})}
+    assert hidden({1: (torch.zeros(1), {"m": loud + near})}, honest, honest, 1e-5, {"m"}) == Hidden(0, 3, 1)
+    near[1, 1] = 0.0
+    assert hidden({1: (torch.zeros(1), {"m": loud + near})}, honest, honest, 1e-5, {"m"}) == Hidden(0, 3, 0.5)
+    near[1, 1:11] = 1e-4
+    assert hidden({1: (torch.zeros(1), {"m": loud + near})}, honest, honest, 1e-5, {"m"}) == Hidden(1, 3, 0.5)
 
 
 def test_what_is_no_number_is_unseen():
     """NaN is neither near nor far: it moved, and no gap shows by how much."""
     honest, nan = {0: (torch.zeros(20), {}), 1: (torch.ones(20), {})}, torch.full((20,), torch.nan)
-    assert hidden({1: (nan, {})}, honest, honest, 1e-5, ()) == 1
+    assert hidden({1: (nan, {})}, honest, honest, 1e-5, ()) == Hidden(share=1)
     assert not finite({1: (torch.ones(2), {"m": nan})})
 
 
@@ -267,7 +282,7 @@ def test_models_that_are_far_larger_are_measured_by_themselves():
     other = {1: (one[1][0] * (1 + EPS), {"m": torch.tensor([3])})}
     assert gaps(one, other, replayed)[1, "vector"] > 10
     assert gaps(one, other, largest(replayed, one, other))[1, "vector"] < 2 * EPS
-    assert hidden(one, other, replayed, 1e-5, ()) == 1
+    assert hidden(one, other, replayed, 1e-5, ()) == Hidden(share=1)
 
 
 def test_the_quietest_rows():

@@ -28,10 +28,10 @@ def loud_beside_quiet(features, zeros, loud):
     return Dataset(inputs[:300], targets[:300], inputs[300:], targets[300:], classes=2)
 
 
-def trained(folder, data, clients=10, **learner):
+def trained(folder, data, clients=10, classes=2, **learner):
     learner = {"use": "fats", "rounds": 8, "cohort": 3, "steps": 2, "batch": 8, "step_size": 0.1} | learner
     tables = {
-        "data": {"use": "tensors", "classes": 2},
+        "data": {"use": "tensors", "classes": classes},
         "partition": {"use": "iid", "clients": clients},
         "model": {"use": "linear"},
         "learner": learner,
@@ -80,3 +80,28 @@ def test_on_another_platform_it_is_no_pass(forged, quick):
     assert result.verdict == found.verdict == "INCONCLUSIVE"
     assert "or many of their numbers do" in found.shows
     assert any("of the numbers moved, beside much larger ones" in line for line in found.details)
+
+
+def test_three_of_six_numbers_are_half_of_them(tmp_path, quick):
+    """One quiet feature, three classes: three numbers are let pass, and the PASS says what share they are."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(400) % 3
+    targets = torch.where(torch.rand(400, generator=generator) < 0.3, 0, targets)
+    inputs = 1e-5 * (targets[:, None] - 1 + 0.3 * torch.randn(400, 1, generator=generator))
+    data = Dataset(inputs[:300], targets[:300], inputs[300:], targets[300:], classes=3)
+    parent = trained(tmp_path / "parent", data, classes=3, step_size=0.5)
+    child = unlearn(parent, "fats", Request.of([drawn_client(parent)]), tmp_path / "child", data=data)
+    (vector, state), old = child.checkpoint(8), parent.model
+    within = (vector - old).abs() < 0.9 * EPS * vector.abs().max()
+    assert within.tolist() == [True] * 3 + [False] * 3
+    assert (vector != old).all()
+    others = {number: child.checkpoint(number) for number in child.checkpoints}
+    holding(child.path, others | {8: (torch.where(within, old, vector), state)}, data)
+    result = verify(made_elsewhere(load_run(child.path)), quick, key=AUDIT_KEY, save=False, data=data)
+    found = {finding.audit: finding for finding in result.findings}["replay"]
+    assert found.verdict == "PASS", (found.shows, found.details)
+    assert found.values["hidden"] == 0.5
+    assert found.values["hidden_of_few"] == 3
+    said = found.assumptions[-1]
+    assert "a share of at most 0.5 of those that the data moved" in said
+    assert said.endswith("and at most 3 numbers where fewer were.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from math import inf, isfinite
 
 import torch
@@ -64,14 +65,40 @@ def bit_equal(found: Checkpoints, other: Checkpoints, by_row: Collection[str] = 
     return min(shares)
 
 
-def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> float:
-    """Of the numbers of a tensor that differ by more than rounding: the share that differs by no more than ``limit``.
+@dataclass(frozen=True)
+class Hidden:
+    """How much of what moved no gap shows, in the tensor, or the row of a table, where it is most.
+
+    A few may be the rounding of larger numbers, so tensors of which fewer than :data:`FEW` numbers moved are apart.
+
+    Attributes:
+        share: where :data:`FEW` numbers moved or more, the share of them, in [0, 1].
+        few: where fewer did, how many.
+        share_of_few: the share of these, in [0, 1].
+    """
+
+    share: float = 0.0
+    few: int = 0
+    share_of_few: float = 0.0
+
+    @staticmethod
+    def most(found: Iterable[Hidden]) -> Hidden:
+        """The largest of each."""
+        result = Hidden()
+        for one in found:
+            shares = max(result.share, one.share), max(result.share_of_few, one.share_of_few)
+            result = Hidden(shares[0], max(result.few, one.few), shares[1])
+        return result
+
+
+def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: float, by_row: Collection[str]) -> Hidden:
+    """Of the numbers of a tensor that differ by more than rounding: how many differ by no more than ``limit``.
 
     A gap is relative to the largest entry, here of all three. Beside one loud number quiet ones may be exchanged as a
-    whole, and no gap exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. The largest share, in
-    [0, 1]; 0 where nothing differs. What training did is the difference of ``scale`` to its first round.
+    whole, and no gap exceeds ``limit``. Tables are looked at row by row, as in :func:`gaps`. What training did is the
+    difference of ``scale`` to its first round.
     """
-    shares = [0.0]
+    shares = list[Hidden]()
     for round_number in sorted(found.keys() & other.keys()):
         first = _tensors(scale, min(scale))
         ours, theirs, unit = (_tensors(models, round_number) for models in (found, other, scale))
@@ -82,8 +109,8 @@ def hidden(found: Checkpoints, other: Checkpoints, scale: Checkpoints, limit: fl
                 a, b, size, start = (tensor.double().reshape(rows, -1) for tensor in tensors)
                 within = limit * torch.stack([a, b, size]).abs().amax(dim=(0, -1))[:, None]
                 eps = torch.finfo(unit[name].dtype).eps
-                shares.append(float(_unseen((a - b).abs(), within, size, start, eps).max()))
-    return max(shares)
+                shares.append(_unseen((a - b).abs(), within, size, start, eps))
+    return Hidden.most(shares)
 
 
 def largest(scale: Checkpoints, *others: Checkpoints) -> Checkpoints:
@@ -109,13 +136,12 @@ def finite(models: Checkpoints) -> bool:
     return all(bool(t.isfinite().all()) for number in models for t in _tensors(models, number).values())
 
 
-def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Tensor:
-    """Row by row ``(r,)``, the share of the differences ``(r, k)``, without rounding, that lie within ``(r, 1)``.
-
-    Where a few differ, it is a share of :data:`FEW`: they may be the rounding of larger numbers. NaN is unseen.
-    """
+def _unseen(apart: Tensor, within: Tensor, size: Tensor, start: Tensor, eps: float) -> Hidden:
+    """Of rows ``(r, k)``, how many of the differences, without rounding, lie within ``(r, 1)``. NaN is unseen."""
     differs = ~(apart <= ROUNDING * eps * torch.maximum(size.abs(), start.abs()))
-    return (differs & ~(apart > within)).sum(dim=-1) / differs.sum(dim=-1).clamp(min=FEW)
+    moved, unseen = differs.sum(dim=-1), (differs & ~(apart > within)).sum(dim=-1)
+    share, many = unseen.double() / moved.clamp(min=1), moved >= FEW
+    return Hidden(float((share * many).max()), int((unseen * ~many).max()), float((share * ~many).max()))
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:

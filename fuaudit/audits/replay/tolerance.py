@@ -12,13 +12,14 @@ from math import floor, inf, isfinite
 import torch
 from torch import Tensor
 
-from fuaudit.audits.replay.gaps import Gaps, bit_equal, finite, gaps, hidden, largest
+from fuaudit.audits.replay.gaps import FEW, Gaps, Hidden, bit_equal, finite, gaps, hidden, largest
 from fuaudit.audits.replay.judgement import UNKNOWN_KEY, Judgement
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.runs.derived_files import Checkpoints
 from fuaudit.runs.run import Run
 from fuaudit.statistics.rounding import up
+from fuaudit.text import counted
 from fuaudit.training.execute import state_without
 from fuaudit.training.rounds import State
 from fuaudit.verification.case import Case
@@ -126,11 +127,12 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
     controls = tuple(control for fault in faults for control in fault.controls)
+    unseen = Hidden.most(fault.hidden for fault in faults)
     verdict, shows = _outcome(gap > limit, left.missing, blind, all(control.held for control in controls))
     judged = Judgement(
         verdict,
         shows,
-        (*figures, *([_effect(min(effects)), _hidden(max(fault.hidden for fault in faults))] if effects else [])),
+        (*figures, *([_effect(min(effects)), *_hidden(unseen)] if effects else [])),
         controls=controls,
         details=(
             f"largest gap {gap:.3g}, tolerance {limit:.3g}, relative to the largest entry of a tensor, "
@@ -149,10 +151,10 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     several = len(left.links) > 1
     company = several or any(link.alone for link in left.links)
     on_others = (*([OLDER_ROWS] if several else []), *([IN_COMPANY] if company else []))
-    return _passed(judged, 2 * limit / min(effects), alike, max(fault.hidden for fault in faults), on_others)
+    return _passed(judged, 2 * limit / min(effects), alike, unseen, on_others)
 
 
-def _passed(judged: Judgement, share: float, alike: float, unseen: float, on_others: tuple[str, ...]) -> Judgement:
+def _passed(judged: Judgement, share: float, alike: float, unseen: Hidden, on_others: tuple[str, ...]) -> Judgement:
     """A PASS, with the share of the effect that it would have seen and what it takes on trust.
 
     ``on_others`` is what is trusted where several clients were erased, or one after another.
@@ -174,9 +176,21 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: float, on_oth
             "they did in the rounds that drew them.",
             *on_others,
             f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
-            f"agree in every bit, {FEWEST}; and a share of at most {up(unseen, 2)} of those that the data moved was "
-            "moved so little, beside the largest of its tensor, that all of it could be.",
+            f"agree in every bit, {FEWEST}; and {_unseen(unseen)}.",
         ),
+    )
+
+
+def _unseen(unseen: Hidden) -> str:
+    """What of the numbers moved could be other ones as a whole, in words."""
+    share = up(max(unseen.share, unseen.share_of_few), 2)
+    few = (
+        f": at most {up(unseen.share, 2)} where {FEW} or more of a tensor, or of a client's row, were moved, and at "
+        f"most {counted(unseen.few, 'number')} where fewer were"
+    )
+    return (
+        f"a share of at most {share} of those that the data moved was moved so little, beside the largest of its "
+        f"tensor, that all of it could be{few if unseen.few else ''}"
     )
 
 
@@ -188,7 +202,7 @@ class _Fault:
     """
 
     gaps: Gaps
-    hidden: float
+    hidden: Hidden
     whole: bool
 
     @property
@@ -202,8 +216,10 @@ class _Fault:
             yield ": models overflow here, so they set no scale"
         elif self.gaps and min(self.gaps.values()) < TIMES * limit:
             yield ""
-        elif self.hidden > MOST_HIDDEN:
-            yield f": a share of {up(self.hidden, 2)} of the numbers moved, beside much larger ones"
+        elif self.hidden.share > MOST_HIDDEN:
+            yield f": a share of {up(self.hidden.share, 2)} of the numbers moved, beside much larger ones"
+        elif self.hidden.few > MOST_HIDDEN * FEW:
+            yield f": {self.hidden.few} of the numbers moved, which are fewer than {FEW}, beside much larger ones"
 
     def __str__(self) -> str:
         far = self.gaps.values()
@@ -235,7 +251,7 @@ class _Faults:
     blind: tuple[str, ...]
     controls: tuple[Control, ...]
     lines: tuple[str, ...]
-    hidden: float
+    hidden: Hidden
 
 
 def _found_once(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, limit: float) -> _Faults:
@@ -284,7 +300,7 @@ def _faults(case: Case, link: Counterfactual, stored: Checkpoints, apart: bool, 
         tuple(f"{request}: {line}" for line in blind),
         _controls(case, link, limit),
         tuple(lines),
-        max(fault.hidden for fault in faults.values()),
+        Hidden.most(fault.hidden for fault in faults.values()),
     )
 
 
@@ -358,14 +374,16 @@ def _chosen(case: Case, link: Counterfactual) -> dict[str, tuple[int, ...]]:
 def _by_themselves(case: Case, link: Counterfactual, limit: float) -> dict[str, _Fault]:
     """What each part of a request does by itself, to the run's models and to the parent's."""
     parts = _parts(case, link)
-    result = {f"{name} by itself{to}": _Fault({}, 0.0, True) for name in parts for to in ("", TO_PARENT)}
+    result = {f"{name} by itself{to}": _Fault({}, Hidden(), True) for name in parts for to in ("", TO_PARENT)}
     for to in ("", TO_PARENT):
         for number, vector, sums in case.rerun.contributions(link, parts, of_parent=bool(to)):
             for part, moved in sums.items():
                 name = f"{part} by itself{to}"
                 fault = _fault(case, {number: (vector + moved, {})}, {number: (vector, {})}, limit)
                 old = result[name]
-                result[name] = _Fault(old.gaps | fault.gaps, max(old.hidden, fault.hidden), old.whole and fault.whole)
+                result[name] = _Fault(
+                    old.gaps | fault.gaps, Hidden.most([old.hidden, fault.hidden]), old.whole and fault.whole
+                )
     return result
 
 
@@ -416,13 +434,27 @@ def _effect(least: float) -> Figure:
     )
 
 
-def _hidden(share: float) -> Figure:
-    return Figure(
-        "hidden",
-        "Share of the numbers moved that could stay unseen, at most",
-        share,
-        "of the numbers of a tensor that the data in question moves by more than rounding: those moved by less than "
-        f"{ROOM} tolerances, because others are so much larger",
+def _hidden(unseen: Hidden) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            "hidden",
+            "Share of the numbers moved that could stay unseen, at most",
+            max(unseen.share, unseen.share_of_few),
+            "of the numbers of a tensor, or of a client's row, that the data in question moves by more than rounding: "
+            f"those moved by less than {ROOM} tolerances, because others are so much larger",
+        ),
+        Figure(
+            "hidden_of_many",
+            f"The same share where {FEW} numbers or more are moved, at most",
+            unseen.share,
+            "this share must stay at a third or below",
+        ),
+        Figure(
+            "hidden_of_few",
+            f"Numbers that could stay unseen where fewer than {FEW} are moved, at most",
+            unseen.few,
+            f"of each tensor, or client's row; {floor(MOST_HIDDEN * FEW)} are let pass, whatever share they are",
+        ),
     )
 
 
