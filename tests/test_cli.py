@@ -592,7 +592,7 @@ def test_train_refuses(fuaudit, config_file, tmp_path, tables, expected):
         ({"learner": {"rounds": "6"}}, "[learner]", "rounds = '6' is not a whole number"),
         ({"learner": {"batch": 0}}, "[learner]", "batch must be a whole number from 1 to 2**31 - 1, not 0"),
         ({"learner": {"cohort": -2}}, "[learner]", "cohort must be a whole number from 1 to 2**31 - 1, not -2"),
-        ({"learner": {"step_size": math.nan}}, "[learner]", "step_size must be above 0 and finite, not nan"),
+        ({"learner": {"step_size": math.nan}}, "[learner]", "step_size = nan is nothing that a run can hold"),
         ({"learner": {"use": "fast"}}, "[learner]", "Did you mean 'fats'?"),
         ({"model": {"use": ""}}, "[model]", "there is no model called ''"),
         ({"model": {"use": "mlp", "hidden": [3, -1]}}, "[model]", "must be at least 1, not -1"),

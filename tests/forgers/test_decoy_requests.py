@@ -47,7 +47,7 @@ def test_it_passes_and_is_named(steered, asked):
     assert result.verdict == found["provenance"].verdict == "PASS"
     words = (
         "The 1 other request was really made: each gives other draws to all that follow, so whoever could invent "
-        "some could choose among them."
+        "some could choose among them, and write up to 2 bytes by which ones they name."
     )
     assert words in result.conclusion.rests_on
     assert len(result.as_json()["lineage"]) == 3

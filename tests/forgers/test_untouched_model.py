@@ -148,5 +148,5 @@ def test_she_goes_on_under_another_number(parent, pruned, asked):
     (child.path / "partition.safetensors").write_bytes(tensor_bytes(population_tensors(Population(clients))))
     (child.path / "keys.json").write_bytes(keys)
     edit(child.path, "plan.json", streams={name: [[0, 0, 0, 0]] for name in ("initial", "cohorts", "batches")})
-    with pytest.raises(EvidenceError, match="no client"):
+    with pytest.raises(EvidenceError, match="clients have other ids than"):
         asked(remade(child.path))
