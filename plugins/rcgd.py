@@ -73,10 +73,14 @@ class NormThresholding(Stateless):
     """
 
     trim: int | float
-    abrupt: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_trim(self.trim)
+
+    @property
+    def abrupt(self) -> bool:
+        """Whether rows are left out; see :data:`fuaudit.declared.WORDS`."""
+        return self.trim > 0
 
     def aggregate(self, rows: Tensor) -> Tensor:
         """One row ``(1, d)`` of the rows ``(n, d)``; UsageError where they are too few."""

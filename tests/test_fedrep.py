@@ -19,7 +19,7 @@ from fuaudit_plugins.fedrep import FedRep, LocalMomentum
 from fuaudit_plugins.krum import Krum
 from fuaudit_plugins.medians import CoordinateMedian, GeometricMedian
 from fuaudit_plugins.quantise import Quantise
-from fuaudit_plugins.rcgd import TopK
+from fuaudit_plugins.rcgd import NormThresholding, TopK
 from fuaudit_plugins.secure_sum import SecureSum, sizes
 from fuaudit_plugins.sparse_sum import SparseSum
 from tests_support import AUDIT_KEY, audits, broken, claimed, config, edit, holding, of_the_run, secret
@@ -661,6 +661,11 @@ def test_a_solver_may_say_that_it_chooses():
     exchange = Exchange(Chain((Krum(byzantine=0),)))
     assert Procedure(torch.nn.Flatten(), exchange, lambda number: 0.1).abrupt == ("aggregator 'krum'",)
     assert Procedure(torch.nn.Flatten(), exchange, lambda number: 0.1, Signs()).abrupt[0] == "Signs"
+
+
+def test_a_rule_that_leaves_nothing_out_is_not_abrupt():
+    """Only the order of its sum is chosen: it must not turn a refutation into a rule that says nothing."""
+    assert [NormThresholding(trim).abrupt for trim in (0, 0.0, 1, 0.1)] == [False, False, True, True]
 
 
 # traffic

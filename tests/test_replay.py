@@ -687,6 +687,9 @@ def test_equal_bits_are_counted_where_fewest_are():
     assert bit_equal(start | {2: (moved, {"m": state})}, theirs, {"m"}) == 2 / 3
     assert bit_equal(start | {2: (moved, {"m": state})}, theirs) == 6 / 7
     assert bit_equal(start | {2: (moved, {})}, theirs, {"m"}) == 0
+    kept = torch.arange(8.0)
+    kept[:3] += 1  # rounds that were kept moved these three, and later ones the fourth
+    assert bit_equal(start | {2: (model, {"m": table})}, theirs, {"m"}, {1: (kept, {"m": table})}) == 1 / 3
 
 
 @pytest.mark.parametrize(

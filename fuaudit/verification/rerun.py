@@ -79,6 +79,13 @@ class Rerun:
         """The models that the plan makes of the retained data, from scratch, at the rounds the run has stored."""
         return self._replayed[0]
 
+    def after(self, round_number: int) -> Checkpoints:
+        """The model and state that the plan makes up to one round, which the run may not store, by that round."""
+        if round_number in self.replayed:
+            return {round_number: self.replayed[round_number]}
+        leg = Leg(self._run.plan, self._run.plan.retained, LazySchedule([self._run.plan], round_number))
+        return {round_number: self.models([leg])[round_number]}
+
     @property
     def events(self) -> EventsByRound:
         """Round -> the events that its stages tell when the plan is executed; no round that tells nothing."""

@@ -44,17 +44,19 @@ def gaps(found: Checkpoints, other: Checkpoints, scale: Checkpoints, by_row: Col
     return result
 
 
-def bit_equal(found: Checkpoints, other: Checkpoints, by_row: Collection[str] = ()) -> float:
+def bit_equal(
+    found: Checkpoints, other: Checkpoints, by_row: Collection[str] = (), kept: Checkpoints | None = None
+) -> float:
     """The share of numbers that agree in every bit, in the tensor where fewest do. Tables are looked at row by row.
 
-    Rounds that are kept, numbers that no round moved, and other clients' rows are equal bits in any run: together with
-    them, one model that holds other bits would look like next to nothing. So each tensor stands by itself, and after
-    the first round of ``other`` numbers are left out that both sides have as they were there. Of tensors of other
-    shapes or types nothing agrees.
+    Rounds that are kept, numbers that only those have moved, and other clients' rows are equal bits in any run:
+    together with them, one model that holds other bits would look like next to nothing. So each tensor stands by
+    itself, and numbers are left out that both sides have as they were before: in the last of the models ``kept``
+    before that round, or in the first of ``other``. Of tensors of other shapes or types nothing agrees.
     """
-    shares = [1.0]
+    shares, before = [1.0], {min(other): other[min(other)], **(kept or {})} if other else {}
     for round_number in sorted(found.keys() & other.keys()):
-        first = _tensors(other, min(other)) if round_number > min(other) else {}
+        first = _tensors(before, max(earlier)) if (earlier := [n for n in before if n < round_number]) else {}
         ours, theirs = _tensors(found, round_number), _tensors(other, round_number)
         for name, tensor in theirs.items():
             if name not in ours or not _alike(ours[name], tensor):

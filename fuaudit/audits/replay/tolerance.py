@@ -5,7 +5,7 @@ It earns a PASS only where leaving the erased data in would show ten times as fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite
 
@@ -123,6 +123,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if copied:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, assumptions=(APART_THERE,), details=copied)
+    alike = bit_equal(stored, replayed, case.rerun.ready.procedure.per_client_state, _kept(case, left.links))
+    figures = _figures(len(replayed), gap, limit, alike)
     faults = [_found_once(case, link, stored, gap > limit, limit) for link in left.links]
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
@@ -152,6 +154,12 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     company = several or any(link.alone for link in left.links)
     on_others = (*([OLDER_ROWS] if several else []), *([IN_COMPANY] if company else []))
     return _passed(judged, 2 * limit / min(effects), alike, unseen, on_others)
+
+
+def _kept(case: Case, links: Sequence[Counterfactual]) -> Checkpoints:
+    """The model before the first round that any request changed; nothing where none is at hand."""
+    rounds = min((link.changed for link in links), default=1) - 1
+    return case.rerun.after(rounds) if 0 < rounds < case.run.rounds_executed else {}
 
 
 def _passed(judged: Judgement, share: float, alike: float, unseen: Hidden, on_others: tuple[str, ...]) -> Judgement:
