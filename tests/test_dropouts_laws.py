@@ -445,3 +445,12 @@ def test_addresses_of_periods_are_those_of_the_start():
         law.cohort(Watching(), round_number)
     start = Address(Purpose.AVAILABILITY)
     assert asked == {start._replace(client=c, occurrence=o) for c in (0, 1) for o in (0, 1)}
+
+
+@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("who", WHO)
+def test_what_the_law_would_not_read_is_not_written_down(who, what):
+    """It would have been refused as evidence later, in words that blame the run."""
+    plan = Plan.fresh(law_of(who, what), federation((2, 2, 2)), KEY).restart(CLIENT, Keyed(bytes(32)))
+    with pytest.raises(UsageError, match="does not read what is written down as cohorts and batches"):
+        plan.recorded({})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import OPEN, STREAM_OF, is_address
-from fuaudit.errors import PluginError
+from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import SEE, is_foreign, is_plain, not_plain, require_unbroken
@@ -204,6 +204,7 @@ class Plan:
 
         Raises:
             ValueError: another cohort is given for a round whose cohort comes from an earlier source.
+            UsageError: the law draws otherwise, as who is available client by client, so it would not find them.
         """
         last = len(self.sources) - 1
         starts = [segment.start.round for segment in self.streams[Stream.BATCHES] if segment.source == last]
@@ -228,7 +229,27 @@ class Plan:
             for client, occurrence in occurrences(cohort):
                 places += [Address(Purpose.BATCH, round_number, step, client, occurrence) for step in steps]
         answers.update(zip(places, self._batches(places), strict=True))
-        return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
+        written = replace(self, sources=(*self.sources[:-1], Recorded(answers)))
+        if type(self.law) not in (UniformLaw, WeightedLaw):
+            written._require_found(answers)
+        return written
+
+    def _require_found(self, answers: Mapping[Address, tuple[int, ...]]) -> None:
+        """Raises UsageError unless the law reads what was written down as cohorts and batches."""
+        try:
+            for at, drawn in answers.items():
+                found = (
+                    self.cohort(at.round)
+                    if at.purpose is Purpose.COHORT
+                    else self.batch(at.round, at.step, at.client, at.occurrence)
+                )
+                if found != drawn:
+                    raise EvidenceError(f"it draws {found} where {drawn} was written down")
+        except EvidenceError as error:
+            raise UsageError(
+                f"the law {self.law.name!r} does not read what is written down as cohorts and batches: {error}",
+                "Plan.recorded is for laws that draw a cohort at one address, and a batch at one.",
+            ) from error
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
         """The batches at some addresses, read together where law and source allow it."""
