@@ -231,25 +231,8 @@ class Plan:
         answers.update(zip(places, self._batches(places), strict=True))
         written = replace(self, sources=(*self.sources[:-1], Recorded(answers)))
         if type(self.law) not in (UniformLaw, WeightedLaw):
-            written._require_found(answers)
+            _require_found(written, answers)
         return written
-
-    def _require_found(self, answers: Mapping[Address, tuple[int, ...]]) -> None:
-        """Raises UsageError unless the law reads what was written down as cohorts and batches."""
-        try:
-            for at, drawn in answers.items():
-                found = (
-                    self.cohort(at.round)
-                    if at.purpose is Purpose.COHORT
-                    else self.batch(at.round, at.step, at.client, at.occurrence)
-                )
-                if found != drawn:
-                    raise EvidenceError(f"it draws {found} where {drawn} was written down")
-        except EvidenceError as error:
-            raise UsageError(
-                f"the law {self.law.name!r} does not read what is written down as cohorts and batches: {error}",
-                "Plan.recorded is for laws that draw a cohort at one address, and a batch at one.",
-            ) from error
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
         """The batches at some addresses, read together where law and source allow it."""
@@ -400,3 +383,18 @@ def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(at, *given, **named)
 
     return ask
+
+
+def _require_found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> None:
+    """Raises UsageError unless the law reads what was written down as cohorts and batches."""
+    try:
+        for at, drawn in answers.items():
+            cohort = at.purpose is Purpose.COHORT
+            found = plan.cohort(at.round) if cohort else plan.batch(at.round, at.step, at.client, at.occurrence)
+            if found != drawn:
+                raise EvidenceError(f"it draws {found} where {drawn} was written down")
+    except EvidenceError as error:
+        raise UsageError(
+            f"the law {plan.law.name!r} does not read what is written down as cohorts and batches: {error}",
+            "Plan.recorded is for laws that draw a cohort at one address, and a batch at one.",
+        ) from error

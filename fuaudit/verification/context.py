@@ -77,7 +77,8 @@ def context_of(case: Case) -> dict[str, Any]:
 def _asked(case: Case, expected: Request) -> dict[str, Any]:
     """What was asked for, how far the lineage tells what was done for it, and who else is named in the lineage."""
     run, chain = case.run, (case.run, *case.evidence.ancestors)
-    others = (row for one in run.requests for row in rows_of(run, besides(one, expected)))
+    hers = {*expected.clients, *(run.owner.get(sample) for sample in expected.samples)}
+    others = (row for one in run.requests for row in rows_of(run, besides(one, expected)) if row["client"] not in hers)
     return {
         "to_forget": rows_of(run, expected),
         "requests": len(run.requests),
