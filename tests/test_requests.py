@@ -258,6 +258,7 @@ def test_the_page_tells_her_own_story(one_was_drawn, quick, tmp_path):
     assert answer == "no: it was drawn"
     assert f"the first change lies in round {first.info['first_change'][0]}" in page
     assert "This was request 1 of 2" in page
+    assert "remains" not in page
     assert "changed nothing" not in page
     assert run.name(drawn) in page
     assert run.name(still_never) not in page
@@ -305,8 +306,19 @@ def test_after_a_prune_her_page_still_tells_her_own_story(one_was_drawn, quick, 
     run, _ = prune(unlearn(first, "fats", Request.of([other]), tmp_path / "second", data=data(NAMED)))
     page, answer = page_of(asked(run, quick, drawn)[0])
     assert f"the first change lies in round {change}" in page
+    assert "This is as the remains of a run tell it, which was pruned since." in page
     assert answer == "unknown: the parent is not at hand"
     assert f"client {other}" not in page
+
+
+def test_she_is_no_other_where_she_was_forgotten_for_a_sample(run, quick):
+    """A sample of hers was asked for, and she went as a whole: nobody else is named but Eve."""
+    sample = Request.of(samples=[run.original.samples[ANN][0]])
+    result = verify(run, quick, data=data(NAMED), budget=0, save=False, request=sample)
+    asked_for = read_contents(result.as_json()).asked
+    assert [number.request for number in asked_for.done] == [1]
+    assert asked_for.others
+    assert not any("ann" in words or f"client {ANN}" in words for words in asked_for.others)
 
 
 def test_a_request_that_nobody_carried_out_refutes_that_and_nothing_else(run, quick):

@@ -80,12 +80,16 @@ class Unlearner:
 
 @dataclass(frozen=True)
 class Done:
-    """What was done for a request: its number, method, kind and first round; None where its run is not at hand."""
+    """What was done for a request: its number, method, kind and first round; None where its run is not at hand.
+
+    ``remains`` says that what a prune left of that run tells it, and nothing else.
+    """
 
     request: int
     method: str | None
     kind: str | None
     first_round: int | None
+    remains: bool
 
 
 @dataclass(frozen=True)
@@ -397,6 +401,7 @@ def _done(row: object) -> Done:
         None if use is None else _text(use),
         None if kind is None else _text(kind),
         None if first is None else int(first[0]),
+        row.get("remains") is True,
     )
 
 

@@ -273,6 +273,8 @@ def _step(done: Done, requests: int) -> str:
     own = "The run that did it is not at hand, so what it changed is not told here."
     if done.method is not None:
         own = _done(done.method, done.kind, done.first_round)
+    if done.remains:
+        own += " This is as the remains of a run tell it, which was pruned since."
     if requests == 1:
         return own
     begin = f"This was request {done.request} of {requests}, one after another. {own}"

@@ -88,12 +88,16 @@ def _asked(case: Case, expected: Request) -> dict[str, Any]:
 
 
 def _done(number: int, chain: Sequence[Run | Tombstone]) -> dict[str, Any]:
-    """What the run that carried out a request, the first of a chain, records of it; without that, the number alone."""
+    """What the run that carried out a request, the first of a chain, records of it; without that, the number alone.
+
+    ``remains`` is there where that run was pruned: its tombstone alone tells it.
+    """
     if not chain:
         return {"request": number}
     info = chain[0].info
     words = {name: info["unlearner"][name] for name in ("use", "kind")}
-    return {"request": number, **words, "first_change": info.get("first_change")}
+    remains = {"remains": True} if isinstance(chain[0], Tombstone) else {}
+    return {"request": number, **words, "first_change": info.get("first_change")} | remains
 
 
 def _versions_of(run: Run) -> dict[str, str]:
