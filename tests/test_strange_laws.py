@@ -255,6 +255,20 @@ def half_of_sly():
     return half
 
 
+class Equal(type):
+    """Classes that say that they are int."""
+
+    def __eq__(cls, other):
+        return other is int or cls is other
+
+    def __hash__(cls):
+        return hash(int)
+
+
+class Steps(int, metaclass=Equal):
+    """It is in every set of classes that has int."""
+
+
 def with_a_method(law):
     object.__setattr__(law, "cohort", lambda draws, number: (0,))
     return law
@@ -264,6 +278,7 @@ def with_a_method(law):
     "law",
     [
         UniformLaw(2, 1, 1, 1, replacement=Sly(1)),
+        UniformLaw(2, 1, Steps(1), 1),
         with_a_method(UniformLaw(2, 1, 1, 1)),
         AvailabilityLaw(2, with_a_method(StaticProbability(Fraction(1, 2))), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(type("Half", (Fraction,), {})(1, 2)), FreshBatches(1, 1)),

@@ -27,6 +27,7 @@ from fuaudit.plans.expanded import Ids
 from fuaudit.plans.plan import Plan
 from fuaudit.plans.population import Request
 from fuaudit.plans.stacked import Stack, alike
+from fuaudit.plans.strange_laws import is_just
 
 There = NDArray[np.bool_]
 CELLS = 1_000_000
@@ -43,7 +44,7 @@ class Attendance(Stack):
     def fits(cls, plans: Sequence[Plan]) -> bool:
         """Whether these plans can be read at once. By exact classes: it repeats what their code does."""
         law = plans[0].law
-        if type(law) is not AvailabilityLaw or type(law.batches) not in (FreshBatches, PermutedEpochs):
+        if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs):
             return False
         who, clients = law.availability, len(plans[0].populations[0].clients)
         small = (

@@ -17,7 +17,7 @@ from fuaudit.draws.address import OPEN, STREAM_OF, is_address
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import SEE, is_foreign, is_plain, not_plain, require_unbroken
+from fuaudit.plans.strange_laws import SEE, is_foreign, is_just, is_plain, not_plain, require_unbroken
 
 
 class Segment(NamedTuple):
@@ -230,14 +230,14 @@ class Plan:
                 places += [Address(Purpose.BATCH, round_number, step, client, occurrence) for step in steps]
         answers.update(zip(places, self._batches(places), strict=True))
         written = replace(self, sources=(*self.sources[:-1], Recorded(answers)))
-        if type(self.law) not in (UniformLaw, WeightedLaw):
+        if not is_just(self.law, UniformLaw, WeightedLaw):
             _require_found(written, answers)
         return written
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
         """The batches at some addresses, read together where law and source allow it."""
         law: Any = self.law
-        if type(law) not in (UniformLaw, WeightedLaw):
+        if not is_just(law, UniformLaw, WeightedLaw):
             return [self.batch(at.round, at.step, at.client, at.occurrence) for at in places]
         drawn: list[tuple[int, ...]] = [()] * len(places)
         origins = {at: self.segment(Stream.BATCHES, at).origin for at in {place.position for place in places}}

@@ -27,7 +27,7 @@ from fuaudit.plans.availability import (
 from fuaudit.plans.law import Law, UniformLaw
 from fuaudit.plans.plan import WHOLE, Plan, Segment, cut, occurrences
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.plans.strange_laws import is_foreign, is_just
 
 
 def is_closed(law: Law) -> bool:
@@ -39,12 +39,12 @@ def is_closed(law: Law) -> bool:
         return False
     if type(law) is UniformLaw:
         return True
-    if type(law) is not AvailabilityLaw or type(law.batches) not in (FreshBatches, PermutedEpochs):
+    if type(law) is not AvailabilityLaw or not is_just(law.batches, FreshBatches, PermutedEpochs):
         return False
     who = law.availability
     if type(who) is TimeVaryingWeights:
         return who.share is None  # a share of the clients changes in number with the population
-    return type(who) in (BoundedRoundRobin, StaticProbability)
+    return is_just(who, BoundedRoundRobin, StaticProbability)
 
 
 @dataclass(frozen=True)

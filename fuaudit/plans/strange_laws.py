@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from copy import copy, deepcopy
 from fractions import Fraction
+from functools import cache
 from itertools import chain
 from typing import Any
 
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.registry import is_strange
 
-_PLAIN = frozenset({bool, float, int, str, type(None)})
+_PLAIN = frozenset(map(id, (bool, float, int, str, type(None))))
+"""Classes of plain values, by identity: a class of a stranger's can have an equality, and a hash, of its own."""
 
 SEE = "docs/plugin-guide.md has a law as a whole, with what it draws from, and at which addresses."
 
@@ -36,20 +38,39 @@ def not_plain(law: object, what: str, drawn: object, of: str) -> PluginError:
     )
 
 
-def is_foreign(law: object) -> bool:
+def is_just(part: object, *kinds: type[Any]) -> bool:
+    """Whether the class of a part is one of these, by identity: a class of a stranger's compares as it likes."""
+    return any(type(part) is kind for kind in kinds)
+
+
+def is_foreign(law: Any) -> bool:
     """Whether a law, or anything that it is made of, is no code of fuaudit, or more than fuaudit's code made of it.
 
     A number of a stranger's type can have a truth of its own, and an instance can hold a method of its own.
     """
+    kind = type(law)
+    if id(kind) in _PLAIN:
+        return False
     if isinstance(law, tuple):
-        return type(law) is not tuple or any(map(is_foreign, law))
-    if type(law) is Fraction:
+        return kind is not tuple or any(map(is_foreign, law))
+    if kind is Fraction:
         return not is_plain((law.numerator, law.denominator))
-    if not dataclasses.is_dataclass(law):
-        return type(law) not in _PLAIN
-    names = {field.name for field in dataclasses.fields(law)}
-    parts = (getattr(law, name) for name in names)
-    return is_strange(law) or not _held(law).keys() <= names or any(map(is_foreign, parts))
+    names = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
+    if names is None or is_strange(law) or not _held(law).keys() <= names:
+        return True
+    return any(is_foreign(getattr(law, name)) for name in names)
+
+
+@cache  # a proof asks at each leaf, and a class has the fields that it has
+def _fields(kind: Any) -> frozenset[str] | None:
+    """The names of the fields of a class of data; None for another class."""
+    return frozenset(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+@cache
+def _slots(kind: Any) -> tuple[str, ...]:
+    """The slots of a class and its bases."""
+    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__dict__")
 
 
 def remade(law: Any) -> Any:
@@ -63,13 +84,13 @@ def remade(law: Any) -> Any:
 
 def _remade(part: Any, made: dict[int, tuple[Any, Any]]) -> Any:
     """``made`` has each part that was met, with its copy: a part may hold the law that holds it."""
-    if type(part) in _PLAIN or (type(part) is tuple and _is_fixed(part)):
+    if id(type(part)) in _PLAIN or (type(part) is tuple and _is_fixed(part)):
         return part
     if id(part) in made:
         return made[id(part)][1]
     if type(part) is Fraction:  # a copy of a fraction is the same object, and its two numbers can be set
         return Fraction(part.numerator, part.denominator)
-    if type(part) in (tuple, list, set, frozenset):
+    if is_just(part, tuple, list, set, frozenset):
         return type(part)([_remade(one, made) for one in part])
     if type(part) is dict:
         return {_remade(name, made): _remade(value, made) for name, value in part.items()}
@@ -89,12 +110,12 @@ def _remade(part: Any, made: dict[int, tuple[Any, Any]]) -> Any:
 
 def _is_fixed(parts: tuple[Any, ...]) -> bool:
     """Whether nothing in a tuple can be written into: plain values, or tuples of such."""
-    kinds = {*map(type, parts)}
-    return kinds <= _PLAIN or (kinds == {tuple} and _is_fixed(tuple(chain.from_iterable(parts))))
+    kinds = {id(type(one)) for one in parts}
+    return kinds <= _PLAIN or (kinds == {id(tuple)} and _is_fixed(tuple(chain.from_iterable(parts))))
 
 
 def _held(part: object) -> dict[str, Any]:
     """What an instance holds by name, in its dictionary or in slots."""
-    slots = (name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ()))
-    found = {name: getattr(part, name) for name in slots if hasattr(part, name) and name != "__dict__"}
+    slots = _slots(type(part))  # type: ignore[arg-type]  # a class is hashable
+    found = {name: getattr(part, name) for name in slots if hasattr(part, name)}
     return found | getattr(part, "__dict__", {})

@@ -19,7 +19,7 @@ from fuaudit.draws.address import NOBODY, OPEN, is_address
 from fuaudit.errors import FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
-from fuaudit.plans.strange_laws import is_plain, remade
+from fuaudit.plans.strange_laws import is_just, is_plain, remade
 
 Answer = TypeVar("Answer")
 
@@ -149,7 +149,7 @@ def _open(at: Address, clients: Container[int]) -> Address:
 
 def _plainly(population: Sequence[int]) -> Sequence[int]:
     """A tuple or a range: another sequence could see how it is read."""
-    return population if type(population) in (tuple, range) else tuple(population)
+    return population if is_just(population, tuple, range) else tuple(population)
 
 
 def _anew(answer: tuple[int, ...]) -> tuple[int, ...]:
