@@ -142,13 +142,13 @@ class PrintedDuring(FatsUnlearning):
 
 @pytest.mark.parametrize("what", DURING)
 def test_who_is_wrong_during_training_alone_is_refuted_there(what):
-    found = judged(PrintedDuring(what), replace(SAMPLE, moment=1))
+    found = judged(PrintedDuring(what), replace(SAMPLE, moment=1), leaves=6000)
     assert found.verdict == "FAIL", found.shows
     assert "when round" in "".join(found.details)
     assert judged(PrintedDuring(what), SAMPLE, leaves=12_000).verdict == "PASS"
 
 
-@pytest.mark.parametrize("leaves", [3000, 50_000])
+@pytest.mark.parametrize("leaves", [3000, 12_000])
 def test_requests_during_training_have_a_floor(leaves):
     """With few leaves the smallest federations alone are walked."""
     found = judged(FatsUnlearning(), replace(SAMPLE, moment=1), leaves=leaves)
@@ -252,18 +252,17 @@ WHO_IS_WHO = {
 def test_who_is_who_is_walked(method):
     unlearner, shapes = WHO_IS_WHO[method]
     tasks = tasks_of(UniformLaw(8, 3, 5, 4), [(unlearner, shape) for shape in shapes])
-    assert any(walked(task, 10_000)[0].refuted for task in reversed(tasks) if task.more)
+    assert any(walked(task, 10_000)[0].refuted for task in tasks if task.more and len(task.shapes) == len(shapes))
 
 
 @pytest.mark.parametrize("method", ["a slice of the samples", "as printed for another owner"])
 def test_without_lists_keys_find_them(method):
-    """What lists have no room for is found by chance; not with every key, and not all of it as often."""
+    """What lists have no room for is found by chance; not all of it as often."""
     unlearner, shapes = WHO_IS_WHO[method]
-    law, caught = UniformLaw(8, 3, 5, 4, replacement=False), 0
-    for number in range(4):
-        tasks = tasks_of(law, [(unlearner, shape) for shape in shapes], key_of(number))
-        caught += any(walked(task, 5000)[0].refuted for task in reversed(tasks) if task.drawn)
-    assert caught
+    made, law = [(unlearner, shape) for shape in shapes], UniformLaw(8, 3, 5, 4, replacement=False)
+    for number in range(2):
+        drawn = (t for t in tasks_of(law, made, key_of(number)) if t.drawn and len(t.shapes) == len(shapes))
+        assert any(walked(task, 5000)[0].refuted for task in drawn)
 
 
 def test_one_federation_by_chance_may_be_too_large_for_a_right_method():
@@ -674,13 +673,13 @@ def test_a_prune_does_not_forget_that_a_request_came_during_training(tmp_path):
 
 @pytest.mark.parametrize(("method", "verdict"), [("mutant-printed-during", "FAIL"), ("fats", "PASS")])
 def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, tmp_path, monkeypatch):
-    """As printed only where two rounds were executed and others follow; with the leaves of the built-in spec."""
+    """As printed only where two rounds were executed and others follow; with fewer leaves than the built-in spec."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "mutants"))
     run = train(small_config(), tmp_path / "run", secret=bytes(32), stop_after=2)
     client = run.plan.cohort(1)[0]
     sample = run.plan.batch(1, 1, client, 0)[0]
     child = unlearn(run, method, Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
-    found = Enumeration().examine(Case(Evidence(child, run, None), Keyed(bytes(32))))
+    found = Enumeration(leaves=12_000).examine(Case(Evidence(child, run, None), Keyed(bytes(32))))
     assert found.verdict == verdict, found.shows
     if verdict == "FAIL":
         assert "refuted for 1 sample during training, after 2 rounds" in found.details

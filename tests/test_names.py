@@ -309,14 +309,26 @@ def test_a_dropped_name_is_not_shown_and_that_is_said(tmp_path, quick):
 NEEDED = ("integrity", "replay", "provenance", "lineage")
 
 
+def of_the_run(path):
+    """A spec that asks about the run alone, and nothing of its method."""
+    checks = [f'[[check]]\nclaim = "x"\naudit = {{ use = "{name}" }}' for name in NEEDED]
+    path.write_text("\n".join(['id = "run"', 'asks = "run"', 'out_of_scope = ["x"]', *checks]))
+    return path
+
+
 def test_after_a_prune_a_receipt_tells_who_is_meant(fuaudit, tmp_path):
     """Also one whose number is another's name; the receipt shows the name, so none is taken on trust."""
     run = train(TABLES, tmp_path / "run", rows_of(tmp_path / "all", OWNERS, NAMED), SECRET)
     assert fuaudit("receipt", run.path, "--client", "eve", "--out", tmp_path / "eve.json")[0] == 0
     child, _ = prune(unlearn(run, "fats", request_of(run, ["eve"]), tmp_path / "child", data=tmp_path / "all"))
-    checks = [f'[[check]]\nclaim = "x"\naudit = {{ use = "{name}" }}' for name in NEEDED]
-    (tmp_path / "run.toml").write_text("\n".join(['id = "run"', 'asks = "run"', 'out_of_scope = ["x"]', *checks]))
-    shown = ("--receipt", tmp_path / "eve.json", "--data", tmp_path / "all", "--spec", tmp_path / "run.toml")
+    shown = (
+        "--receipt",
+        tmp_path / "eve.json",
+        "--data",
+        tmp_path / "all",
+        "--spec",
+        of_the_run(tmp_path / "run.toml"),
+    )
     code, out, err = fuaudit("verify", child.path, "--client", "eve", *shown)
     assert (code, "was not shown" in out) == (0, False), err
     code, out, _ = fuaudit("verify", child.path, "--client", "ann", *shown)
@@ -403,9 +415,10 @@ def test_a_client_is_found_by_any_spelling_of_a_name(fuaudit, own, typed, tmp_pa
     receipt = ("--receipt", tmp_path / "one.json")
     assert fuaudit("receipt", run.path, "--client", typed, "--out", receipt[1])[0] == 0
     prune(load_run(tmp_path / "c"))
+    spec = ("--spec", of_the_run(tmp_path / "run.toml"))
     for name in (own, typed):  # by the receipt alone: the prune dropped the name
-        code, _, err = fuaudit("verify", tmp_path / "c", "--client", name, *receipt, *where, "--budget", 0, "--json")
-        assert code in (0, 3), err
+        code, _, err = fuaudit("verify", tmp_path / "c", "--client", name, *receipt, *where, *spec)
+        assert code == 0, err
 
 
 @pytest.mark.parametrize("forged", [False, True])

@@ -121,11 +121,11 @@ def test_a_sweep_of_who_draws_a_little_more_is_a_proof(method):
 
 
 def test_who_draws_a_little_more_passes():
-    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
+    found = Enumeration(leaves=6000).judged(LAW, MEMBERS, [(OneCoin(), CLIENT)], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
 
 
 def test_who_starts_over_by_a_coin_passes():
     """Rare draws that cost much mislead an estimate by eight paths; what it refuses is walked."""
-    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(StartsOver(), Shape(0, (1,)))], ["coin"])
+    found = Enumeration(leaves=6000).judged(LAW, MEMBERS, [(StartsOver(), Shape(0, (1,)))], ["coin"])
     assert found.verdict is Verdict.PASS, found.shows
