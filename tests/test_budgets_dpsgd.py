@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import warnings
 from dataclasses import replace
 
@@ -21,11 +22,12 @@ from fuaudit.budgets.dpsgd import beside
 from fuaudit.budgets.dpsgd.account import NOT_POISSON, account
 from fuaudit.budgets.dpsgd.beside import central_limit, random_variables, renyi
 from fuaudit.budgets.dpsgd.cells import Sampled, laws, reach_of
-from fuaudit.budgets.dpsgd.composed import LEAST_NOISE, bracket
+from fuaudit.budgets.dpsgd.composed import CELLS, LEAST_NOISE, bracket
 from fuaudit.budgets.dpsgd.history import history
 from fuaudit.budgets.dpsgd.laws import FIXED, LAWS, MULTISET, POISSON
 from fuaudit.budgets.dpsgd.steps import KINDS, STEPS, Steps, merged
-from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
+from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
+from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of, noise_for, rounds_for
 from fuaudit.errors import UsageError
 
 USUAL = Steps(1.0, 0.01, 10_000)
@@ -277,6 +279,59 @@ def test_what_opacus_cannot_compute_is_a_reason():
 # histories
 
 
+def next_less_private(one, name):
+    """The same steps with one number worse by its last digit."""
+    value = getattr(one, name)
+    last = 1 if name == "count" else 10.0 ** (math.floor(math.log10(value)) - 3)
+    return replace(one, **{name: value - last if name == "noise" else value + last})
+
+
+@pytest.mark.parametrize(
+    ("one", "target", "missing"),
+    [(Steps(1.0, 0.01, 300), 1.2, each) for each in ("noise", "rate", "count")] + [(Steps(0.7, 0.2, 2), 0.5, "noise")],
+)
+def test_a_target_is_kept_to_and_the_next_number_does_not(one, target, missing):
+    found = answer(replace(Asked(one.noise, one.rate, one.count, 1e-5, POISSON), **{missing: None}), target)
+    assert replace(found, **{missing: getattr(one, missing)}) == one
+    worse = next_less_private(found, missing)
+    for cells in (COARSE, CELLS):
+        assert bracket([found], 1e-5, cells).high <= target
+    assert bracket([worse], 1e-5, COARSE).high > target
+    assert bracket([worse], 1e-5).low > target * 0.97
+
+
+def test_a_target_that_everything_keeps_to_has_the_least_private_answer():
+    asked = Asked(80.0, 0.01, 10, 1e-5, POISSON)
+    assert answer(replace(asked, rate=None), 5.0).rate == 1
+    assert answer(replace(asked, noise=1e5, count=None), 5.0).count == STEPS
+    assert answer(replace(asked, noise=None), 1e7).noise == 0.01
+
+
+@pytest.mark.parametrize(("law", "times"), [(FIXED, 1), (MULTISET, 3)])
+def test_without_amplification_a_target_has_a_closed_form(law, times):
+    asked = Asked(None, 1.0, 100, 1e-5, law, times)
+    needed = noise_for(2.0, 1e-5, 100, times)
+    assert needed <= answer(asked, 2.0).noise < needed * 1.001
+    assert answer(replace(asked, noise=60.0, count=None), 2.0).count == rounds_for(2.0, 1e-5, 60.0, times)
+
+
+@pytest.mark.parametrize(
+    ("asked", "target", "told"),
+    [
+        ({"noise": 1.0}, 1.0, "left out"), ({"rate": None}, 1.0, "left out"), ({}, -1.0, "at least 0"),
+        ({}, math.inf, "at least 0"), ({}, math.nan, "at least 0"), ({"delta": 0.0}, 1.0, "no guarantee"),
+        ({"delta": -1.0}, 1.0, "delta is"), ({"count": 0}, 1.0, "steps are"), ({"rate": 2.0}, 1.0, "rate is"),
+        ({"law": FIXED, "noise": 1.0, "rate": None}, 1.0, "left out"),
+        ({"count": 10**6, "rate": 1.0, "law": FIXED}, 0.0, "already for"),
+        ({"noise": 0.0, "count": None}, 1.0, "no guarantee already for 1 step with noise 0"),
+        ({"noise": -1.0, "count": None}, 1.0, "noise is"), ({"noise": 0.5, "rate": 0.5, "count": None}, 0.1, "1 step"),
+    ],
+)  # fmt: skip
+def test_what_no_number_answers_is_refused(asked, target, told):
+    with pytest.raises(UsageError, match=told):
+        answer(replace(Asked(None, 0.01, 10, 1e-5, POISSON), **asked), target)
+
+
 def state_of(kind, *steps):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -363,6 +418,30 @@ def test_the_law_of_batches_has_to_be_said(said):
         ("--history", "nowhere.json", "--sampling", "shuffled"),
     ):
         said(*wrong, expected=2)
+
+
+def test_the_command_says_what_a_target_allows(said):
+    few = ("--steps", 20, "--sampling", "poisson", "--target", 1.5)
+    document = json.loads(said("--rate", 0.5, *few, "--json"))
+    assert (document["found"], document["target"]) == ("noise", 1.5)
+    assert 1.4 < document["epsilon_total"] <= 1.5
+    text = said("--noise", 6, *few).splitlines()
+    assert re.match(r"found for epsilon 1.5: --rate 0\.\d+$", text[0])
+    assert "Statement:" in text
+    several = said("--noise", 9, "--rate", 0.5, "--sampling", "poisson", "--target", 1.5, "-q")
+    assert re.match(r"found for epsilon 1.5: --steps (\d+); at this rate \1 steps are \S+ epochs\n", several)
+    assert said("--noise", 1, "--sampling", "fixed", "--target", 9, "-q").startswith("found for epsilon 9: --steps 3\n")
+    everything = said("--noise", 100_000, "--rate", 0.01, "--sampling", "poisson", "--target", 1, "-q")
+    assert everything.startswith(f"found for epsilon 1: --steps {STEPS}; ")
+    assert "more are not accounted for" in everything
+    for wrong in (
+        (*NUMBERS, "--sampling", "poisson"),
+        (*NUMBERS[:2], "--sampling", "poisson"),
+        (*NUMBERS[:4], "--sampling", "fixed"),
+        (*NUMBERS[2:], "--sampling", "fixed"),
+        ("--history", "state.json", "--sampling", "poisson"),
+    ):
+        assert "leave out" in said(*wrong, "--target", 1, expected=2)
 
 
 def test_a_history_is_accounted_for_as_its_numbers(said, tmp_path):

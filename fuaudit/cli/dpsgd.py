@@ -16,6 +16,8 @@ from fuaudit.text import counted
 if TYPE_CHECKING:
     from fuaudit.budgets.dpsgd.account import DpSgdAccount
     from fuaudit.budgets.dpsgd.history import History
+    from fuaudit.budgets.dpsgd.laws import BatchLaw
+    from fuaudit.budgets.dpsgd.steps import Steps
 
 NOT_READ = "What torch writes is not read: to open it can run code."
 LARGEST = 2**24
@@ -30,6 +32,7 @@ LARGEST = 2**24
 @click.option("--delta", type=float, required=True, help="At which the epsilon holds, above 0.")
 @click.option("--sampling", type=click.Choice([*LAWS]), help="How batches came about; a history does not tell.")
 @click.option("--times", type=click.IntRange(1), help="With --sampling multiset: how often a row counts in a step.")
+@click.option("--target", type=float, help="An epsilon: find --noise, --rate or --steps, the one left out.")
 @output_options
 def dpsgd(
     noise: float | None,
@@ -39,6 +42,7 @@ def dpsgd(
     delta: float,
     sampling: str | None,
     times: int | None,
+    target: float | None,
     output: Output,
 ) -> None:
     """Account for DP-SGD, for one row: privacy loss distributions decide, and Opacus's figures stand beside them.
@@ -46,28 +50,69 @@ def dpsgd(
     Amplification by sampling is counted for Poisson batches alone. The statement says what an epsilon covers.
     """
     from fuaudit.budgets.dpsgd.account import account
-    from fuaudit.budgets.dpsgd.steps import Steps
 
     if sampling is None:
         laws = [f"--sampling {name}: {law.words}" for name, law in LAWS.items()]
         raise UsageError("say how batches came about: an epsilon holds for one law of them", "\n  ".join(laws))
     if (times is None) == (sampling == "multiset"):
         raise UsageError("--times goes with --sampling multiset: how often a row can count in one step, at most")
-    law, one = LAWS[sampling], (noise, rate, count)
-    if source is not None and one != (None, None, None):
-        raise UsageError("a history has noise, rates and steps: leave out --noise, --rate and --steps")
-    told: History | None = None
+    if source is not None and (noise, rate, count, target) != (None, None, None, None):
+        raise UsageError("a history has noise, rates and steps: leave out --noise, --rate, --steps and --target")
+    law = LAWS[sampling]
     if source is not None:
         told = _history(source)
-        steps = told.steps
-    elif noise is None or count is None or (rate is None) == law.amplified:
+        found = account(told.steps, delta, law, times or 1)
+        output.emit(
+            found.as_json() | {"history": {"mechanism": told.mechanism}}, [*_lines(found, told)], [_first(found)]
+        )
+    elif target is None:
+        found = account([_one(law, noise, rate, count)], delta, law, times or 1)
+        output.emit(found.as_json(), [*_lines(found)], [_first(found)])
+    else:
+        from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
+
+        missing = _missing(law, noise, rate, count)
+        one = answer(Asked(noise, rate if law.amplified else 1.0, count, delta, law, times or 1), target)
+        found = account([one], delta, law, times or 1, COARSE)
+        sought = f"found for epsilon {target:g}: {_sought(found, missing)}"
+        document = found.as_json() | {"target": target, "found": missing.lstrip("-")}
+        output.emit(document, [sought, *_lines(found)], [sought, _first(found)])
+
+
+def _one(law: BatchLaw, noise: float | None, rate: float | None, count: int | None) -> Steps:
+    """The steps that the options name; a rate is theirs where rows are sampled."""
+    from fuaudit.budgets.dpsgd.steps import Steps
+
+    if noise is None or count is None or (rate is None) == law.amplified:
         needed = "--noise, --rate and --steps" if law.amplified else "--noise and --steps, and no --rate"
         raise UsageError(f"with --sampling {law.name} say {needed}, or give --history FILE")
-    else:
-        steps = (Steps(noise, 1.0 if rate is None else rate, count),)
-    found = account(steps, delta, law, times or 1)
-    document = found.as_json() | ({"history": {"mechanism": told.mechanism}} if told else {})
-    output.emit(document, [*_lines(found, told)], [_first(found)])
+    return Steps(noise, 1.0 if rate is None else rate, count)
+
+
+def _missing(law: BatchLaw, noise: float | None, rate: float | None, count: int | None) -> str:
+    """The option that a target is to find."""
+    given = {"--noise": noise, "--steps": count} | ({"--rate": rate} if law.amplified else {})
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1 or (rate is not None and not law.amplified):
+        names = "--noise, --rate and --steps" if law.amplified else "--noise and --steps, and say no --rate"
+        raise UsageError(f"with --target and --sampling {law.name} leave out one of {names}")
+    return missing[0]
+
+
+def _sought(found: DpSgdAccount, name: str) -> str:
+    """The number that was searched for, and what it means for training."""
+    from fuaudit.budgets.dpsgd.steps import STEPS
+
+    (one,) = found.steps
+    if name != "--steps":
+        return f"{name} {one.noise if name == '--noise' else one.rate:.4g}"
+    epochs = (
+        f"; at this rate {counted(one.count, 'step')} are {one.count * one.rate:.4g} epochs"
+        if found.law.amplified
+        else ""
+    )
+    most = "; more are not accounted for" if one.count == STEPS else ""
+    return f"--steps {one.count}{epochs}{most}"
 
 
 def _history(source: Path) -> History:
@@ -92,7 +137,7 @@ def _first(found: DpSgdAccount) -> str:
     return f"{counted(found.count, 'step')} of DP-SGD, {found.law.name} batches: {total} at delta {up(found.delta, 6)}"
 
 
-def _lines(found: DpSgdAccount, told: History | None) -> Iterator[str]:
+def _lines(found: DpSgdAccount, told: History | None = None) -> Iterator[str]:
     from fuaudit.budgets.dpsgd.account import statement
     from fuaudit.budgets.statement import meaning
     from fuaudit.statistics.rounding import down, up

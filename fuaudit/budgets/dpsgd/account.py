@@ -9,7 +9,7 @@ from typing import Any
 
 from fuaudit.budgets.compose import UNIT, Bracket
 from fuaudit.budgets.dpsgd.beside import WHOLE, Figure, central_limit, random_variables, renyi
-from fuaudit.budgets.dpsgd.composed import bracket
+from fuaudit.budgets.dpsgd.composed import CELLS, bracket
 from fuaudit.budgets.dpsgd.laws import MULTISET, BatchLaw
 from fuaudit.budgets.dpsgd.steps import Steps, merged
 from fuaudit.budgets.gaussian.curve import epsilon_of
@@ -95,8 +95,8 @@ class DpSgdAccount:
         }  # fmt: skip
 
 
-def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1) -> DpSgdAccount:
-    """The account of so many steps.
+def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1, cells: int = CELLS) -> DpSgdAccount:
+    """The account of so many steps; the exact loss is composed on so many ``cells``.
 
     Raises:
         UsageError: numbers out of range, or no library that composes.
@@ -106,18 +106,28 @@ def account(steps: Sequence[Steps], delta: float, law: BatchLaw, times: int = 1)
         raise UsageError(f"a row counts once in a step of {law.name} batches, not {times} times")
     # without amplification a rate says nothing: a row counts as if it were in every batch
     kinds = merged(steps if law.amplified else [replace(each, rate=1.0) for each in steps])
-    plain = epsilon_of(_mu(kinds, times), delta)
+    plain = unamplified(kinds, delta, times)
     if not law.amplified:
         silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NOT_POISSON))
         return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
     if plain == inf and (delta == 0 or min(each.noise for each in kinds) == 0):
         silent = dict.fromkeys(("rdp", "prv", "gdp"), Figure(None, NO_DELTA if delta == 0 else NO_NOISE))
         return DpSgdAccount(kinds, delta, law, times, plain, None, None, silent)
-    whole = renyi(kinds, delta, WHOLE).epsilon
     return DpSgdAccount(
-        kinds, delta, law, times, plain, bracket(kinds, delta), None if whole is None else whole * (1 + 1e-9),
+        kinds, delta, law, times, plain, bracket(kinds, delta, cells), by_whole_orders(kinds, delta),
         {"rdp": renyi(kinds, delta), "prv": random_variables(kinds, delta), "gdp": central_limit(kinds, delta)},
     )  # fmt: skip
+
+
+def unamplified(steps: Sequence[Steps], delta: float, times: int) -> float:
+    """The epsilon that holds for every law of batches; infinite where there is none."""
+    return epsilon_of(_mu(steps, times), delta)
+
+
+def by_whole_orders(steps: Sequence[Steps], delta: float) -> float | None:
+    """The bound by Renyi divergences of whole orders, rounded up; None where there is none."""
+    found = renyi(steps, delta, WHOLE).epsilon
+    return None if found is None else found * (1 + 1e-9)
 
 
 def _mu(steps: Sequence[Steps], times: int) -> float:
