@@ -1,9 +1,11 @@
 """One account for a family: a round counts for every run that drew it anew, and for no other."""
 
 import json
+import re
 import shutil
 from fractions import Fraction
 
+import matplotlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from fuaudit import load_run, train, unlearn
 from fuaudit.budgets.conspar.account import account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.family import Family, Member, Release, spent_towards_public, spent_towards_server
+from fuaudit.budgets.growth import ends, growth
 from fuaudit.budgets.spent import TWICE, VARIES, Terms, accounts
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
@@ -286,7 +289,7 @@ def test_the_statement_says_all_and_what_left_without_noise_is_listed(family, fu
         "delta", "unit", "adjacency", "adversary", "trust model", "sampling assumption", "accountant",
         "rounds covered", "outside it", "no data-level guarantee",
     } == set(stated)  # fmt: skip
-    assert stated["rounds covered"].startswith("17 rounds of 4 runs: between rounds 5 to 8; inside rounds 4 to 8; kept")
+    assert stated["rounds covered"].startswith("17 rounds of 4 runs: root rounds 1 to 8; between rounds 5")
     assert stated["trust model"].startswith("simulation only: the clients' secrets lie with inside, kept, and whoever")
     assert "runs of this training that lie elsewhere" in stated["outside it"]
     assert set(found["without_noise"]) == set(HAND)
@@ -319,6 +322,54 @@ def test_the_words_of_the_command(family, fuaudit):
 
 
 TELLS = Release("client.0", "conspar", (("alpha", 0.5), ("dim", 9), ("per_client", 2)))
+
+
+def test_the_account_grows_run_by_run_to_what_is_told(family):
+    found = account_of(family["kept"])
+    server = found.towards["server"]
+    assert [charge.name for charge in server.spent.charges] == ["root", "between", "sibling", "inside", "anew", "kept"]
+    assert ends(server.spent.charges) == [8, 12, 17, 22, 30, 30]
+    points = growth(server.spent, found.terms, server.accounts[0])
+    assert points == [(0, 0.0), *((number, epsilon(number)) for number in range(1, 31))]
+    assert points[-1][1] == server.accounts[0].epsilon
+
+
+def test_of_many_rounds_the_last_of_each_run_is_drawn(monkeypatch, family):
+    monkeypatch.setattr("fuaudit.budgets.growth.POINTS", 3)
+    found = account_of(family["kept"])
+    server = found.towards["server"]
+    numbers = [number for number, _ in growth(server.spent, found.terms, server.accounts[0])]
+    assert numbers == [0, 8, 10, 12, 17, 20, 22, 30]
+
+
+def test_a_plot_names_the_runs_and_is_refused_where_there_is_nothing(family, fuaudit, tmp_path):
+    def said(run, name):
+        return fuaudit("budget", "run", run.path, "--plot", tmp_path / name, "-q")
+
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert said(family["kept"], "curve.svg")[0] == 0
+    text = (tmp_path / "curve.svg").read_text()
+    drawn = [f">{name}<" for name, rounds in HAND.items() if rounds]
+    for words in (">towards the server<", ">towards the public<", "nothing is added by kept<", *drawn):
+        assert words in text
+    code, _, err = said(family["kept"], "curve.txt")
+    assert (code, "--plot writes" in err) == (2, True)
+    assert said(family["kept"], "nowhere/curve.svg")[0] == 70
+    silent = trained(tmp_path / "alone" / "$plain$", client=[])
+    code, _, err = said(silent, "none.svg")
+    assert (code, "no account to plot" in err, "no run told of a mechanism" in err) == (2, True, True)
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_a_reader_without_a_guarantee_is_told_why(two, fuaudit, tmp_path):
+    """Towards the server a gap is in the way; the public has an account. Names of folders are no formulas."""
+    (two[1].path / "manifest.json").unlink()
+    two[1].path.rename(two[1].path.parent / "$gap$")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        code, _, err = fuaudit("budget", "run", two[0].path, "--plot", tmp_path / "curve.svg", "-q")
+    assert code == 0, err
+    text = (tmp_path / "curve.svg").read_text()
+    assert "no guarantee: $gap$: it was begun and not finished" in re.sub(r"</?tspan[^>]*>", "", text)
 
 
 def member(name, parent="", first=1, executed=4, told=None, **more):

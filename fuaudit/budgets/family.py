@@ -93,6 +93,10 @@ class Family:
             ahead += [parent.name] if parent and parent.name not in found else []
         return tuple(member for member in self.members if member.name in found)
 
+    def in_order(self, members: Collection[Member]) -> list[Member]:
+        """Parents before their children; those of one generation by name."""
+        return sorted(members, key=lambda member: (len(self.with_ancestors([member.name])), member.name))
+
     def charge(self, member: Member) -> Charge:
         """The rounds of a member that count."""
         parent = self.parent_of(member)
@@ -168,7 +172,7 @@ def spent_towards_public(family: Family, published: Collection[str] = ()) -> Spe
 
 def _spent(family: Family, members: Sequence[Member], gaps: Sequence[tuple[str, str]]) -> Spent:
     reasons = [f"{name}: {why}" for name, why in gaps]
-    return Spent(tuple(map(family.charge, members)), (*reasons, *_reasons(family, members)))
+    return Spent(tuple(map(family.charge, family.in_order(members))), (*reasons, *_reasons(family, members)))
 
 
 def _reasons(family: Family, members: Sequence[Member]) -> Iterator[str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     "--published", multiple=True, help="Folder name of another run whose results were published; may be repeated."
 )
 @click.option("--also", multiple=True, type=Folder, help="Another folder with runs of this training; may be repeated.")
+@click.option("--plot", "picture", type=Folder, help="Draw epsilon against rounds, run by run: FILE.svg, .png or .pdf.")
 @output_options
 def budget_of_run(
     run: Path,
@@ -38,16 +39,22 @@ def budget_of_run(
     differ: int | None,
     published: tuple[str, ...],
     also: tuple[Path, ...],
+    picture: Path | None,
     output: Output,
 ) -> None:
     """Add up what RUN and all runs of its training released: towards the server, and towards the public.
 
     A round counts for each run that drew it anew. RUN and its ancestors count as published, others by --published.
     """
+    from fuaudit.budgets.picture import require_format
     from fuaudit.runs.account import account_of
     from fuaudit.runs.run import load_run
 
+    if picture is not None:
+        require_format(picture)
     found = account_of(load_run(run), delta, differ, published, also)
+    if picture is not None:
+        found.plot(picture)
     output.emit(found.as_json(), list(_lines(found)), list(_short(found)))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, spent_towards_server
+from fuaudit.budgets.growth import Seen, plot
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
 from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
@@ -54,6 +55,11 @@ class FamilyAccount:
     published: tuple[str, ...]
     towards: Mapping[str, Towards]
     unlimited: Mapping[str, tuple[Unlimited, ...]]
+
+    def plot(self, path: Path) -> None:
+        """Draw epsilon against the rounds of all runs, one after another; see :func:`fuaudit.budgets.growth.plot`."""
+        seen = {name: Seen(one.spent, one.accounts, one.reasons) for name, one in self.towards.items()}
+        plot(seen, self.terms, path)
 
     def as_json(self) -> dict[str, Any]:
         """The whole account."""

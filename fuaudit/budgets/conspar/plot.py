@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
 from fuaudit.budgets.conspar.law import ConSpar
+from fuaudit.budgets.picture import require_format, write
 from fuaudit.errors import UsageError
 
 POINTS = 30
@@ -22,11 +23,11 @@ def plot(mechanism: ConSpar, rounds: int, delta: float, path: Path) -> None:
 
     Raises:
         UsageError: nothing to draw, or no such format.
+        StorageError: the file cannot be written.
     """
     from matplotlib.figure import Figure
 
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise UsageError(f"--plot writes .svg, .png or .pdf, not {path.name!r}")
+    require_format(path)
     if not 0 < mechanism.alpha < 1:
         raise UsageError("at alpha 0 and at alpha 1 there is no curve to plot")
     found = curve(mechanism, rounds, delta)
@@ -42,5 +43,4 @@ def plot(mechanism: ConSpar, rounds: int, delta: float, path: Path) -> None:
         axes.plot(numbers, [each.total for each in found], label="exact loss, composed")
     axes.set(xlabel="rounds", ylabel=f"epsilon at delta {delta:g}", xscale="log", yscale="log")
     axes.legend()
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    figure.savefig(path, metadata=undated.get(path.suffix))
+    write(figure, path)
