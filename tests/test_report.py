@@ -15,6 +15,8 @@ import pytest
 from tests_support import lean
 
 from fuaudit import verify
+from fuaudit.budgets.conspar.account import account, statement
+from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import sha256, write_bytes
 from fuaudit.formats.forms import pretty_json
@@ -22,7 +24,7 @@ from fuaudit.proofs.exactness import Witness
 from fuaudit.reporting import EXTENSIONS, render, write_report
 from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.drawings import drawings
-from fuaudit.reporting.words import figures, trusted
+from fuaudit.reporting.words import NO_EVENT, NOT_TOLD, figures, trusted
 from fuaudit.verification.store import begin, findings_name, finish
 
 HOSTILE = "<script>alert('x')</script>\"&]]>|`@all\u202e\x00\x1b{{ 7 * 7 }}"
@@ -126,7 +128,31 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) else value
 
 
+def with_released(found):
+    """A document that tells an account: one part with an epsilon and its statement, and one without."""
+    about = statement(account(ConSpar(50, 4, Fraction(4, 5)), 20)).as_json()
+    part = {"part": "client.1", "under": "conspar (dim 50)", "rounds": 20, "delta": "0"}
+    found["context"]["released"] = {
+        "covered": "20 rounds of 2 runs: parent rounds 1 to 20; child none",
+        "reasons": ["the parent of parent is not at hand"],
+        "accounts": [
+            part | {"epsilon": "46.7", "reason": "", "meaning": "no guarantee to speak of", "statement": about},
+            part | {"part": "client.2", "epsilon": None, "reason": "nobody compares", "meaning": "", "statement": {}},
+        ],
+        "without_noise": {
+            "parent": [
+                {"where": "rounds", "what": "every row", "given_to": "server", "rounds": 20},
+                {"where": "metrics.json", "what": "accuracy", "given_to": "everybody", "rounds": 0},
+                {"where": "checkpoints/N", "what": "models", "given_to": "auditor", "rounds": 1},
+            ]
+        },
+    }
+    return found
+
+
 DOCUMENTS = {
+    "released": with_released(document()),
+    "hostile account": hostile(with_released(document())),
     **{verdict: document(verdict, check("integrity", verdict), sampled()) for verdict in VERDICTS},
     "bound": document("PASS", check("integrity"), sampled(role="required"), asks="bound"),
     "training run": document("INCONCLUSIVE", check("integrity"), child=False),
@@ -263,7 +289,7 @@ def test_no_source_of_wording_concludes(name):
 
 
 @pytest.mark.parametrize("form", ["html", "md", "junit"])
-@pytest.mark.parametrize("name", [*VERDICTS, "bound", "training run"])
+@pytest.mark.parametrize("name", [*VERDICTS, "bound", "training run", "released"])
 def test_no_report_concludes(name, form):
     content = render(DOCUMENTS[name], form)
     text = Page(content).words if form == "html" else content.decode()
@@ -301,7 +327,7 @@ def test_who_is_meant_is_named():
     assert "a model trained without client 0 (ann)." in text
 
 
-def test_the_page_has_its_eight_parts_in_order_and_says_what_was_not_run():
+def test_the_page_has_its_nine_parts_in_order_and_says_what_was_not_run():
     words = Page(render(DOCUMENTS["PASS"], "html")).words
     heads = [
         "Claim examined",
@@ -310,13 +336,48 @@ def test_the_page_has_its_eight_parts_in_order_and_says_what_was_not_run():
         "4 Controls and figures",
         "5 Enumeration",
         "6 Lineage",
-        "7 What was not tested",
-        "8 How to repeat it",
+        "7 Privacy account: what rounds released",
+        "8 What was not tested",
+        "9 How to repeat it",
     ]
     places = [words.rindex(head) for head in heads]
     assert places == sorted(places)
     assert words.count("not run") == 5
     assert f"fuaudit verify child --spec client-erasure --key {'d' * 64} --client 0 --budget 256" in words
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_an_epsilon_stands_with_all_that_it_is_about(form):
+    content = render(DOCUMENTS["released"], form)
+    text = Page(content).words if form == "html" else re.sub(r"\\([_*])", r"\1", content.decode())
+    for words in (
+        "client.1, conspar (dim 50), 20 rounds: epsilon 46.7 at delta 0",
+        "client.2, conspar (dim 50), 20 rounds: no guarantee at delta 0", "nobody compares",
+        "No guarantee: the parent of parent is not at hand.", "An epsilon says nothing without the statement beside it",
+        "unit", "adjacency", "adversary", "trust model", "sampling assumption", "accountant", "rounds covered",
+        "outside it", "no data-level guarantee", "exact law of the overlap",
+        "parent, 20 rounds: every row; may go to: server", "parent, checkpoints/N, of 1 round: models",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_no_event_is_told_to_mean_no_privacy(form):
+    silent = document()
+    assert NOT_TOLD.partition("`")[0] in Page(render(silent, "html")).words
+    silent["context"]["released"] = None
+    text = render(silent, form).decode()
+    assert NO_EVENT in text
+    assert NOT_TOLD.partition("`")[0] not in text
+    assert NO_EVENT not in render(DOCUMENTS["released"], form).decode()
+
+
+@pytest.mark.parametrize("broken", [[], {"covered": ""}, "text"])
+def test_an_account_that_is_none_makes_no_report(broken):
+    found = document()
+    found["context"]["released"] = broken
+    with pytest.raises(EvidenceError, match="no findings"):
+        read_contents(found)
 
 
 def test_no_word_pushes_a_column_of_the_checks_off_the_page():

@@ -58,6 +58,20 @@ class PartAccount:
         """The smallest epsilon that is known to hold; infinite where none is."""
         return float("inf") if self.found is None else self.found.total
 
+    def with_outside(self, more: str) -> PartAccount:
+        """The same account, with more that its statement leaves out."""
+        if self.statement is None:
+            return self
+        return replace(self, statement=replace(self.statement, outside_it=f"{more}; {self.statement.outside_it}"))
+
+    @property
+    def under(self) -> str:
+        """Its mechanisms with their parameters, in words."""
+        return " and ".join(
+            f"{release.mechanism} ({', '.join(f'{name} {value}' for name, value in release.parameters)})"
+            for release in self.releases
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Null is an epsilon that is unbounded, or not known."""
         figures = self.found.as_json() if self.found else {}
@@ -123,7 +137,7 @@ def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, re
 
 
 OUTSIDE = (
-    "runs of this training that lie elsewhere or were removed; rounds that were lost in a break and executed again on "
+    "runs of this training that lie elsewhere or were not kept; rounds that were lost in a break and executed again on "
     "another platform; verifications, which train on the same rows; what is listed as released without noise"
 )
 

@@ -95,12 +95,8 @@ def _towards(found: FamilyAccount, reader: str, towards: Towards) -> Iterator[st
 def _total(found: FamilyAccount, one: PartAccount) -> str:
     from fuaudit.statistics.rounding import up
 
-    under = " and ".join(
-        f"{release.mechanism} ({', '.join(f'{name} {value}' for name, value in release.parameters)})"
-        for release in one.releases
-    )
     total = "no guarantee" if one.epsilon == float("inf") else f"epsilon {up(one.epsilon, 5)}"
-    return f"{one.part}, {under}, {counted(one.rounds, 'round')}: {total} at delta {up(found.terms.delta, 6)}"
+    return f"{one.part}, {one.under}, {counted(one.rounds, 'round')}: {total} at delta {up(found.terms.delta, 6)}"
 
 
 def _short(found: FamilyAccount) -> Iterator[str]:

@@ -106,12 +106,48 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class PartReleased:
+    """What one part of the rounds released: its epsilon as text, None for no guarantee, and what it is about."""
+
+    part: str
+    under: str
+    rounds: int
+    epsilon: str | None
+    delta: str
+    reason: str
+    meaning: str
+    statement: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What left a run that nothing limits: of how many rounds, 0 where it is of none in particular."""
+
+    run: str
+    where: str
+    what: str
+    given_to: str
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Released:
+    """What rounds of the lineage released, as their ledgers tell; empty where none told of a mechanism."""
+
+    covered: str = ""
+    reasons: tuple[str, ...] = ()
+    parts: tuple[PartReleased, ...] = ()
+    left: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True)
 class Contents:
     """A document of findings. ``digest`` is the SHA-256 of its stored form, the bytes of its file.
 
     ``origin`` says where the spec comes from; ``served`` is the SHA-256 of the file of the model in use, and
     ``same`` whether it is the run's (None where that could not be told). ``standing`` says which verification of the
     run it is, by the log beside it: that is no part of the findings, which are the same whenever they are repeated.
+    ``released`` is None in findings of before there was such an account.
     """
 
     digest: str
@@ -152,6 +188,7 @@ class Contents:
     served: str = ""
     same: bool | None = None
     asked: Asked | None = None
+    released: Released | None = None
     standing: str = ""
 
     @property
@@ -234,6 +271,7 @@ def read_contents(document: dict[str, Any]) -> Contents:
             model=_text(context.get("model", "")),
             served=_text(served.get("sha256", "")),
             asked=_asked(context["asked"]) if "asked" in context else None,
+            released=_released(context["released"]) if "released" in context else None,
             same=None if served.get("same") is None else _truth(served["same"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -390,6 +428,32 @@ def _asked(row: object) -> Asked:
         tuple(map(_done, _sequence(row["done"]))),
         tuple(dict.fromkeys(map(_text, [*map(whom, others), *names, *numbers]))),
     )
+
+
+def _released(row: object) -> Released:
+    if row is None:
+        return Released()
+    row = _mapping(row)
+    return Released(
+        _text(row["covered"]),
+        _lines(row["reasons"]),
+        tuple(map(_part_released, _sequence(row["accounts"]))),
+        tuple(_left(name, left) for name, rows in _mapping(row["without_noise"]).items() for left in _sequence(rows)),
+    )
+
+
+def _part_released(row: object) -> PartReleased:
+    row = _mapping(row)
+    part, under, delta, reason, meant = (_text(row[name]) for name in ("part", "under", "delta", "reason", "meaning"))
+    (rounds,), epsilon = _whole([row["rounds"]]), row["epsilon"]
+    said = tuple((_text(name), _text(text)) for name, text in _mapping(row["statement"]).items())
+    return PartReleased(part, under, rounds, None if epsilon is None else _text(epsilon), delta, reason, meant, said)
+
+
+def _left(name: str, row: object) -> Left:
+    row = _mapping(row)
+    (rounds,) = _whole([row["rounds"]])
+    return Left(_text(name), _text(row["where"]), _text(row["what"]), _text(row["given_to"]), rounds)
 
 
 def _done(row: object) -> Done:

@@ -12,13 +12,16 @@ from fuaudit.reporting.words import (
     DISCLAIMER,
     MARKS,
     SUBJECTS,
+    account,
     copies,
     facts,
     figures,
     headline,
     lead,
+    parts,
     trusted,
     undecided,
+    without_noise,
 )
 
 MANY = 12
@@ -27,7 +30,7 @@ MANY = 12
 
 def render(contents: Contents) -> str:
     """The report as Markdown."""
-    parts = [
+    sections = [
         f"# {MARKS[contents.verdict]} {contents.verdict.value}. Claim examined: \u201c{_plain(contents.title)}\u201d",
         f"**{headline(contents)}** {_plain(lead(contents))}",
         f"> {_plain(contents.reason)}",
@@ -37,6 +40,7 @@ def render(contents: Contents) -> str:
         "## Figures and how they were obtained",
         _figures(contents),
         *_copies(contents),
+        *_released(contents),
         "## Taken on trust",
         _bullets(trusted(contents)),
         "## Not tested",
@@ -49,7 +53,7 @@ def render(contents: Contents) -> str:
         _table(("What", "Value"), identities(contents)),
         DISCLAIMER,
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in sections if part) + "\n"
 
 
 def _checks(contents: Contents) -> str:
@@ -80,6 +84,14 @@ def _figures(contents: Contents) -> str:
 def _copies(contents: Contents) -> list[str]:
     found = copies(contents)
     return ["## Other places that may hold the contribution", _bullets(map(str, found))] if found else []
+
+
+def _released(contents: Contents) -> list[str]:
+    found = ["## Privacy account: what rounds released", "\n\n".join(map(_plain, account(contents)))]
+    for told, about in parts(contents):
+        found += [f"**{_plain(told)}**", _table(("What it is about", ""), about)]
+    left = without_noise(contents)
+    return found + (["Let out without noise:", _bullets(left)] if left else [])
 
 
 def _plain(text: str) -> str:

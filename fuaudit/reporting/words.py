@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from fuaudit.draws import END
-from fuaudit.reporting.contents import Checked, Contents, Done
+from fuaudit.reporting.contents import Checked, Contents, Done, Left, PartReleased
 from fuaudit.statistics.rounding import down, rate_up, up
 from fuaudit.text import counted
 from fuaudit.verification.figure import Figure, Value
@@ -346,6 +346,57 @@ def copies(contents: Contents) -> list[ResidualCopy]:
     if not contents.request:
         return []
     return list(dict.fromkeys(copy for check in contents.checks for copy in check.copies))
+
+
+NOT_TOLD = "These findings are of before reports had such an account. `fuaudit budget run` makes one."
+NO_EVENT = (
+    "No round of this run and of its ancestors at hand told of a mechanism that limits what it lets out. So nothing "
+    "here is differentially private by any account: there is no guarantee. No event does not mean private."
+)
+FROM_LEDGERS = (
+    "Added up from what the ledgers of this run and of its ancestors tell. No check of this report judges the sum. An "
+    "epsilon says nothing without the statement beside it."
+)
+
+
+def account(contents: Contents) -> list[str]:
+    """What is said of all that rounds released: no more than a sentence where they told of nothing."""
+    told = contents.released
+    if told is None:
+        return [NOT_TOLD]
+    if not told.parts and not told.reasons:
+        return [NO_EVENT]
+    covered = [f"Covered: {told.covered}."] if told.covered else []
+    return [FROM_LEDGERS, *covered, *(f"No guarantee: {reason}." for reason in told.reasons)]
+
+
+def parts(contents: Contents) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Each part of the rounds that released something: its epsilon in a sentence, and what that is about."""
+    return [(_epsilon(part), _about(part)) for part in (contents.released.parts if contents.released else ())]
+
+
+def _epsilon(part: PartReleased) -> str:
+    total = "no guarantee" if part.epsilon is None else f"epsilon {part.epsilon}"
+    return f"{part.part}, {part.under}, {counted(part.rounds, 'round')}: {total} at delta {part.delta}"
+
+
+def _about(part: PartReleased) -> list[tuple[str, str]]:
+    why = [("reason", part.reason)] if part.reason else []
+    means = [("what it means", part.meaning)] if part.epsilon is not None else []
+    return [*why, *means, *part.statement]
+
+
+def without_noise(contents: Contents) -> list[str]:
+    """What left the runs of the lineage that no mechanism limits."""
+    told = contents.released.left if contents.released else ()
+    return [f"{left.run}, {_where(left)}: {left.what}; may go to: {left.given_to}" for left in told]
+
+
+def _where(left: Left) -> str:
+    of = counted(left.rounds, "round")
+    if left.where == "rounds":
+        return of
+    return f"{left.where}, of {of}" if left.rounds else left.where
 
 
 def undecided(contents: Contents) -> list[Checked]:

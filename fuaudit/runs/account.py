@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,23 @@ from fuaudit.budgets.growth import Seen, plot
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
 from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.family import Unlimited, family_of, kinship, strangers, tombstones, unlimited, with_secrets
+from fuaudit.runs.family import (
+    Kin,
+    Kinship,
+    Unlimited,
+    family_of,
+    kinship,
+    strangers,
+    tombstones,
+    unlimited,
+    with_secrets,
+)
 from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
 
 SERVER = "sees all that the server saw in these runs"
+LINEAGE = "sees all that the server saw in this run and its ancestors"
+SIBLINGS = "runs beside this lineage, such as siblings, which a budget of the whole family adds up"
 PUBLIC = "sees what was published of these runs, which is no more than the server saw"
 
 
@@ -93,17 +106,9 @@ def account_of(
         EvidenceError: a folder cannot be read.
     """
     related = kinship(run, also)
-    family, target = family_of(related), run.config.budget
+    family = family_of(related)
     _require_known(family, published)
-    law = run.plan.law
-    terms = Terms(
-        delta=delta if delta is not None else target.delta if target else 0.0,
-        differ=differ if differ is not None else target.differ if target else 1,
-        times=law.places(run.original.of_laws) if says(law, "replacement") else 1,
-        secrets_with=with_secrets(related.kin),
-        trusted=tombstones(related.kin),
-        strangers=strangers(run),
-    )
+    terms = _terms(run, related.kin, delta, differ)
     seen = {
         "server": (spent_towards_server(family), SERVER),
         "public": (spent_towards_public(family, published), PUBLIC),
@@ -120,6 +125,42 @@ def account_of(
         tuple(sorted({family.run, *published})),
         {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
         {kin.name: unlimited(kin, _shown(run), terms.strangers or ()) for kin in related.kin},
+    )
+
+
+def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> FamilyAccount:
+    """The account of a run and its ancestors alone, with delta and differing elements as its config has them.
+
+    Raises:
+        UsageError: an account cannot be made under these terms.
+    """
+    chain = [run, *ancestors]
+    names = [found.path.resolve().name for found in chain]
+    kin = tuple(
+        Kin(name if names.count(name) == 1 else f"{name} ({found.digest[:8]})", found)
+        for name, found in zip(names, chain, strict=True)
+    )
+    terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], kin)))
+    found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
+    left = {one.name: unlimited(one, _shown(run), terms.strangers or ()) for one in kin}
+    return FamilyAccount(kin[0].name, terms, (kin[0].name,), {"lineage": Towards(spent, found)}, left)
+
+
+def told_anything(chain: Iterable[Run | Tombstone]) -> bool:
+    """Whether a round of these told that it released anything under a mechanism."""
+    lines = (line for found in chain for line in found.ledger.of_kind("round"))
+    return any(event["kind"] == "released" for line in lines for event in line.get("told", ()))
+
+
+def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int | None = None) -> Terms:
+    target, law = run.config.budget, run.plan.law
+    return Terms(
+        delta=delta if delta is not None else target.delta if target else 0.0,
+        differ=differ if differ is not None else target.differ if target else 1,
+        times=law.places(run.original.of_laws) if says(law, "replacement") else 1,
+        secrets_with=with_secrets(kin),
+        trusted=tombstones(kin),
+        strangers=strangers(run),
     )
 
 

@@ -19,6 +19,7 @@ from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.finding import Verdict
+from fuaudit.verification.released import released
 
 FOLDERS = {"data": "DATA", "erased": "ROWS", "parent": "PARENT", "model": "MODEL", "before": "FINDINGS"}
 """Options that take a path of the auditor's own machine, and what stands for it in findings."""
@@ -49,6 +50,7 @@ def context_of(case: Case) -> dict[str, Any]:
         "served": _model_in_use(case),
         "metrics": run.metrics,
         "participation": {name: run.participation[name] for name in ("cohorts", "uploads", "own_accuracy")},
+        "released": released(case),
     }
     if "edited_by" in info:
         # uploads are those of the plan; what the edit itself sent is no part of them
