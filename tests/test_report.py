@@ -2,6 +2,7 @@
 
 import copy
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -359,6 +360,18 @@ def test_an_epsilon_stands_with_all_that_it_is_about(form):
         "parent, 20 rounds: every row; may go to: server", "parent, checkpoints/N, of 1 round: models",
     ):  # fmt: skip
         assert words in text, words
+
+
+def test_a_statement_is_in_its_own_order_however_it_is_stored():
+    """Files have keys in alphabetical order."""
+    for form in ("html", "md"):
+        page = render(DOCUMENTS["released"], form)
+        names = [b"delta", b"unit", b"adjacency", b"adversary", b"trust model", b"outside it", b"no data-level"]
+        begin = page.index(b"word by word" if form == "html" else b"What it is about")
+        places = [page.index(name, begin) for name in names]
+        assert places == sorted(places)
+        stored = json.loads(pretty_json(DOCUMENTS["released"]))
+        assert render(stored, form) == page
 
 
 @pytest.mark.parametrize("form", ["html", "md"])

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from fuaudit.budgets.statement import Statement
 from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import sha256
 from fuaudit.formats.forms import pretty_json
@@ -438,7 +439,11 @@ def _released(row: object) -> Released:
         _text(row["covered"]),
         _lines(row["reasons"]),
         tuple(map(_part_released, _sequence(row["accounts"]))),
-        tuple(_left(name, left) for name, rows in _mapping(row["without_noise"]).items() for left in _sequence(rows)),
+        tuple(
+            _left(name, left)
+            for name, rows in sorted(_mapping(row["without_noise"]).items())
+            for left in _sequence(rows)
+        ),
     )
 
 
@@ -446,8 +451,18 @@ def _part_released(row: object) -> PartReleased:
     row = _mapping(row)
     part, under, delta, reason, meant = (_text(row[name]) for name in ("part", "under", "delta", "reason", "meaning"))
     (rounds,), epsilon = _whole([row["rounds"]]), row["epsilon"]
-    said = tuple((_text(name), _text(text)) for name, text in _mapping(row["statement"]).items())
+    about = _mapping(row["statement"])
+    # files have names in alphabetical order; a reader gets them in that of the statement
+    said = tuple((_text(name), _text(about[name])) for name in sorted(about, key=lambda name: (_place(name), name)))
     return PartReleased(part, under, rounds, None if epsilon is None else _text(epsilon), delta, reason, meant, said)
+
+
+STATED = tuple(field.name.replace("_", " ") for field in fields(Statement))
+
+
+def _place(name: str) -> int:
+    """Where a sentence stands in a statement; what its author named himself comes last."""
+    return STATED.index(name) if name in STATED else len(STATED)
 
 
 def _left(name: str, row: object) -> Left:
