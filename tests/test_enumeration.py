@@ -276,21 +276,41 @@ def test_one_federation_by_chance_may_be_too_large_for_a_right_method():
     assert not part.refuted
 
 
-def test_who_hides_from_most_federations_by_chance_is_told():
-    @dataclass(frozen=True)
-    class Hides(FatsUnlearning):
-        """Draws without need wherever somebody who is left has two samples more than a batch."""
+@dataclass(frozen=True)
+class Hides(FatsUnlearning):
+    """Draws without need wherever somebody who is left, or the last of them, has so many samples more than a batch."""
 
-        def rewrite(self, plan, request, fresh, not_before):
-            new = super().rewrite(plan, request, fresh, not_before)
-            if any(len(samples) > plan.law.slots + 1 for samples in new.retained.samples.values()):
-                fresh.sequence(Address(Purpose.BATCH, 1, 1, 0, 0, version=9), range(64), 3)
-            return new
+    more: int = 2
+    last: bool = False
 
-    made = [(Hides(), CLIENT)]
-    found = Enumeration(leaves=12_000).judged(UniformLaw(8, 3, 5, 8), MEMBERS, made, ["hides"], key=key_of(1))
+    def rewrite(self, plan, request, fresh, not_before):
+        new = super().rewrite(plan, request, fresh, not_before)
+        asked = list(new.retained.samples.values())[-1 if self.last else 0 :]
+        if any(len(samples) >= plan.law.slots + self.more for samples in asked):
+            fresh.sequence(Address(Purpose.BATCH, 1, 1, 0, 0, version=9), range(64), 3)
+        return new
+
+
+@pytest.mark.parametrize(("more", "number"), [(2, 1), (3, 1), (3, 2)], ids=["in most", "in some", "another key"])
+def test_who_hides_from_federations_by_chance_is_told(more, number):
+    """Lists reach two samples more than a batch; from there on it is what the key draws."""
+    law, made = UniformLaw(8, 3, 5, 4, replacement=False), [(Hides(more), CLIENT)]
+    found = Enumeration(leaves=12_000).judged(law, MEMBERS, made, ["hides"], key=key_of(number))
     assert found.verdict == "INCONCLUSIVE"
     assert "draws far more than one that keeps what it may" in found.shows
+    assert found.values["costly"] > 0
+
+
+def test_a_pass_names_federations_that_were_too_large_for_the_method_alone():
+    law, made = UniformLaw(8, 3, 5, 4, replacement=False), [(Hides(3, last=True), CLIENT)]
+    found = Enumeration(leaves=12_000).judged(law, MEMBERS, made, ["hides"], key=key_of(1))
+    costly = found.values["costly"]
+    assert found.verdict == "PASS"
+    assert f", and {costly} more not walked." in found.shows
+    (line,) = (
+        line for line in found.assumptions if line.startswith("Nothing is wrong where the method draws far more")
+    )
+    assert f": {costly} of the small federations that the key drew were not walked for that." in line
 
 
 def test_federations_by_chance_follow_from_the_key():

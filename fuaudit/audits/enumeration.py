@@ -11,7 +11,7 @@ from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Law, Population
 from fuaudit.plans.reference import Edited
-from fuaudit.proofs.sweep import Made, Sweep, swept
+from fuaudit.proofs.sweep import Made, Reached, Sweep, swept
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.ancestors import moment
 from fuaudit.runs.run import Run
@@ -122,15 +122,28 @@ class Enumeration:
         shows = (
             f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
             "retraining (total variation 0): "
-            f"{'; and '.join(reached.numbers)}{_by_chance(reached.drawn)}."
+            f"{'; and '.join(reached.numbers)}{_by_chance(reached)}."
         )
-        return _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
+        found_exact = _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
+        return replace(found_exact, assumptions=(*found_exact.assumptions, *_on_the_dear(reached.dear)))
 
 
-def _by_chance(drawn: int) -> str:
-    if not drawn:
+def _by_chance(reached: Reached) -> str:
+    if not reached.drawn:
         return ""
-    return f"; {drawn:,} of them were drawn by the key of the audit, with sizes, ids and owners as they came"
+    drawn = f"{reached.drawn:,} of them were drawn by the key of the audit, with sizes, ids and owners as they came"
+    return f"; {drawn}, and {reached.dear:,} more not walked" if reached.dear else f"; {drawn}"
+
+
+def _on_the_dear(dear: int) -> list[str]:
+    """What a PASS takes on trust where federations were too large for the method alone."""
+    if not dear:
+        return []
+    were = "was" if dear == 1 else "were"
+    return [
+        f"Nothing is wrong where the method draws far more than one that keeps what it may: {dear} of the small "
+        f"federations that the key drew {were} not walked for that."
+    ]
 
 
 def _figures(found: Sweep, law: Law) -> tuple[Figure, ...]:
@@ -143,6 +156,12 @@ def _figures(found: Sweep, law: Law) -> tuple[Figure, ...]:
             "Small federations not enumerated",
             found.too_large,
             "their size exceeds the budget of the spec",
+        ),
+        Figure(
+            "costly",
+            "Small federations too large for the method alone",
+            found.costly,
+            "a method that keeps what it may would take far fewer outcomes there",
         ),
         Figure(
             "leaves",

@@ -9,12 +9,9 @@ from itertools import pairwise
 from typing import ClassVar
 
 from fuaudit import registry
-from fuaudit.commitments.tree import DIGEST_BYTES
+from fuaudit.audits.gone import told_of_gone
 from fuaudit.draws import START, Position
-from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.layout import FORMER, RUN
-from fuaudit.runs.ledger import PLATFORM, models_told
-from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
@@ -104,31 +101,12 @@ def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
         f"What ledgers say of {counted(len(words), 'platform')}{parents} is as told: {counted(room, 'byte')}, from "
         "which nothing here was computed."
     )
-    yield from _of_gone(chain)
+    if gone := told_of_gone(chain):
+        yield gone
     run = chain[0]
     others = sorted({row["distribution"] for row in run.info["plugins"] if row["distribution"] != _of_here(row)})
     if others:
         yield f"Plugins are of other distributions here than the run names: {', '.join(others)}."
-
-
-def _of_gone(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
-    """How much is told of what is gone: files that a prune took away, and models of rounds that were not kept."""
-    runs = [run for run in chain if isinstance(run, Run)]
-    stones = [run for run in chain if isinstance(run, Tombstone)]
-    lists = [{name: entry for name, entry in stone.files.items() if name != RUN} for stone in stones]  # a stone has it
-    lists += [run.document(FORMER)["files"] for run in runs if run.has(FORMER)]
-    # of one name, or of one round: which of the things at hand is named under another would be told, too
-    here = {(name, entry["sha256"], entry["size"]) for run in runs for name, entry in run.files.items()}
-    told = {(name, entry["sha256"], entry["size"]) for files in lists for name, entry in files.items()}
-    gone = told - here
-    models = {(at, digest) for stone in stones for at, digest in models_told(stone.ledger).items()}
-    models -= {(at, digest_of_vector(model)) for run in runs if models for at, model in run.models.items()}
-    room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name, *_ in gone) + DIGEST_BYTES * len(models)
-    if room:
-        yield (
-            f"Digests and sizes of {counted(len(gone), 'file')}, and digests of {counted(len(models), 'model')}, that "
-            f"are gone are as told: {counted(room, 'byte')}, with which nothing here was compared."
-        )
 
 
 def _of_here(row: dict[str, str]) -> str:

@@ -32,6 +32,10 @@ RELATED, DRAWN = 5, 10
 DRAWN_SHARE, TRIES = 16, 400
 """One that the key draws may take a 16th of what these have; so many are tried."""
 
+DEAR = 10
+"""To so many that the key draws and that are proved, one may be too large for the method alone: right ones that draw
+more than they need had one to twenty, and a PASS names them."""
+
 ROUGHLY, PROBES = 16, 8
 """One path tells the number of leaves within this factor, as a rule; so many tell it well enough."""
 
@@ -354,6 +358,7 @@ class Reached:
         numbers: how far they go for one request, for two, and so on, after training and then during it, in words: what
             those of every method do.
         drawn: how many federations were proved that the key of the audit drew.
+        dear: how many of these were not walked, for the method alone draws far more on them than it needs.
         refuted: the task that ended it.
     """
 
@@ -361,6 +366,7 @@ class Reached:
     details: tuple[str, ...]
     numbers: tuple[str, ...] = ()
     drawn: int = 0
+    dear: int = 0
     refuted: Task | None = None
 
 
@@ -401,7 +407,7 @@ def swept(
         leaves: of a group, by what :class:`Keeping` takes.
         key: draws federations beside those of lists; they have leaves of their own.
     """
-    found, short, details, drawn = Sweep((), (), 0, 0), list[str](), list[str](), 0
+    found, short, details, drawn, dear = Sweep((), (), 0, 0), list[str](), list[str](), 0, 0
     tasks, proved = tasks_of(law, made, key), dict[tuple[int, int, Hashable], list[Toy]]()
     left = {task.group: leaves // (task.more or 1) for task in tasks}
     for number, task in enumerate(tasks):
@@ -414,15 +420,16 @@ def swept(
         drawn += len(part.proved) * task.drawn
         reached = Coverage.of(part.proved)
         details += _proved(task, part) or [f"{task.words}: no federation was walked"] * bool(task.more)
-        # by chance one may be too large for a right method that draws more; where most are, something is hidden there
-        most = len(part.proved) if task.drawn else 0
+        # by chance one may be too large for a right method that draws more; where several are, something may be hidden
+        most = len(part.proved) // DEAR if task.drawn else 0
+        dear += part.costly
         if part.costly > most or (task.toys and not part.proved and not task.more):
             short.append(_unwalked(part, task.words))
         if task.alone:
             short += [f"{words} for {task.words}" for words in missing(reached, law, before, task.stop)]
         if task.words != FIXED and part.proved and not task.more:
             proved.setdefault((task.stop or 0, len(part.proved[0].requests), task.group), []).extend(part.proved)
-    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)), drawn)
+    return found, Reached(tuple(short), tuple(details), tuple(_by_number(proved)), drawn, dear)
 
 
 def _proved(task: Task, part: Sweep) -> list[str]:

@@ -1,0 +1,89 @@
+"""What is gone: files that a prune took away, and models of rounds that were not kept, of which digests are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuaudit.commitments.tree import DIGEST_BYTES
+from fuaudit.runs.encoding import digest_of_vector
+from fuaudit.runs.layout import FORMER, RUN
+from fuaudit.runs.ledger import models_told
+from fuaudit.runs.manifest import limit_of
+from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
+from fuaudit.text import counted
+
+Chain = Sequence[Run | Tombstone]
+
+
+def told_of_gone(chain: Chain) -> str:
+    """How much is told of what is gone, as a sentence; empty for nothing.
+
+    Not counted is what a child has kept, under its name or of its round: an honest parent had just that. Equal to
+    anything else at hand, it would tell by its choice among what is at hand.
+
+    Args:
+        chain: the run and its ancestors, the youngest first.
+    """
+    files, models = list(_files(chain)), sum(1 for _ in _models(chain))
+    room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name in files) + DIGEST_BYTES * models
+    if not room:
+        return ""
+    return (
+        f"Digests and sizes of {counted(len(files), 'file')}, and digests of {counted(models, 'model')}, that are gone "
+        f"are as told: {counted(room, 'byte')}, with which nothing here was compared."
+    )
+
+
+def _files(chain: Chain) -> Iterator[str]:
+    """Names in manifests of what a prune left, and of before a prune, whose entries no child and no run answers for."""
+    for at, run in enumerate(chain):
+        if isinstance(run, Tombstone):
+            for name, entry in run.files.items():
+                round_number = _round_of(name)
+                kept_by = chain[at - 1 : at] if round_number is None else [*_keepers(chain, at, round_number)]
+                if name != RUN and entry != _first(
+                    name, [child.files for child in kept_by]
+                ):  # a stone has its run.json
+                    yield name
+        elif run.has(FORMER):
+            before = run.document(FORMER)["files"]
+            yield from (name for name, entry in before.items() if entry != run.files.get(name))
+
+
+def _models(chain: Chain) -> Iterator[int]:
+    """Rounds of which a tombstone's ledger tells a model that no child has kept."""
+    told = cache(lambda at: models_told(chain[at].ledger) if isinstance(chain[at], Tombstone) else _stored(chain[at]))
+    for at, run in enumerate(chain):
+        if isinstance(run, Tombstone):
+            for number, digest in told(at).items():
+                places = range(at - 1, at - 1 - len([*_keepers(chain, at, number)]), -1)
+                if digest != _first(number, [told(place) for place in places]):
+                    yield number
+
+
+def _stored(run: Run | Tombstone) -> Mapping[int, str]:
+    """The digests of the models that a run stores, by round."""
+    return {number: digest_of_vector(model) for number, model in run.models.items()} if isinstance(run, Run) else {}
+
+
+def _keepers(chain: Chain, at: int, round_number: int) -> Iterator[Run | Tombstone]:
+    """Those younger than the one at a place which kept its model of a round, each from the one before it."""
+    for child in reversed(chain[:at]):
+        if child.by_editor or int(child.info["first_change"][0]) <= round_number:
+            return
+        yield child
+
+
+def _first(name: Any, tables: Iterable[Mapping[Any, object]]) -> object:
+    """What the first table says that has a name; None for none."""
+    return next((table[name] for table in tables if name in table), None)
+
+
+def _round_of(name: str) -> int | None:
+    """The round of a file, where there is one a round."""
+    stem = Path(name).stem
+    return int(stem) if "/" in name and stem.isdigit() else None
