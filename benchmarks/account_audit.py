@@ -36,7 +36,7 @@ ALPHA, DELTA = 0.05, 1e-5
 WORKERS = 4
 CONSPAR = {(50, 4, 0.8): SIX, (50, 4, 0.5): FIVE, (50, 1, 0.1): FIVE, (20, 2, 0.01): FIVE}
 """Coordinates, coordinates a client, alpha -> trials."""
-NOISE = {0.5: FIVE, 1.0: SIX, 2.0: FIVE}
+NOISE = {0.5: SIX, 1.0: SIX, 2.0: SIX}
 """Noise -> trials."""
 COLUMNS, NORM = 3, 0.5
 CELLS, WIDEST = 60, 6.0

@@ -23,7 +23,7 @@ import conspar_law as law
 
 FEW = 6_000
 """Trials of each history where a fault is planted; those that are harder to see have more."""
-MORE = {"half of the noise": 40_000, "what comes is drawn from all of [d], and may be there already": 15_000}
+MORE = {"half of the noise": 40_000, "what comes is drawn from all of [d], and may be there already": 25_000}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,16 @@ def test_above_the_account_it_fails_and_below_it_shows_nothing():
     for wrong in (-1.0, math.nan):
         with pytest.raises(UsageError):
             audit_account(wrong, *mixed)
+
+
+def test_the_event_that_is_chosen_bounds_most_of_what_there_is():
+    """Few trials choose: what the rarer history never had among them may have a chance all the same."""
+    trial, n = audit.noise(2.0), 10**6
+    for seed in range(8):
+        numbers = generator(seed).standard_normal((2, 1, n, audit.COLUMNS)) * 2
+        numbers[0, ..., 0] += 1
+        found = audit_account(trial.account, *(trial.sort(each * audit.NORM) for each in numbers), trial.delta)
+        assert found.share > 0.58, seed
 
 
 # the stages

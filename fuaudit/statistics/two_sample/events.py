@@ -76,10 +76,17 @@ def least_epsilon(one: ArrayLike, other: ArrayLike, delta: float, alpha: float) 
 def _chosen(
     likely: NDArray[np.int64], rare: NDArray[np.int64], trials: tuple[int, int], delta: float, alpha: float
 ) -> tuple[float, NDArray[np.int64]]:
-    """What the best event promises, and its kinds: those with the largest ratios, as many as are best."""
+    """What the best event promises, and its kinds: those with the largest ratios, as many as are best.
+
+    The rarer history is given one hit more than it had. Few trials choose, and an event that it never had among them
+    would else promise most, although it may have a chance that many trials show.
+    """
     order = np.argsort(-(likely + 0.5) / (rare + 0.5), kind="stable")
-    scaled = [np.cumsum(counts[order]) * (of / counts.sum()) for counts, of in zip((likely, rare), trials, strict=True)]
-    promises = _bound(scaled[0], scaled[1], trials[0], trials[1], delta, alpha)
+    hits, missed = np.cumsum(likely[order]), np.cumsum(rare[order]) + 1
+    more, less = (
+        counts * (of / n) for counts, of, n in zip((hits, missed), trials, (hits[-1], missed[-1]), strict=True)
+    )
+    promises = _bound(more, less, *trials, delta, alpha)
     count = int(promises.argmax()) + 1
     return float(promises[count - 1]), order[:count]
 
