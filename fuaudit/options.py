@@ -60,7 +60,8 @@ def option_values(plugin: Any) -> dict[str, Any]:
         if not _is_plain(value):
             raise PluginError(
                 f"the option {name!r} of {type(plugin).__qualname__} is {value!r}, which no file gives back as it is",
-                f"{_PLAIN} For a choice of words take Literal; None can stand for no limit.",
+                f"{_PLAIN} For a choice of words take Literal; None can stand for no limit. A table has its keys in "
+                "ascending order.",
             )
     return {name: _lists(value) for name, value in options.items()}
 
@@ -133,13 +134,19 @@ _PLAIN = "Take true or false, finite numbers, whole ones of at most 64 bits, tex
 
 def _is_plain(value: object) -> bool:
     """Whether JSON and TOML give a value back as it is; JSON has no dates, and TOML only whole numbers of 64 bits."""
+    return value is None or _is_held(value)
+
+
+def _is_held(value: object) -> bool:
+    """The same within lists and tables, where TOML has no None. Files have the keys of a table in ascending order."""
     if type(value) is tuple:
-        return all(map(_is_plain, typing.cast("tuple[object, ...]", value)))
+        return all(map(_is_held, typing.cast("tuple[object, ...]", value)))
     if type(value) is dict:
-        return all(type(key) is str and _is_plain(member) for key, member in value.items())
+        names = [name for name in value if type(name) is str]
+        return len(names) == len(value) and names == sorted(names) and all(map(_is_held, value.values()))
     if type(value) is int:
         return -(2**63) <= value < 2**63
-    return value is None or type(value) in (bool, str) or (type(value) is float and math.isfinite(value))
+    return type(value) in (bool, str) or (type(value) is float and math.isfinite(value))
 
 
 def _lists(value: object) -> object:
@@ -150,5 +157,5 @@ def _lists(value: object) -> object:
 
 def _tuples(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _tuples(member) for key, member in value.items()}
+        return {key: _tuples(value[key]) for key in sorted(value)}  # in the order in which files have them
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value

@@ -81,7 +81,7 @@ def test_an_option_whose_type_is_not_there_is_told():
     [
         *(Pace.SLOW, Side.LEFT, [1, 2], (1, [2]), {"a": {1}}, frozenset({1}), math.inf, math.nan, (1.0, -math.inf)),
         *(Fraction(1, 3), Path("x"), np.float64(0.5), np.int64(1), np.zeros(2), b"x", 1j, range(3)),
-        *(2**63, -(2**63) - 1, (2**70,), date(2020, 1, 1)),
+        *(2**63, -(2**63) - 1, (2**70,), date(2020, 1, 1), (None, 1)),
     ],
     ids=repr,
 )
@@ -138,7 +138,9 @@ def test_a_file_that_a_reader_misses_is_named():
         Path("rows.npz").read_bytes()
 
 
-@pytest.mark.parametrize("table", [{"a": [1, [2.5]]}, {"a": {"b": ["c"]}}, {}], ids=repr)
+@pytest.mark.parametrize(
+    "table", [{"a": [1, [2.5]]}, {"a": {"b": ["c"]}}, {}, {"b": 1, "a": {"d": 1, "c": 2}}], ids=repr
+)
 def test_tables_come_back_as_they_are(table):
     """Lists are tuples in the process, in tables too, so that a default and what a file holds are one value."""
     built = Option(**options(Option, "it", {"value": table}))
@@ -146,7 +148,16 @@ def test_tables_come_back_as_they_are(table):
     assert option_values(built) == {"value": table}
 
 
-@pytest.mark.parametrize("table", [{1: 0.5}, {"a": [1]}, {None: 1}, {"a": {2: "b"}}], ids=repr)
+def test_tables_have_their_keys_in_the_order_of_files():
+    """Who goes by the first entry of a table finds the one that whoever reads the run finds."""
+    built = options(Option, "it", {"value": {"b": 1, "a": ({"d": 1, "c": 2},)}})["value"]
+    assert repr(built) == repr({"a": ({"c": 2, "d": 1},), "b": 1})
+    assert list(option_values(Option(built))["value"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "table", [{1: 0.5}, {"a": [1]}, {None: 1}, {"a": {2: "b"}}, {"b": 1, "a": 0}, {"a": None}], ids=repr
+)
 def test_tables_that_a_file_changes_are_none(table):
     with pytest.raises(PluginError, match="the option 'value' of Option is"):
         option_values(Option(table))

@@ -311,6 +311,14 @@ def test_after_a_prune_her_page_still_tells_her_own_story(one_was_drawn, quick, 
     assert f"client {other}" not in page
 
 
+def test_without_a_request_in_hand_the_room_in_it_is_named(run, quick):
+    result = verify(run, quick, data=data(NAMED), budget=0, save=False)
+    (line,) = (
+        line for line in result.conclusion.rests_on if line.startswith("The request is the one that the run names")
+    )
+    assert line.endswith("could choose among draws, and write up to 1 byte by which ones they name.")
+
+
 def test_she_is_no_other_where_she_was_forgotten_for_a_sample(run, quick):
     """A sample of hers was asked for, and she went as a whole: nobody else is named but Eve."""
     sample = Request.of(samples=[run.original.samples[ANN][0]])

@@ -29,7 +29,7 @@ def drawn_toys(law: Law, shapes: Sequence[Shape], key: Keyed, tries: int) -> Ite
 
     By turns of three they are for cohorts (several clients with one sample each), for batches (as few rounds as there
     can be, and owners who differ), and for anything: one with room for everything would be too large to be walked.
-    What leaves nothing to choose, or does not fit its law, is left out: there are fewer than ``tries``.
+    What leaves nothing to choose, does not fit its law, or came before, is left out: there are fewer than ``tries``.
     """
     laws = [small for small in law.smaller() if all(s.moment is None or s.moment < small.rounds for s in shapes)]
     if not laws:
@@ -38,7 +38,7 @@ def drawn_toys(law: Law, shapes: Sequence[Shape], key: Keyed, tries: int) -> Ite
     for_batches = [small for small in laws if small.rounds == few_rounds]
     for_cohorts = [small for small in laws if small.steps * small.slots == few_steps]
     moments = tuple(END if shape.moment is None else Position(shape.moment + 1, 0) for shape in shapes)
-    gone = sum(shape.clients for shape in shapes)
+    gone, seen = sum(shape.clients for shape in shapes), set[Toy]()
     for number in range(tries):
         below, turn = _numbers(key, number), number % 3
         able = sorted((for_cohorts, for_batches, laws)[turn], key=lambda small: prod(numbers_of(small)))
@@ -50,7 +50,8 @@ def drawn_toys(law: Law, shapes: Sequence[Shape], key: Keyed, tries: int) -> Ite
             toy = _toy(small, sizes, shapes, moments, below)
         except FuauditError:
             continue
-        if leaves_choice(toy.population, toy.requests):
+        if toy not in seen and leaves_choice(toy.population, toy.requests):
+            seen.add(toy)
             yield toy
 
 

@@ -83,7 +83,7 @@ def on_the_others(case: Case) -> list[str]:
     left = [one for number, one in enumerate(case.run.requests, 1) if number not in known]
     return [
         f"The {others} {what} really made: each gives other draws to all that follow, so whoever could invent some "
-        f"could choose among them, and {_which(case, left)}.",
+        f"could choose among them, and {room_in(case, left)}.",
         *lines,
     ]
 
@@ -110,14 +110,14 @@ def _on_company(case: Case, numbers: Sequence[int]) -> list[str]:
     return [
         f"Request {number} of {len(case.run.requests)} takes away more than was asked for, and that was asked for too: "
         f"{called(case.run, rest)}. What a request names gives its draws, so whoever could add to it could choose "
-        f"among them, and {_which(case, [rest])}."
+        f"among them, and {room_in(case, [rest])}."
         for number, rest in more.items()
         if rest != Request()
     ]
 
 
-def _which(case: Case, requests: Sequence[Request]) -> str:
-    """How much could be written into the choice of what requests name: a bit a row at most."""
+def room_in(case: Case, requests: Sequence[Request]) -> str:
+    """How much could be written into the choice of what requests name, in words: a bit a row at most."""
     contents = case.run.contents
     clients, rows = len(contents.clients), sum(contents.sizes)
     ways = [comb(clients, len(one.clients)) * comb(rows, len(one.samples)) for one in requests]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fuaudit import registry
 from fuaudit.audits.provenance.answers import BEFORE, NOT_SHOWN, CheckResult, name_of
-from fuaudit.audits.provenance.asked import on_the_others
+from fuaudit.audits.provenance.asked import on_the_others, room_in
 from fuaudit.audits.provenance.commitment import owners_at_hand
 from fuaudit.audits.provenance.dealing import TAKEN, with_key
 from fuaudit.audits.provenance.pruned import passed
@@ -42,7 +42,10 @@ def assumptions(case: Case) -> tuple[str, ...]:
         lines.append(BEFORE_TRAINING)
     lines.append(_of_beacon(case))
     if case.run.is_child and case.known.request is None:
-        lines.append("The request is the one that the run names: no --client or --sample was given to compare with.")
+        lines.append(
+            "The request is the one that the run names: no --client or --sample was given to compare with, so whoever "
+            f"could choose it could choose among draws, and {room_in(case, case.run.requests[-1:])}."
+        )
     lines += [*_on_the_partition(case), *_on_numbers(case), *_on_names(case), *_chosen_later(case)]
     lines += [f"{name_of(case.run)} is doubted, and this does not answer it: {why}." for why in _doubts(case)]
     lines += on_the_others(case) if case.run.is_child else []
