@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests_support import audits, config, drawn_client, drawn_sample, fitting, reseal, secret, stored, told
+from tests_support import audits, config, drawn_client, drawn_sample, fitting, of_the_run, reseal, secret, stored, told
 
 from fuaudit import load_run, train, unlearn
 from fuaudit.errors import EvidenceError, StorageError
@@ -62,7 +62,7 @@ def test_fewer_rounds_than_the_law(lineage, tmp_path, quick):
         kept = [event for event in events if event["event"] != "round"]
         return [going_on_from(2, event) for event in kept]
 
-    result, found = audits(told(child.path, shorter), commitment=commitment)
+    result, found = audits(told(child.path, shorter), commitment=commitment, spec=of_the_run())
     assert result.verdict == "FAIL"
     assert "stopped after round 2" in " ".join(found["provenance"].details)
     # that no request was waiting for the rounds left out is seen after a prune too
@@ -85,7 +85,7 @@ def test_another_config_breaks_the_commitment(lineage):
         text = (path / "config.toml").read_text()
         (path / "config.toml").write_text(text.replace("step_size = 0.1\n", "step_size = 0.1000000000000001\n"))
     change(child.path, "run.json", lambda t: t["parent"].update(digest=reseal(run.path).digest))
-    result, found = audits(reseal(child.path), commitment=commitment)
+    result, found = audits(reseal(child.path), commitment=commitment, spec=of_the_run())
     assert result.verdict == "FAIL"
     assert "committed to" in found["provenance"].shows
 
@@ -100,7 +100,7 @@ def test_a_request_in_other_words_gives_no_other_key(lineage):
 def test_another_request_than_asked_for(lineage):
     _, child, _ = lineage
     other = next(c for c in child.original.clients if c not in child.request.clients)
-    result, found = audits(child, request=Request.of(clients=[other]))
+    result, found = audits(child, request=Request.of(clients=[other]), spec=of_the_run())
     assert result.verdict == "FAIL"
     assert "asked for was" in " ".join(found["provenance"].details)
 
@@ -118,7 +118,7 @@ def test_a_published_commitment_pasted_into_another_run(tmp_path, lineage):
         facts = {k: v for k, v in event.items() if k not in ("event", "previous", "time")}
         forged = append(run.path, forged, event["event"], **facts)
     child = unlearn(reseal(run.path), "fats", Request.of(clients=[0]), tmp_path / "other-child")
-    result, found = audits(child, commitment=commitment)
+    result, found = audits(child, commitment=commitment, spec=of_the_run())
     assert result.verdict == "FAIL"
     assert found["provenance"].verdict == "FAIL"
 
@@ -167,7 +167,7 @@ def test_a_forged_index_convinces_nobody(lineage):
     index.clients.pop(child.request.clients[0])
     (run.path / "involvement.safetensors").write_bytes(tensor_bytes(involvement_tensors(index)))
     change(child.path, "run.json", lambda t: t["parent"].update(digest=reseal(run.path).digest))
-    _, found = audits(reseal(child.path))
+    _, found = audits(reseal(child.path), spec=of_the_run())
     assert found["provenance"].values["nothing_to_forget"] == "no: it was drawn"
     assert found["provenance"].verdict == "PASS"
 
@@ -190,7 +190,7 @@ def test_a_partition_that_no_key_dealt(tmp_path, lineage):
 def test_a_label_with_words_of_its_own(lineage):
     _, child, _ = lineage
     change(child.path, "run.json", lambda t: t["unlearner"].update(guarantee="certified by the regulator"))
-    result, _ = audits(reseal(child.path))
+    result, _ = audits(reseal(child.path), spec=of_the_run())
     assert result.verdict == "FAIL"
     assert "certified by the regulator" not in json.dumps(result.as_json())
 
@@ -198,7 +198,7 @@ def test_a_label_with_words_of_its_own(lineage):
 def test_options_cannot_choose_another_method(lineage):
     _, child, _ = lineage
     change(child.path, "run.json", lambda t: t["unlearner"].update(options={"use": "noop"}))
-    result, _ = audits(reseal(child.path))
+    result, _ = audits(reseal(child.path), spec=of_the_run())
     assert result.verdict == "FAIL"
 
 
@@ -220,7 +220,7 @@ def test_after_a_prune_the_old_model_is_no_initial_model(lineage, tmp_path):
     (pruned.path / "config.toml").write_bytes(toml_bytes(config_of))
     for round_number in pruned.checkpoints:
         (pruned.path / of_round(CHECKPOINT, round_number)).write_bytes(final)
-    result, found = audits(reseal(pruned.path), commitment=commitment)
+    result, found = audits(reseal(pruned.path), commitment=commitment, spec=of_the_run())
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
     assert found["provenance"].verdict == "FAIL"
@@ -462,7 +462,7 @@ def test_a_ledger_that_keeps_fewer_rounds_than_the_plan(forged):
         first = [going_on_from(1, e) for e in events if e["event"] != "round"]
         return fitting(forged / "child", [*first, *told_rounds, *[e for e in events if e["event"] == "round"]])
 
-    result, found = audits(told(forged / "child", fewer))
+    result, found = audits(told(forged / "child", fewer), spec=of_the_run())
     assert result.verdict == "FAIL"
     assert f"keeps 1 round, its plan {kept} that are stored" in " ".join(found["integrity"].details)
 

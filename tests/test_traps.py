@@ -149,7 +149,7 @@ def test_wrong_rewriters_fail(parent, name, level, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Plan, "mixes_generations", False)  # whoever makes such a run does not ask
         child = unlearn(parent, name, Request.of(clients=[drawn_client(parent)]), parent.path.parent / name)
-    result, found = audits(child)
+    result, found = audits(child, spec=of_the_run("enumeration"))
     assert result.verdict == "FAIL"
     assert found[level].verdict == "FAIL"
 
@@ -203,7 +203,7 @@ def test_stress_plans_find_what_one_replay_misses(tmp_path):
         if run.original.owner[s] == client and at.round == index.clients[client]
     )
     child = unlearn(run, "fats", Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
-    _, found = audits(child)
+    _, found = audits(child, spec=of_the_run("stress"))
     assert found["replay"].verdict == "PASS"
     assert found["stress"].verdict == "FAIL"
     later = Request.of([next(c for c, at in sorted(child.plan.index.clients.items(), reverse=True) if at > 2)])
@@ -267,7 +267,7 @@ def test_memory_that_was_not_rewound(tmp_path):
             stored[round_number] = (after.vectors[0], {k: v[0] for k, v in after.state.items()})
     for name, content in derived_files(ready, plan.retained, schedule, stored).items():
         write_bytes(child.path / name, content)
-    result, found = audits(reseal(child.path))
+    result, found = audits(reseal(child.path), spec=of_the_run())
     assert result.verdict == "FAIL"
     assert found["replay"].verdict == "FAIL"
 
