@@ -1,6 +1,6 @@
 """Accounts against audits: a bound from below holds as often as it says, and faults that let out too much are refuted.
 
-docs/results/account-audit.md has the same at a million trials.
+docs/results/account-audit.md has more trials, up to a million.
 """
 
 import math

@@ -87,8 +87,9 @@ def _problems(law: Law, population: Population) -> Iterator[tuple[str, str]]:
         for client, occurrence in list(occurrences(cohort))[:2]:
             yield from _batch_problems(plan, noting, number, client, occurrence)
     if (again := _asked_again(law, population)) != noting.every:
-        missing = f"where it asked {len(noting.every)} times for a draw, it now asked {len(again)} times"
-        yield "asked again", f"draws at other addresses: {missing}. It must keep nothing of what it drew, in no module"
+        first, now = len(noting.every), len(again)
+        missing = f": where it asked {first} times for a draw, it now asked {now} times" if first != now else ""
+        yield "asked again", f"draws at other addresses{missing}. It must keep nothing of what it drew, in no module"
 
 
 def _asked_again(law: Law, population: Population) -> list[Address]:

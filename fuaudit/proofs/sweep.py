@@ -250,7 +250,7 @@ class Task:
             :data:`fuaudit.proofs.coverage.FLOOR`, or, during training, as ``FLOOR_DURING``.
         group: tasks of one group share leaves. Others have their own: whoever is asked besides takes none away.
         stop: how many rounds were executed when a request came during training; None where none did.
-        more: how many times the leaves of these the others have; no floor asks how far these go. 0 for the others.
+        more: where they have no floor, and leaves of their own: those of the others over this number. 0 for the others.
         drawn: marks federations that the key of the audit drew.
     """
 

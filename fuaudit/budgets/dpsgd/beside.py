@@ -1,6 +1,6 @@
 """What Opacus says of the same steps: bounds by Renyi divergences and by PRVs, and an approximation that is no bound.
 
-Its functions are called with plain numbers. None of its accountants is made, and no state of one is loaded.
+Its functions are called with plain numbers. One accountant is made, of plain numbers too: no state of one is loaded.
 """
 
 from __future__ import annotations
