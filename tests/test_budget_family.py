@@ -20,8 +20,10 @@ from fuaudit.budgets.spent import TWICE, VARIES, Terms, accounts
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.account import account_of
-from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, UNFINISHED
+from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, UNFINISHED
+from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.workflow.append import append
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
 
@@ -215,6 +217,23 @@ def test_children_of_before_a_prune_find_their_parent(two, tmp_path):
     last = forget(child, "noop", tmp_path / "last", clients=[0])
     prune(child, allow_orphans=True)
     assert spent(last) == {"server": 12, "public": 12}
+
+
+def test_a_tombstone_that_was_another_run_before_a_prune_is_a_gap(two, tmp_path):
+    """It tells what it was sealed as. Nothing has that digest any more: as its parent's, it would hide its rounds."""
+    root, child = two
+    pruned = prune(child)[0]
+    last = prune(forget(pruned, "retrain", tmp_path / "last", clients=[2]))[0]
+    assert spent(last) == {"server": 20, "public": 20}
+    above, ledger = json.loads((root.path / "tombstone.json").read_text())["digest"], Ledger()
+    events = read_ledger(pruned.path).events
+    (pruned.path / "ledger.jsonl").unlink()
+    for event in events:
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts |= {"sealed": {"digest": above}, "pruned": {"before": above}}.get(event["event"], {})
+        ledger = append(pruned.path, ledger, event["event"], **facts)
+    assert f"child: {ONE_DIGEST}" in reasons(last)
+    assert "the parent of last is not at hand" in reasons(last, "public")
 
 
 def platform(run, **changes):

@@ -9,7 +9,7 @@ from typing import Any
 
 from fuaudit.commitments.tree import DIGEST_BYTES
 from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.layout import FORMER, RUN
+from fuaudit.runs.layout import FORMER, MANIFEST, RUN
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -49,6 +49,7 @@ def _files(chain: Chain) -> Iterator[str]:
                     name, [child.files for child in kept_by]
                 ):  # a stone has its run.json
                     yield name
+            yield from [MANIFEST] * len(run.ledger.of_kind("pruned"))  # its digest of before
         elif run.has(FORMER):
             before = run.document(FORMER)["files"]
             yield from (name for name, entry in before.items() if entry != run.files.get(name))

@@ -40,6 +40,7 @@ EDITED = "an editor asked clients for more than their rounds released, and no le
 BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
 NOISE = "gaussian-noise"
 NO_WORD = "nothing compares what it lets out with what it tells"
+ONE_DIGEST = "it says that it is, or was before a prune, what another run is"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Kin:
     def sealed(self) -> str:
         """Its digest before any prune."""
         return str(self.found.ledger.of_kind("sealed")[0]["digest"])
+
+    @property
+    def seal(self) -> bytes:
+        """What only a copy of it shares, also one from before a prune: its ledger as far as its seal."""
+        return canonical_json(self.found.ledger.of_kind("sealed")[0])
 
     @property
     def parent(self) -> str:
@@ -70,13 +76,13 @@ class Kinship:
 
 
 def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
-    """The runs beside a run, and in other folders, that were made of the same training; each digest once.
+    """The runs beside a run, and in other folders, that were made of the same training; of copies one.
 
     Raises:
         EvidenceError: a folder cannot be read.
     """
     own = Kin(run.path.resolve().name, run)
-    found, gaps = {own.sealed: own}, dict[str, str]()
+    found, gaps = {own.seal: own}, dict[str, str]()
     for folder in _folders([run.path.resolve().parent, *also]):
         name = folder.name if folder.name not in {own.name, *gaps, *(kin.name for kin in found.values())} else folder
         try:
@@ -86,8 +92,21 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
         else:
-            found.setdefault(kin.sealed, kin)
-    return Kinship(own, tuple(sorted(found.values(), key=lambda kin: kin.name)), gaps)
+            found.setdefault(kin.seal, kin)
+    disputed = {kin.name for kin in found.values() if kin is not own and _is_disputed(kin, found.values())}
+    gaps |= dict.fromkeys(disputed, ONE_DIGEST)
+    runs = [kin for kin in found.values() if kin.name not in disputed]
+    return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps)
+
+
+def _is_disputed(kin: Kin, among: Iterable[Kin]) -> bool:
+    """Whether a run is by its files what another one is, or says that it was so before a prune.
+
+    Nothing has that digest any more once it is a tombstone: as the one of its parent, it would hide its own rounds.
+    """
+    others = [other for other in among if other is not kin]
+    told = kin.sealed != kin.found.digest and any(kin.sealed in _digests(other) for other in others)
+    return told or any(kin.found.digest == other.found.digest for other in others)
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:

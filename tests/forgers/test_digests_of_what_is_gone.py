@@ -167,6 +167,22 @@ def files_in(words):
     return int(words.split("sizes of ")[1].split(" file")[0])
 
 
+def test_what_a_tombstone_was_before_a_prune_is_counted(parent, quick):
+    """A pruned run names the digest of before. Once it is a tombstone, nothing is left that had it."""
+    child = buried(parent)
+    last = prune(unlearn(child, "retrain", Request.of([1]), parent.path.parent / "last"))[0]
+    stones = [json.loads((run.path / "tombstone.json").read_text())["files"] for run in (parent, child)]
+    former = json.loads((last.path / FORMER).read_text())["files"]
+
+    def gone(files, kept):
+        return sum(entry != kept.get(name) or "/" in name for name, entry in files.items() if name != "run.json")
+
+    expected = gone(stones[0], stones[1]) + gone(stones[1], last.files)
+    expected += sum(entry != last.files[name] for name, entry in former.items())
+    (found,) = named(last, quick)
+    assert files_in(found) == expected + 1
+
+
 def test_without_a_prune_nothing_is_gone(parent, quick):
     child = unlearn(parent, "fats", Request.of([TARGET]), parent.path.parent / "child")
     assert named(child, quick) == []
