@@ -78,7 +78,7 @@ def test_elsewhere_a_pass_names_it(forged, quick):
     share = f"{int(100 * found.values['bit_equal'])}%"
     below = "Nothing is hidden below the tolerance, in the low bits of the numbers that differ"
     assert any(
-        line.startswith(f"{below}: {share} agree in every bit, {FEWEST}; and") for line in result.conclusion.rests_on
+        line.startswith(f"{below}: {share} agree in every bit, {FEWEST}, and ") for line in result.conclusion.rests_on
     )
     assert "The run was made on the platforms that it names." in result.conclusion.rests_on
     assert "On another platform than the run's, models were compared within a tolerance." in result.reason
@@ -92,7 +92,7 @@ def test_kept_rounds_do_not_speak_for_the_model_that_holds_it(diluted, quick):
     found = {finding.audit: finding for finding in result.findings}["replay"]
     assert result.verdict == "PASS"
     assert found.values["bit_equal"] <= alike
-    assert f" {int(100 * found.values['bit_equal'])}% agree in every bit, {FEWEST}; and" in found.assumptions[-1]
+    assert f" {int(100 * found.values['bit_equal'])}% agree in every bit, {FEWEST}, and " in found.assumptions[-1]
 
 
 def test_numbers_that_kept_rounds_alone_moved_do_not_speak_for_the_others(tmp_path, quick):
@@ -117,6 +117,9 @@ def test_numbers_that_kept_rounds_alone_moved_do_not_speak_for_the_others(tmp_pa
     found = {finding.audit: finding for finding in result.findings}["replay"]
     assert result.verdict == "PASS"
     assert found.values["bit_equal"] < 0.5
+    differ = int((forged.view(torch.int32) != vector.view(torch.int32)).sum())
+    assert found.values["other_bits"] == differ
+    assert f", and {differ} numbers of a stored model do not; and a share" in found.assumptions[-1]
 
 
 def test_without_a_tolerance_there_is_no_pass(forged, quick):

@@ -67,6 +67,23 @@ def bit_equal(
     return min(shares)
 
 
+def other_bits(found: Checkpoints, other: Checkpoints) -> int:
+    """How many numbers of a stored model and its state have other bits, in the round where most do.
+
+    Beside the share, which any number that agrees makes larger. Tensors of other shapes or types count as a whole.
+    """
+
+    def of(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> int:
+        return sum(
+            int((_bits(ours[name]) != _bits(tensor)).sum())
+            if name in ours and _alike(ours[name], tensor)
+            else tensor.numel()
+            for name, tensor in theirs.items()
+        )
+
+    return max((of(_tensors(found, n), _tensors(other, n)) for n in found.keys() & other.keys()), default=0)
+
+
 @dataclass(frozen=True)
 class Hidden:
     """How much of what moved no gap shows, in the tensor, or the row of a table, where it is most.

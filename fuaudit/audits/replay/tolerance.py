@@ -12,7 +12,7 @@ from math import floor, inf, isfinite
 import torch
 from torch import Tensor
 
-from fuaudit.audits.replay.gaps import FEW, Gaps, Hidden, bit_equal, finite, gaps, hidden, largest
+from fuaudit.audits.replay.gaps import FEW, Gaps, Hidden, bit_equal, finite, gaps, hidden, largest, other_bits
 from fuaudit.audits.replay.judgement import UNKNOWN_KEY, Judgement
 from fuaudit.commitments.keys import derive
 from fuaudit.draws import Address, Keyed, Purpose
@@ -103,7 +103,8 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     replayed = case.rerun.replayed
     gap = max(_apart(case, stored, replayed).values(), default=0.0)
     alike = bit_equal(stored, replayed, case.rerun.ready.procedure.per_client_state)
-    figures = _figures(len(replayed), gap, limit, alike)
+    differ = other_bits(stored, replayed)
+    figures = _figures(len(replayed), gap, limit, alike, differ)
     if RestrictedSchedule(case.rerun.schedule, case.run.plan.retained).takes_something:
         shows = "The plan reads rows that were to be forgotten: the retained data makes no model of it."
         return Judgement(Verdict.FAIL, shows, figures)
@@ -123,8 +124,9 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     if copied:
         shows = "Stored models are an ancestor's, bit for bit, where the plan makes others."
         return Judgement(Verdict.FAIL, shows, figures, assumptions=(APART_THERE,), details=copied)
-    alike = bit_equal(stored, replayed, case.rerun.ready.procedure.per_client_state, _kept(case, left.links))
-    figures = _figures(len(replayed), gap, limit, alike)
+    by_row = case.rerun.ready.procedure.per_client_state
+    alike = min([alike, *(bit_equal(stored, replayed, by_row, kept) for kept in _kept(case, left.links))])
+    figures = _figures(len(replayed), gap, limit, alike, differ)
     faults = [_found_once(case, link, stored, gap > limit, limit) for link in left.links]
     effects = [effect for fault in faults for effect in fault.effects]
     blind = [line for fault in faults for line in fault.blind]
@@ -153,16 +155,21 @@ def within_tolerance(case: Case, stored: Checkpoints, tolerance: int) -> Judgeme
     several = len(left.links) > 1
     company = several or any(link.alone for link in left.links)
     on_others = (*([OLDER_ROWS] if several else []), *([IN_COMPANY] if company else []))
-    return _passed(judged, 2 * limit / min(effects), alike, unseen, on_others)
+    return _passed(judged, 2 * limit / min(effects), _in_bits(alike, differ), unseen, on_others)
 
 
-def _kept(case: Case, links: Sequence[Counterfactual]) -> Checkpoints:
-    """The model before the first round that any request changed; nothing where none is at hand."""
-    rounds = min((link.changed for link in links), default=1) - 1
-    return case.rerun.after(rounds) if 0 < rounds < case.run.rounds_executed else {}
+def _kept(case: Case, links: Sequence[Counterfactual]) -> list[Checkpoints]:
+    """The models before the first round that each request changed, as far as rounds were kept."""
+    rounds = sorted({link.changed - 1 for link in links if 1 < link.changed <= case.run.rounds_executed})
+    return [case.rerun.after(number) for number in rounds]
 
 
-def _passed(judged: Judgement, share: float, alike: float, unseen: Hidden, on_others: tuple[str, ...]) -> Judgement:
+def _in_bits(alike: float, differ: int) -> str:
+    """How far the low bits agree, in words."""
+    return f"{_percent(alike)} agree in every bit, {FEWEST}, and {counted(differ, 'number')} of a stored model do not"
+
+
+def _passed(judged: Judgement, share: float, in_bits: str, unseen: Hidden, on_others: tuple[str, ...]) -> Judgement:
     """A PASS, with the share of the effect that it would have seen and what it takes on trust.
 
     ``on_others`` is what is trusted where several clients were erased, or one after another.
@@ -183,8 +190,8 @@ def _passed(judged: Judgement, share: float, alike: float, unseen: Hidden, on_ot
             "Later rounds did not forget some of the rows of a client down to the tolerance: rows are judged by what "
             "they did in the rounds that drew them.",
             *on_others,
-            f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {_percent(alike)} "
-            f"agree in every bit, {FEWEST}; and {_unseen(unseen)}.",
+            f"Nothing is hidden below the tolerance, in the low bits of the numbers that differ: {in_bits}; and "
+            f"{_unseen(unseen)}.",
         ),
     )
 
@@ -395,7 +402,7 @@ def _by_themselves(case: Case, link: Counterfactual, limit: float) -> dict[str, 
     return result
 
 
-def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figure, ...]:
+def _figures(models: int, gap: float, limit: float, alike: float, differ: int) -> tuple[Figure, ...]:
     return (
         Figure(
             "models",
@@ -422,6 +429,12 @@ def _figures(models: int, gap: float, limit: float, alike: float) -> tuple[Figur
             alike,
             f"{FEWEST}, and of the numbers that rounds moved; the rest agrees within the tolerance; below it, numbers "
             "can carry something that nothing here judges",
+        ),
+        Figure(
+            "other_bits",
+            "Numbers of a stored model that have other bits",
+            differ,
+            "where most do; their low bits can carry something, whatever share they are of all",
         ),
     )
 
