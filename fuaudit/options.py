@@ -103,8 +103,9 @@ def _fits(value: object, hint: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint in (int, str, bool, date):
         return type(value) is hint
-    if origin is dict:
-        return isinstance(value, dict)
+    if origin is dict or hint is dict:
+        names, members = typing.get_args(hint) or (typing.Any, typing.Any)
+        return isinstance(value, dict) and all(_fits(k, names) and _fits(v, members) for k, v in value.items())
     return hint is not type(None) or value is None
 
 
@@ -119,8 +120,8 @@ def _spelled(hint: object, written: object) -> str:
     """An annotation for a message: the words it allows, or as it is written in the source."""
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(hint)))
-    if typing.get_origin(hint) is dict:
-        return "a table"
+    if dict in (hint, typing.get_origin(hint)):
+        return "a table" + (f" of {written}" if typing.get_args(hint) else "")
     parts = str(getattr(written, "__name__", written)).split(" | ")
     return " or ".join(_SPELLED.get(part, part) for part in parts)
 
@@ -157,5 +158,5 @@ def _lists(value: object) -> object:
 
 def _tuples(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _tuples(value[key]) for key in sorted(value)}  # in the order in which files have them
+        return {key: _tuples(value[key]) for key in sorted(value, key=str)}  # in the order in which files have them
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value

@@ -148,6 +148,21 @@ def test_tables_come_back_as_they_are(table):
     assert option_values(built) == {"value": table}
 
 
+@dataclass(frozen=True)
+class Rules:
+    """Options with tables."""
+
+    rules: dict[str, int]
+    any: dict = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("wrong", [{"rules": {"a": "x"}}, {"rules": {1: 2, "a": 3}}, {"rules": {}, "any": 3}], ids=repr)
+def test_tables_are_held_to_their_types(wrong):
+    with pytest.raises(UsageError, match=f"it: {[*wrong][-1]} = .* is not a table"):
+        options(Rules, "it", wrong)
+    assert options(Rules, "it", {"rules": {"a": 1}, "any": {"b": "c"}}) == {"rules": {"a": 1}, "any": {"b": "c"}}
+
+
 def test_tables_have_their_keys_in_the_order_of_files():
     """Who goes by the first entry of a table finds the one that whoever reads the run finds."""
     built = options(Option, "it", {"value": {"b": 1, "a": ({"d": 1, "c": 2},)}})["value"]

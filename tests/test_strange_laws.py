@@ -269,6 +269,23 @@ class Steps(int, metaclass=Equal):
     """It is in every set of classes that has int."""
 
 
+class Veil(dict):
+    """A dictionary of an object that does not name all that it holds."""
+
+    def keys(self):
+        return {name: None for name in dict.keys(self) if name != "cohort"}.keys()
+
+    def __ror__(self, other):
+        return other | {name: value for name, value in dict.items(self) if name != "cohort"}
+
+
+def with_a_hidden_method(law):
+    hidden = Veil(law.__dict__)
+    hidden["cohort"] = lambda draws, number: (0,)
+    object.__setattr__(law, "__dict__", hidden)
+    return law
+
+
 def with_a_method(law):
     object.__setattr__(law, "cohort", lambda draws, number: (0,))
     return law
@@ -280,6 +297,7 @@ def with_a_method(law):
         UniformLaw(2, 1, 1, 1, replacement=Sly(1)),
         UniformLaw(2, 1, Steps(1), 1),
         with_a_method(UniformLaw(2, 1, 1, 1)),
+        with_a_hidden_method(UniformLaw(2, 1, 1, 1)),
         AvailabilityLaw(2, with_a_method(StaticProbability(Fraction(1, 2))), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(type("Half", (Fraction,), {})(1, 2)), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(half_of_sly()), FreshBatches(1, 1)),

@@ -61,7 +61,9 @@ def is_foreign(law: Any) -> bool:
     if kind is Fraction:
         return not is_plain((law.numerator, law.denominator))
     names = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
-    if names is None or is_strange(law) or not _held(law).keys() <= names:
+    if names is None or is_strange(law) or type(getattr(law, "__dict__", {})) is not dict:
+        return True
+    if not _held(law).keys() <= names:
         return True
     return any(is_foreign(getattr(law, name)) for name in names)
 

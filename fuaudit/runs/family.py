@@ -40,7 +40,7 @@ EDITED = "an editor asked clients for more than their rounds released, and no le
 BEHIND = "it stands behind an agreement on coordinates, which was made of rows as they were before it"
 NOISE = "gaussian-noise"
 NO_WORD = "nothing compares what it lets out with what it tells"
-ONE_DIGEST = "it says that it is, or was before a prune, what another run is"
+ONE_DIGEST = "it says that before a prune it was what another run is: as its parent's, that would hide its own rounds"
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,18 @@ class Kin:
     @property
     def sealed(self) -> str:
         """Its digest before any prune."""
-        return str(self.found.ledger.of_kind("sealed")[0]["digest"])
+        return str(self.seal["digest"])
 
     @property
-    def seal(self) -> bytes:
-        """What only a copy of it shares, also one from before a prune: its ledger as far as its seal."""
-        return canonical_json(self.found.ledger.of_kind("sealed")[0])
+    def seal(self) -> dict[str, Any]:
+        """The event of its seal, with the digest of its ledger before: a copy of before a prune has the same."""
+        event: dict[str, Any] = self.found.ledger.of_kind("sealed")[0]
+        return event
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its digest before a prune is as told: of a tombstone, nothing has it any more."""
+        return isinstance(self.found, Tombstone) and self.sealed != self.found.digest
 
     @property
     def parent(self) -> str:
@@ -82,7 +88,7 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         EvidenceError: a folder cannot be read.
     """
     own = Kin(run.path.resolve().name, run)
-    found, gaps = {own.seal: own}, dict[str, str]()
+    found, gaps = {own.sealed: own}, dict[str, str]()
     for folder in _folders([run.path.resolve().parent, *also]):
         name = folder.name if folder.name not in {own.name, *gaps, *(kin.name for kin in found.values())} else folder
         try:
@@ -92,21 +98,15 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
         else:
-            found.setdefault(kin.seal, kin)
-    disputed = {kin.name for kin in found.values() if kin is not own and _is_disputed(kin, found.values())}
-    gaps |= dict.fromkeys(disputed, ONE_DIGEST)
-    runs = [kin for kin in found.values() if kin.name not in disputed]
+            found.setdefault(kin.found.digest if kin.is_told else kin.sealed, kin)
+    runs = [kin for kin in found.values() if not kin.is_told]
+    for kin in found.values():
+        alike = [other for other in runs if kin.is_told and _digests(kin) & _digests(other)]
+        if kin.is_told and not alike:
+            runs.append(kin)
+        elif not all(other.found.digest == kin.found.digest or other.seal == kin.seal for other in alike):
+            gaps[kin.name] = ONE_DIGEST
     return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps)
-
-
-def _is_disputed(kin: Kin, among: Iterable[Kin]) -> bool:
-    """Whether a run is by its files what another one is, or says that it was so before a prune.
-
-    Nothing has that digest any more once it is a tombstone: as the one of its parent, it would hide its own rounds.
-    """
-    others = [other for other in among if other is not kin]
-    told = kin.sealed != kin.found.digest and any(kin.sealed in _digests(other) for other in others)
-    return told or any(kin.found.digest == other.found.digest for other in others)
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
@@ -248,10 +248,8 @@ def _is_own(kind: str, name: str) -> bool:
 
 
 def with_secrets(kin: Iterable[Kin]) -> tuple[str, ...]:
-    """The runs with which the clients' secrets lie."""
-    return tuple(
-        one.name for one in kin if isinstance(one.found, Run) and one.found.has(SECRETS) and not one.found.redacted
-    )
+    """The runs with which the clients' secrets lie; with a redacted one they lay when it was redacted."""
+    return tuple(one.name for one in kin if isinstance(one.found, Run) and SECRETS in one.found.files)
 
 
 def tombstones(kin: Iterable[Kin]) -> tuple[str, ...]:
