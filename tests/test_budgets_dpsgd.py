@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opacus.accountants import GaussianAccountant, PRVAccountant, RDPAccountant
 from scipy import stats
@@ -28,6 +28,7 @@ from fuaudit.budgets.dpsgd.laws import FIXED, LAWS, MULTISET, POISSON
 from fuaudit.budgets.dpsgd.steps import KINDS, STEPS, Steps, merged
 from fuaudit.budgets.dpsgd.targets import COARSE, Asked, answer
 from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of, noise_for, rounds_for
+from fuaudit.budgets.losses import MASS_ERROR
 from fuaudit.errors import UsageError
 
 USUAL = Steps(1.0, 0.01, 10_000)
@@ -72,9 +73,14 @@ def test_one_step_is_within_the_bracket(noise, rate, delta):
 
 
 @given(st.floats(0.2, 20), st.floats(1e-4, 1), st.sampled_from([0.01, 0.1, 0.5]), st.floats(0, 3))
+@example(0.25, 0.9375, 0.01, 0.0)  # 1.5e-14 too little
+@example(0.25, 0.99999, 0.01, 0.0)  # 1.9e-12 too much
 @settings(max_examples=60, deadline=None)
 def test_cells_of_any_width_are_on_their_sides(noise, rate, interval, at):
-    """Curves of the shared masses are nowhere below the exact curve, and those of the merged ones nowhere above."""
+    """Curves of the shared masses are nowhere below the exact curve, and those of the merged ones nowhere above.
+
+    Up to the rounding of masses that every account allows for.
+    """
     epsilon = at / noise
     for law, present in zip(laws(Sampled(rate, 1 / noise), interval, reach_of(1e-20)), (True, False), strict=True):
         true = float(one_step(epsilon, noise, rate, present))
@@ -82,8 +88,9 @@ def test_cells_of_any_width_are_on_their_sides(noise, rate, interval, at):
             losses = (first + np.arange(len(masses))) * interval
             ahead = losses > epsilon
             curve = float(-np.expm1(epsilon - losses[ahead]) @ masses[ahead])
-            assert curve + law.left_out + 1e-14 >= true if worse else curve <= true + 1e-14
-            assert masses.sum() == pytest.approx(1, abs=1e-12)
+            rounding = MASS_ERROR * true + 1e-14
+            assert curve + law.left_out + rounding >= true if worse else curve <= true + rounding
+            assert masses.sum() == pytest.approx(1, abs=MASS_ERROR)
             assert masses.min() >= 0
 
 
