@@ -74,7 +74,7 @@ def test_one_step_is_within_the_bracket(noise, rate, delta):
 
 @given(st.floats(0.2, 20), st.floats(1e-4, 1), st.sampled_from([0.01, 0.1, 0.5]), st.floats(0, 3))
 @example(0.25, 0.9375, 0.01, 0.0)  # 1.5e-14 too little
-@example(0.25, 0.99999, 0.01, 0.0)  # 1.9e-12 too much
+@example(0.25, 1 - 2**-53, 0.01, 0.0)  # 1.4e-9 too much
 @settings(max_examples=60, deadline=None)
 def test_cells_of_any_width_are_on_their_sides(noise, rate, interval, at):
     """Curves of the shared masses are nowhere below the exact curve, and those of the merged ones nowhere above.
@@ -90,7 +90,8 @@ def test_cells_of_any_width_are_on_their_sides(noise, rate, interval, at):
             curve = float(-np.expm1(epsilon - losses[ahead]) @ masses[ahead])
             rounding = MASS_ERROR * true + 1e-14
             assert curve + law.left_out + rounding >= true if worse else curve <= true + rounding
-            assert masses.sum() == pytest.approx(1, abs=MASS_ERROR)
+            assert masses.sum() >= 1 - MASS_ERROR if worse else masses.sum() <= 1 + MASS_ERROR
+            assert masses.sum() < 1.01  # where hardly a row is left out, cancellation adds a little
             assert masses.min() >= 0
 
 
