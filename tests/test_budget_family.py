@@ -19,9 +19,10 @@ from fuaudit.budgets.growth import ends, growth
 from fuaudit.budgets.spent import TWICE, VARIES, Terms, accounts
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.account import account_of
+from fuaudit.runs.account import account_of, account_of_lineage
 from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, UNFINISHED
 from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.runs.tombstone import read_tombstone
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.append import append
 from fuaudit.workflow.prune import prune
@@ -234,6 +235,9 @@ def test_a_tombstone_that_was_another_run_before_a_prune_is_a_gap(two, tmp_path)
         ledger = append(pruned.path, ledger, event["event"], **facts)
     assert f"child: {ONE_DIGEST}" in reasons(last)
     assert "the parent of last is not at hand" in reasons(last, "public")
+    chain = [read_tombstone(run.path, last.config) for run in (pruned, root)]
+    (lineage,) = account_of_lineage(load_run(last.path), chain).towards.values()
+    assert f"child: {ONE_DIGEST}" in "; ".join(lineage.reasons)
 
 
 def platform(run, **changes):

@@ -99,14 +99,21 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
             gaps[str(name)] = str(error.args[0])
         else:
             found.setdefault(kin.found.digest if kin.is_told else kin.sealed, kin)
-    runs = [kin for kin in found.values() if not kin.is_told]
-    for kin in found.values():
-        alike = [other for other in runs if kin.is_told and _digests(kin) & _digests(other)]
-        if kin.is_told and not alike:
-            runs.append(kin)
-        elif not all(other.found.digest == kin.found.digest or other.seal == kin.seal for other in alike):
-            gaps[kin.name] = ONE_DIGEST
-    return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps)
+    runs, doubles = apart(found.values())
+    return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps | doubles)
+
+
+def apart(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
+    """Runs without copies; and of tombstones that say that they were another one of them, why that is a gap."""
+    every = list(kin)
+    runs, gaps = [one for one in every if not one.is_told], dict[str, str]()
+    for one in every:
+        alike = [other for other in runs if one.is_told and _digests(one) & _digests(other)]
+        if one.is_told and not alike:
+            runs.append(one)
+        elif not all(other.found.digest == one.found.digest or other.seal == one.seal for other in alike):
+            gaps[one.name] = ONE_DIGEST
+    return runs, gaps
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
