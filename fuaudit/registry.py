@@ -304,13 +304,22 @@ def _outside(path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
 
 def _require_home(package: str) -> None:
     """Raises PluginError where an import finds a package of fuaudit elsewhere than beside fuaudit."""
-    spec, home = find_spec(package), Path(__file__).resolve().parent
-    places = [Path(place).resolve() for place in (spec.submodule_search_locations if spec else None) or ()]
-    if not {*places} <= {home, home.parent / "fuaudit_plugins", home.parent / "plugins"}:
+    spec = find_spec(package)
+    found = tuple((spec.submodule_search_locations if spec else None) or ())
+    home, elsewhere = _elsewhere(found)
+    if elsewhere:
         raise PluginError(
-            f"{package}, a package of fuaudit, is found in {places[0]}, and fuaudit lies in {home}",
+            f"{package}, a package of fuaudit, is found in {elsewhere}, and fuaudit lies in {home}",
             "Another package brings it, or the search path names a copy. Take that one away.",
         )
+
+
+@cache  # each plugin that is built asks for the same few folders
+def _elsewhere(places: tuple[str, ...]) -> tuple[Path, Path | None]:
+    """Where fuaudit lies, and the first of some folders unless all lie beside it."""
+    home, resolved = Path(__file__).resolve().parent, [Path(place).resolve() for place in places]
+    there = {*resolved} <= {home, home.parent / "fuaudit_plugins", home.parent / "plugins"}
+    return home, None if there else resolved[0]
 
 
 def singular(kind: str) -> str:

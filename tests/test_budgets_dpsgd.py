@@ -183,7 +183,7 @@ def test_what_cannot_be_composed_has_no_bracket_and_says_so():
     assert found.at_least is None
 
 
-@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e-3, 1e7, 1e200, 1.7e308])
+@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e-3, 1e200, 1.7e308])
 @pytest.mark.parametrize("law", [POISSON, FIXED])
 def test_noise_beyond_all_measure_is_accounted_for_all_the_same(noise, law):
     found = account([Steps(noise, 0.5, 3), Steps(noise, 0.25, 3)], 1e-5, law)
@@ -429,18 +429,15 @@ def test_the_law_of_batches_has_to_be_said(said):
 
 
 def test_the_command_says_what_a_target_allows(said):
-    few = ("--steps", 20, "--sampling", "poisson", "--target", 1.5)
-    document = json.loads(said("--rate", 0.5, *few, "--json"))
+    few = ("--rate", 0.5, "--steps", 1, "--sampling", "poisson", "--target", 1.5)
+    document = json.loads(said(*few, "--json"))
     assert (document["found"], document["target"]) == ("noise", 1.5)
     assert 1.4 < document["epsilon_total"] <= 1.5
-    text = said("--noise", 6, *few).splitlines()
-    assert re.match(r"found for epsilon 1.5: --rate 0\.\d+$", text[0])
-    assert "Statement:" in text
-    several = said("--noise", 9, "--rate", 0.5, "--sampling", "poisson", "--target", 1.5, "-q")
-    assert re.match(r"found for epsilon 1.5: --steps (\d+); at this rate \1 steps are \S+ epochs\n", several)
+    text = said("--steps", 20, "--sampling", "fixed", "--target", 9).splitlines()
+    assert re.match(r"found for epsilon 9: --noise 2\.\d+$", text[0])
     assert said("--noise", 1, "--sampling", "fixed", "--target", 9, "-q").startswith("found for epsilon 9: --steps 3\n")
     everything = said("--noise", 100_000, "--rate", 0.01, "--sampling", "poisson", "--target", 1, "-q")
-    assert everything.startswith(f"found for epsilon 1: --steps {STEPS}; ")
+    assert re.match(rf"found for epsilon 1: --steps {STEPS}; at this rate {STEPS:,} steps are \S+ epochs", everything)
     assert "more are not accounted for" in everything
     for wrong in (
         (*NUMBERS, "--sampling", "poisson"),
