@@ -104,7 +104,8 @@ def _remade(part: Any, made: dict[int, tuple[Any, Any]]) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         made[id(part)] = part, (like := copy(part))
         for name, value in _held(like).items():
-            object.__setattr__(like, name, _remade(value, made))
+            if (anew := _remade(value, made)) is not value:
+                object.__setattr__(like, name, anew)
         return like
     try:
         return deepcopy(part)
