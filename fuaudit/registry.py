@@ -305,8 +305,10 @@ def _outside(path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
 def _require_home(package: str) -> None:
     """Raises PluginError where an import finds a package of fuaudit elsewhere than beside fuaudit."""
     spec = find_spec(package)
-    found = tuple((spec.submodule_search_locations if spec else None) or ())
-    home, elsewhere = _elsewhere(found)
+    # a module that is one file has no folders, and can name some itself
+    home, elsewhere = _elsewhere(
+        tuple((spec.submodule_search_locations if spec else None) or [str(spec and spec.origin)])
+    )
     if elsewhere:
         raise PluginError(
             f"{package}, a package of fuaudit, is found in {elsewhere}, and fuaudit lies in {home}",

@@ -18,6 +18,7 @@ from fuaudit.budgets.family import Family, Member, Release, spent_towards_public
 from fuaudit.budgets.growth import ends, growth
 from fuaudit.budgets.spent import TWICE, VARIES, Terms, accounts
 from fuaudit.errors import UsageError
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.account import account_of, account_of_lineage
 from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, UNFINISHED
@@ -238,6 +239,37 @@ def test_a_tombstone_that_was_another_run_before_a_prune_is_a_gap(two, tmp_path)
     chain = [read_tombstone(run.path, last.config) for run in (pruned, root)]
     (lineage,) = account_of_lineage(load_run(last.path), chain).towards.values()
     assert f"child: {ONE_DIGEST}" in "; ".join(lineage.reasons)
+
+
+def test_a_pruned_run_that_says_it_was_another_one_hides_nobody(two, tmp_path):
+    """No manifest of before says so: it would have stood for the training run as its copy."""
+    root, _ = two
+    last = forget(root, "retrain", tmp_path / "last", clients=[2])
+    honest = spent(last)
+    (tmp_path / "away").mkdir()
+    shutil.copytree(root.path, tmp_path / "away" / "root")
+    pruned = prune(forget(load_run(tmp_path / "away" / "root"), "fats", tmp_path / "away" / "a", clients=[5]))[0]
+    shutil.copytree(pruned.path, tmp_path / "a")
+    events, ledger = read_ledger(tmp_path / "a").events, Ledger()
+    (tmp_path / "a" / "ledger.jsonl").unlink()
+    for event in events:
+        facts = {name: value for name, value in event.items() if name not in ("event", "previous", "time")}
+        facts |= {"sealed": {"digest": root.digest}, "pruned": {"before": root.digest}}.get(event["event"], {})
+        ledger = append(tmp_path / "a", ledger, event["event"], **facts)
+    manifest = tmp_path / "a" / "manifest.json"
+    manifest.write_bytes(pretty_json(json.loads(manifest.read_text()) | {"ledger": ledger.head}))
+    assert f"a: {ONE_DIGEST}" in reasons(last)
+    assert spent(last) == honest
+
+
+def test_a_copy_of_before_a_prune_does_not_take_the_place_of_the_run(two, tmp_path):
+    """Whatever it is called: children name the pruned run by its digest of now."""
+    _, child = two
+    for name in ("a-copy", "z-copy"):
+        shutil.copytree(child.path, tmp_path / name)
+    pruned = prune(child)[0]
+    last = forget(pruned, "retrain", tmp_path / "last", clients=[2])
+    assert spent(last)["public"] == 20
 
 
 def platform(run, **changes):

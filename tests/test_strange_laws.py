@@ -286,6 +286,28 @@ def with_a_hidden_method(law):
     return law
 
 
+class Name(str):
+    """It enters a dictionary as one name, and says afterwards that it is another."""
+
+    at = "cohort"
+
+    def __hash__(self):
+        return hash(self.at)
+
+    def __eq__(self, other):
+        return True
+
+
+def with_a_method_under_a_name_that_lies(law):
+    class Told(Name):
+        pass
+
+    del law.__dict__["replacement"]
+    law.__dict__[Told("cohort")] = lambda draws, number: (0,)
+    Told.at = "rounds"
+    return law
+
+
 def with_a_method(law):
     object.__setattr__(law, "cohort", lambda draws, number: (0,))
     return law
@@ -298,6 +320,7 @@ def with_a_method(law):
         UniformLaw(2, 1, Steps(1), 1),
         with_a_method(UniformLaw(2, 1, 1, 1)),
         with_a_hidden_method(UniformLaw(2, 1, 1, 1)),
+        with_a_method_under_a_name_that_lies(UniformLaw(2, 1, 1, 1)),
         AvailabilityLaw(2, with_a_method(StaticProbability(Fraction(1, 2))), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(type("Half", (Fraction,), {})(1, 2)), FreshBatches(1, 1)),
         AvailabilityLaw(2, StaticProbability(half_of_sly()), FreshBatches(1, 1)),

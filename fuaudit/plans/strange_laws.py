@@ -63,7 +63,8 @@ def is_foreign(law: Any) -> bool:
     names = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if names is None or is_strange(law) or type(getattr(law, "__dict__", {})) is not dict:
         return True
-    if not _held(law).keys() <= names:
+    held = _held(law)
+    if any(type(name) is not str for name in held) or not held.keys() <= names:
         return True
     return any(is_foreign(getattr(law, name)) for name in names)
 

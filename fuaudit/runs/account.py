@@ -141,7 +141,7 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
         Kin(name if names.count(name) == 1 else f"{name} ({found.digest[:8]})", found)
         for name, found in zip(names, chain, strict=True)
     )
-    runs, doubles = apart(kin)
+    runs, doubles = apart(kin[0], kin)
     terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], tuple(runs), doubles)))
     found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
     left = {one.name: unlimited(one, _shown(run), terms.strangers or ()) for one in kin}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from fuaudit.runs.layout import (
 )
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.platforms import makers_of
+from fuaudit.runs.pruned_contents import former_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
 from fuaudit.training.capped import beside_rows
@@ -53,18 +55,17 @@ class Kin:
     @property
     def sealed(self) -> str:
         """Its digest before any prune."""
-        return str(self.seal["digest"])
+        return str(self.found.ledger.of_kind("sealed")[0]["digest"])
 
-    @property
-    def seal(self) -> dict[str, Any]:
-        """The event of its seal, with the digest of its ledger before: a copy of before a prune has the same."""
-        event: dict[str, Any] = self.found.ledger.of_kind("sealed")[0]
-        return event
-
-    @property
+    @cached_property
     def is_told(self) -> bool:
-        """Whether its digest before a prune is as told: of a tombstone, nothing has it any more."""
-        return isinstance(self.found, Tombstone) and self.sealed != self.found.digest
+        """Whether its digest before a prune is as told: nothing has it any more, or not the manifest of before."""
+        if self.sealed == self.found.digest or isinstance(self.found, Tombstone):
+            return self.sealed != self.found.digest
+        try:
+            return not former_of(self.found)
+        except EvidenceError:
+            return True
 
     @property
     def parent(self) -> str:
@@ -98,20 +99,25 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
         else:
-            found.setdefault(kin.found.digest if kin.is_told else kin.sealed, kin)
-    runs, doubles = apart(found.values())
+            key = kin.found.digest if kin.is_told else kin.sealed
+            # of a run and its copy of before a prune the one counts that children of both can name
+            if key not in found or (found[key] is not own and len(_digests(kin)) > len(_digests(found[key]))):
+                found[key] = kin
+    runs, doubles = apart(own, found.values())
     return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps | doubles)
 
 
-def apart(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
-    """Runs without copies; and of tombstones that say that they were another one of them, why that is a gap."""
+def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
+    """Runs without copies; and of those that say that they were another one of them, why that is a gap."""
     every = list(kin)
-    runs, gaps = [one for one in every if not one.is_told], dict[str, str]()
+    runs, gaps = [one for one in every if one is own or not one.is_told], dict[str, str]()
     for one in every:
-        alike = [other for other in runs if one.is_told and _digests(one) & _digests(other)]
-        if one.is_told and not alike:
+        alike = [other for other in runs if other is not one and one.is_told and _digests(one) & _digests(other)]
+        if one in runs:
+            continue
+        if not alike:
             runs.append(one)
-        elif not all(other.found.digest == one.found.digest or other.seal == one.seal for other in alike):
+        elif all(other.found.digest != one.found.digest for other in alike):
             gaps[one.name] = ONE_DIGEST
     return runs, gaps
 

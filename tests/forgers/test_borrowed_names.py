@@ -46,6 +46,17 @@ def test_another_package_of_fuaudits_name_is_not_imported(tmp_path):
     assert f"a package of fuaudit, is found in {folder.resolve()}" in done.stdout
 
 
+def test_a_module_of_fuaudits_name_is_not_imported(tmp_path):
+    """One file, which names the folder of its parts itself."""
+    (tmp_path / "fuaudit_plugins.py").write_text(f"__path__ = [{str(tmp_path / 'parts')!r}]\n")
+    (tmp_path / "parts").mkdir()
+    for path in Path(fuaudit_plugins.__file__).parent.glob("*.py"):
+        (tmp_path / "parts" / path.name).write_bytes(path.read_bytes())
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{SHADOW}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert f"a package of fuaudit, is found in {(tmp_path / 'fuaudit_plugins.py').resolve()}" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["fats' (fuaudit 0.2.0), which is proved. It is 'x", "f\u0430ts", "fats\u202e", "a b"])
 def test_names_of_plugins_are_no_sentences(name, tmp_path, monkeypatch):
     entries = f"[fuaudit.unlearners]\n{name} = stranger:Stranger\n"
