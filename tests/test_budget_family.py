@@ -50,6 +50,11 @@ def forget(parent, name, folder, options=None, **asked):
     return unlearn(parent, name, Request.of(**asked), folder, options, data=tiny_dataset())
 
 
+def root_and_child(folder):
+    root = trained(folder / "root")
+    return root, forget(root, "fats", folder / "child", clients=[3])
+
+
 def epsilon(rounds, delta=0.0, differ=1):
     return account(ConSpar(DIM, 2, Fraction("0.99"), differ), rounds, delta).total
 
@@ -171,8 +176,7 @@ def reasons(run, reader="server", **asked):
 
 @pytest.fixture
 def two(tmp_path):
-    root = trained(tmp_path / "root")
-    return root, forget(root, "fats", tmp_path / "child", clients=[3])
+    return root_and_child(tmp_path)
 
 
 def test_a_missing_ancestor_leaves_no_guarantee(two, tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
-from test_budget_family import DIM, LEARNS, PROPOSES, forget, trained
+from test_budget_family import DIM, LEARNS, PROPOSES, forget, root_and_child, trained
 from tests_support import AUDIT_KEY, of_the_run
 
 from fuaudit import load_run, verify
@@ -37,8 +37,7 @@ def epsilon(rounds, delta=0.0):
 
 @pytest.fixture
 def two(tmp_path):
-    root = trained(tmp_path / "root")
-    return root, forget(root, "fats", tmp_path / "child", clients=[3])
+    return root_and_child(tmp_path)
 
 
 def test_findings_have_the_account_of_run_and_ancestors_and_of_no_sibling(two, tmp_path):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fuaudit.commitments.tree import DIGEST_BYTES
 from fuaudit.runs.encoding import digest_of_vector
-from fuaudit.runs.layout import FORMER, MANIFEST, RUN
+from fuaudit.runs.layout import FORMER, MANIFEST, RUN, round_of
 from fuaudit.runs.ledger import models_told
 from fuaudit.runs.manifest import limit_of
 from fuaudit.runs.run import Run
@@ -42,33 +40,39 @@ def _files(chain: Chain) -> Iterator[str]:
     """Names in manifests of what a prune left, and of before a prune, whose entries no child and no run answers for."""
     for at, run in enumerate(chain):
         if isinstance(run, Tombstone):
-            for name, entry in run.files.items():
-                round_number = _round_of(name)
-                kept_by = chain[at - 1 : at] if round_number is None else [*_keepers(chain, at, round_number)]
-                if name != RUN and entry != _first(
-                    name, [child.files for child in kept_by]
-                ):  # a stone has its run.json
-                    yield name
+            there = (name for name in run.files if name != RUN)  # a stone has its run.json
+            yield from (name for name in there if run.files[name] != _kept_entry(chain, at, name))
             yield from [MANIFEST] * len(run.ledger.of_kind("pruned"))  # its digest of before
         elif run.has(FORMER):
             before = run.document(FORMER)["files"]
             yield from (name for name, entry in before.items() if entry != run.files.get(name))
 
 
+def _kept_entry(chain: Chain, at: int, name: str) -> object:
+    """What those who kept a file of the one at a place list under its name; None for nothing."""
+    number = round_of(name)
+    kept_by = chain[at - 1 : at] if number is None else _keepers(chain, at, number)
+    return _first(name, (child.files for child in kept_by))
+
+
 def _models(chain: Chain) -> Iterator[int]:
     """Rounds of which a tombstone's ledger tells a model that no child has kept."""
-    told = cache(lambda at: models_told(chain[at].ledger) if isinstance(chain[at], Tombstone) else _stored(chain[at]))
-    for at, run in enumerate(chain):
+    digests: list[Mapping[int, str]] = []
+    if any(isinstance(run, Tombstone) for run in chain):
+        digests = [_digests(run) for run in chain]
+    for at, (run, told) in enumerate(zip(chain, digests, strict=False)):
         if isinstance(run, Tombstone):
-            for number, digest in told(at).items():
-                places = range(at - 1, at - 1 - len([*_keepers(chain, at, number)]), -1)
-                if digest != _first(number, [told(place) for place in places]):
+            for number, digest in told.items():
+                kept = len(list(_keepers(chain, at, number)))
+                if digest != _first(number, reversed(digests[at - kept : at])):
                     yield number
 
 
-def _stored(run: Run | Tombstone) -> Mapping[int, str]:
-    """The digests of the models that a run stores, by round."""
-    return {number: digest_of_vector(model) for number, model in run.models.items()} if isinstance(run, Run) else {}
+def _digests(run: Run | Tombstone) -> Mapping[int, str]:
+    """The digests of models by round: of all that a run stores, of those that a tombstone's ledger tells."""
+    if isinstance(run, Tombstone):
+        return models_told(run.ledger)
+    return {number: digest_of_vector(model) for number, model in run.models.items()}
 
 
 def _keepers(chain: Chain, at: int, round_number: int) -> Iterator[Run | Tombstone]:
@@ -82,9 +86,3 @@ def _keepers(chain: Chain, at: int, round_number: int) -> Iterator[Run | Tombsto
 def _first(name: Any, tables: Iterable[Mapping[Any, object]]) -> object:
     """What the first table says that has a name; None for none."""
     return next((table[name] for table in tables if name in table), None)
-
-
-def _round_of(name: str) -> int | None:
-    """The round of a file, where there is one a round."""
-    stem = Path(name).stem
-    return int(stem) if "/" in name and stem.isdigit() else None

@@ -63,9 +63,10 @@ class Kin:
         if self.sealed == self.found.digest or isinstance(self.found, Tombstone):
             return self.sealed != self.found.digest
         try:
-            return not former_of(self.found)
+            former_of(self.found)
         except EvidenceError:
             return True
+        return False
 
     @property
     def parent(self) -> str:
@@ -109,12 +110,11 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
 
 def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
     """Runs without copies; and of those that say that they were another one of them, why that is a gap."""
-    every = list(kin)
-    runs, gaps = [one for one in every if one is own or not one.is_told], dict[str, str]()
-    for one in every:
-        alike = [other for other in runs if other is not one and one.is_told and _digests(one) & _digests(other)]
-        if one in runs:
-            continue
+    runs, told, gaps = list[Kin](), list[Kin](), dict[str, str]()
+    for one in kin:
+        (told if one.is_told and one is not own else runs).append(one)
+    for one in told:
+        alike = [other for other in runs if _digests(one) & _digests(other)]
         if not alike:
             runs.append(one)
         elif all(other.found.digest != one.found.digest for other in alike):
