@@ -91,7 +91,7 @@ def test_the_lowest_free_id_is_as_far_away_as_was_found(sizes, expected):
     "shapes", [(CLIENT,), (SAMPLE,), (TWO,), (MIXED,), (Shape(2, ()),), (Shape(0, (2, 1)),)], ids=str
 )
 def test_a_pass_states_how_far_it_goes(shapes):
-    found = judged(FatsUnlearning(), *shapes, leaves=12_000)
+    found = judged(FatsUnlearning(), *shapes, leaves=6_000)
     assert found.verdict == "PASS", found.shows
     for words in (
         "at most 3 rounds, 3 places",
@@ -122,7 +122,7 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
 
 def test_streams_of_three_are_walked():
     made = [(FatsUnlearning(), SAMPLE), (Retrain(), CLIENT), (FatsUnlearning(), SAMPLE)]
-    found = Enumeration(leaves=8000).judged(RUN, MEMBERS, made, ["it"] * 3)
+    found = Enumeration(leaves=6000).judged(RUN, MEMBERS, made, ["it"] * 3)
     assert found.verdict == "PASS", found.shows
     assert "3 requests one after another" in found.shows
 
@@ -152,10 +152,10 @@ def test_who_is_wrong_during_training_alone_is_refuted_there(what):
     found = judged(PrintedDuring(what), replace(SAMPLE, moment=1), leaves=6000)
     assert found.verdict == "FAIL", found.shows
     assert "when round" in "".join(found.details)
-    assert judged(PrintedDuring(what), SAMPLE, leaves=12_000).verdict == "PASS"
+    assert judged(PrintedDuring(what), SAMPLE, leaves=6_000).verdict == "PASS"
 
 
-@pytest.mark.parametrize("leaves", [3000, 12_000])
+@pytest.mark.parametrize("leaves", [3000, 6_000])
 def test_requests_during_training_have_a_floor(leaves):
     """With few leaves the smallest federations alone are walked."""
     found = judged(FatsUnlearning(), replace(SAMPLE, moment=1), leaves=leaves)
@@ -291,7 +291,7 @@ class Hides(FatsUnlearning):
 def test_who_hides_from_federations_by_chance_is_told(more, number):
     """Lists reach two samples more than a batch; from there on it is what the key draws."""
     law, made = UniformLaw(8, 3, 5, 4, replacement=False), [(Hides(more), CLIENT)]
-    found = Enumeration(leaves=12_000).judged(law, MEMBERS, made, ["hides"], key=key_of(number))
+    found = Enumeration(leaves=6_000).judged(law, MEMBERS, made, ["hides"], key=key_of(number))
     assert found.verdict == "INCONCLUSIVE"
     assert "draws far more than one that keeps what it may" in found.shows
     assert found.values["costly"] > 0
@@ -407,9 +407,9 @@ def test_shapes_are_those_of_requests_up_to_the_caps():
 
 def test_laws_of_availability_go_less_far_and_say_so():
     law = AvailabilityLaw(30, StaticProbability(Fraction(1, 2)), FreshBatches(5, 8), first_all=False)
-    found = judged(FatsUnlearning(), SAMPLE, law=law, leaves=12_000)
+    found = judged(FatsUnlearning(), SAMPLE, law=law, leaves=6_000)
     assert found.verdict == "PASS", found.shows
-    assert judged(mutants.PrintedButLowest(), SAMPLE, law=law, leaves=12_000).verdict == "FAIL"
+    assert judged(mutants.PrintedButLowest(), SAMPLE, law=law, leaves=6_000).verdict == "FAIL"
 
 
 CAUGHT = {
@@ -466,7 +466,7 @@ class InTwoWays(FatsUnlearning):
 def test_an_option_that_is_not_compared_makes_another_method():
     """The one that is asked first answers for itself alone."""
     verdicts = [
-        Enumeration(leaves=12_000).judged(RUN, MEMBERS, [(InTwoWays(way), SAMPLE)], ["two ways"]).verdict
+        Enumeration(leaves=6_000).judged(RUN, MEMBERS, [(InTwoWays(way), SAMPLE)], ["two ways"]).verdict
         for way in (False, True)
     ]
     assert verdicts == ["PASS", "FAIL"]
@@ -516,7 +516,7 @@ def made(small_config, tmp_path):
 
 
 def examined(run):
-    return Enumeration(leaves=12_000).examine(Case(Evidence(run, parent_of(run), None), Keyed(bytes(32))))
+    return Enumeration(leaves=6_000).examine(Case(Evidence(run, parent_of(run), None), Keyed(bytes(32))))
 
 
 @pytest.mark.parametrize("methods", [("finetune", "retrain"), ("noop", "retrain", "fats")], ids=" then ".join)
@@ -579,7 +579,7 @@ class WrongThird(FatsUnlearning):
 def test_behind_an_editor_methods_are_enumerated_as_they_act_there(method, verdict):
     """One that keeps draws is refused there, and one starts over: it is not wrong for what nobody can do."""
     made = [(Edited(), CLIENT), (method, CLIENT), (method, CLIENT)]
-    found = Enumeration(leaves=12_000).judged(RUN, MEMBERS, made, ["the editor", "it", "it"])
+    found = Enumeration(leaves=6_000).judged(RUN, MEMBERS, made, ["the editor", "it", "it"])
     assert found.verdict == verdict, found.shows
     assert "the editor" not in found.shows
 
@@ -696,7 +696,7 @@ def test_a_run_that_was_stopped_after_two_rounds(method, verdict, small_config, 
     client = run.plan.cohort(1)[0]
     sample = run.plan.batch(1, 1, client, 0)[0]
     child = unlearn(run, method, Request.of(samples=[sample]), tmp_path / "child", allow_inexact=True)
-    found = Enumeration(leaves=12_000).examine(Case(Evidence(child, run, None), Keyed(bytes(32))))
+    found = Enumeration(leaves=6_000).examine(Case(Evidence(child, run, None), Keyed(bytes(32))))
     assert found.verdict == verdict, found.shows
     if verdict == "FAIL":
         assert "refuted for 1 sample during training, after 2 rounds" in found.details

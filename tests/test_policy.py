@@ -156,7 +156,7 @@ def table(*uses, asks="exact", **top):
 
 OF_THE_RUN = ("integrity", "replay", "provenance", "lineage")
 LAW = {"claim": "law", "audit": {"use": "plan-law", "plans": 2000}}
-PROOFS = {"claim": "proofs", "audit": {"use": "enumeration", "leaves": 12_000}}
+PROOFS = {"claim": "proofs", "audit": {"use": "enumeration", "leaves": 6_000}}
 EVERYTHING = (*OF_THE_RUN, PROOFS, LAW)
 
 

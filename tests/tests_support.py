@@ -82,7 +82,7 @@ def drawn_sample(run, at_least=2):
     )
 
 
-LEAN = {"plan-law": {"plans": 1000, "most": 1000}, "enumeration": {"leaves": 12_000}}
+LEAN = {"plan-law": {"plans": 1000, "most": 1000}, "enumeration": {"leaves": 6_000}}
 """Options of audits with which exact methods still pass on small runs."""
 
 

@@ -56,7 +56,7 @@ class Tells(FatsUnlearning):
 
 @pytest.mark.parametrize(("coins", "verdict"), [(0, "FAIL"), (40, "INCONCLUSIVE"), (-1, "INCONCLUSIVE")])
 def test_of_a_first_request(coins, verdict):
-    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, [(Tells(2, 1, coins), CLIENT)], ["tells"])
+    found = Enumeration(leaves=6_000).judged(LAW, MEMBERS, [(Tells(2, 1, coins), CLIENT)], ["tells"])
     assert found.verdict == verdict, found.shows
     if verdict != "FAIL":
         assert "for 1 client, on which the method draws far more than one that keeps what it may" in found.shows
@@ -66,7 +66,7 @@ def test_of_a_first_request(coins, verdict):
 def test_of_a_second_request(coins, verdict):
     """What fats did twice is no proof of what comes after fats."""
     made = [(FatsUnlearning(), CLIENT), (Tells(1, 2, coins), CLIENT)]
-    found = Enumeration(leaves=12_000).judged(LAW, MEMBERS, made, ["fats", "tells"])
+    found = Enumeration(leaves=6_000).judged(LAW, MEMBERS, made, ["fats", "tells"])
     assert found.verdict == verdict, found.shows
 
 
@@ -102,8 +102,8 @@ TOYS = AllToys(2, True, ("client",))
 
 @pytest.mark.parametrize("coins", [40, -1])
 def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing(coins):
-    swept = Swept("tells", ("client",), 20_000, sweep(Tells(2, 1, coins), TOYS, 20_000))
-    assert sweep(Tells(2), TOYS, 20_000).refuted
+    swept = Swept("tells", ("client",), 10_000, sweep(Tells(2, 1, coins), TOYS, 10_000))
+    assert sweep(Tells(2), TOYS, 10_000).refuted
     assert len(swept.found.proved) > 5 < swept.found.costly
     assert (swept.exact, swept.as_json()["costly"]) == (None, swept.found.costly)
     lines, short = _many(swept)
@@ -113,7 +113,7 @@ def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing(coins):
 
 @pytest.mark.parametrize("method", [OneCoin(), StartsOver(), Anew()], ids=lambda made: type(made).__name__)
 def test_a_sweep_of_who_draws_a_little_more_is_a_proof(method):
-    for leaves in (2_000, 20_000):
+    for leaves in (2_000, 10_000):
         found = sweep(method, TOYS, leaves)
         assert (found.refuted, found.costly) == ((), 0)
         assert found.too_large
