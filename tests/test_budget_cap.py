@@ -98,11 +98,19 @@ def test_a_client_that_may_be_drawn_several_times_is_charged_for_each():
         ([{**PROPOSES, "alpha": 0.0}], "no guarantee at delta 0.*\n.*top coordinates as they are"),
         ([{**PROPOSES, "alpha": 0.5}], "Not even one round"),
         ([{**PROPOSES, "per_client": DIM}], "cannot send 12 of 12"),
+        ([{"use": "mimic", "clients": [1]}, PROPOSES], "consensus': .*'mimic' sees all rows as they were before it"),
     ],
 )
 def test_what_no_budget_can_be_kept_with_is_refused(client, words):
     with pytest.raises(UsageError, match=rf"(?s)\[budget\].*{words}"):
         begun(table(3, client=client), tiny_dataset(), secret(1))
+
+
+@pytest.mark.parametrize(
+    "client", [[{"use": "bit-flip", "clients": [1]}, PROPOSES], [PROPOSES, {"use": "mimic", "clients": [1]}]]
+)
+def test_byzantine_clients_who_see_no_row_as_it_was_leave_the_account_as_it_is(client):
+    assert begun(table(9, 1.0, client=client), tiny_dataset(), secret(1))
 
 
 def test_at_alpha_one_every_number_of_rounds_is_kept():

@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -25,6 +26,10 @@ from fuaudit.budgets.conspar.targets import Asked, answer, for_alpha, for_per_cl
 from fuaudit.budgets.losses import Losses
 from fuaudit.budgets.statement import meaning
 from fuaudit.errors import UsageError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import conspar_budget as paper
 
 ALPHAS = [Fraction(text) for text in ("1e-9", "1/100", "1/10", "1/4", "1/3", "1/2", "3/4", "95/100", "999/1000", "1")]
 SMALL = [(d, k) for d in range(2, 9) for k in range(1, min(5, d))]
@@ -513,3 +518,11 @@ def test_versions_of_what_is_not_installed_are_not_invented(monkeypatch):
     monkeypatch.setattr(statements, "version", missing)
     found = account(ConSpar(9, 2, Fraction(1, 2)), 3)
     assert "of no known version" in found.as_json()["statement"]["accountant"]
+
+
+def test_the_page_of_the_paper_s_setting_says_what_is_computed():
+    page = paper.PAGE.read_text()
+    lines, found = paper.by_alpha()
+    assert len(lines) == 11
+    for line in (*lines, *paper.by_ten(), paper.in_words(found)):
+        assert line in page

@@ -33,7 +33,7 @@ from fuaudit.config import resolve
 from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.errors import EvidenceError, PluginError, RedactedError, UsageError
 from fuaudit.formats.files import sha256
-from fuaudit.formats.forms import MAX_JSON_BYTES, pretty_json
+from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, pretty_json
 from fuaudit.plans import Plan, Population, Request, UniformLaw
 from fuaudit.plans.expanded import expand
 from fuaudit.plans.plan import WHOLE, Segment
@@ -205,6 +205,13 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     assert verdicts(found) == FINE
     left = [str(copy) for copy in found["lineage"].copies if copy.holds]
     assert left == ["parent/ledger.jsonl: holds what stages told of 8 rounds, also of erased clients"]
+    # of rounds that were kept replay compares it, of the others nobody can
+    kept = pruned.info["first_change"][0] - 1
+    lines = pruned.path.parent.joinpath("parent", "ledger.jsonl").read_text().splitlines()
+    told = [line["told"] for line in map(json.loads, lines) if line["event"] == "round" and line["round"] > kept]
+    room, (stated,) = sum(len(canonical_json(one)) for one in told), found["integrity"].assumptions[-1:]
+    assert 0 < len(told) < 8
+    assert stated.startswith(f"What stages told of {len(told)} rounds of pruned runs is as told: {room:,} bytes")
     other = next(c for c in pruned.plan.retained.clients if c != 3)
     request = Request.of(samples=[pruned.plan.retained.samples[other][0]])
     again = unlearn(pruned, "fats", request, tmp_path / "again")

@@ -21,7 +21,7 @@ from fuaudit.runs.ancestors import parent_of
 from fuaudit.runs.layout import LEDGER, MANIFEST
 from fuaudit.runs.manifest import manifest_bytes
 from fuaudit.verification.finding import FORMAT
-from fuaudit.verification.store import LOG, begin, finish, history, latest
+from fuaudit.verification.store import LOG, begin, finish, history, latest, standing
 from fuaudit.workflow.prune import prune
 
 SPEC = {"id": "ours", "origin": "ours.toml", "digest": "c" * 64}
@@ -85,6 +85,12 @@ def test_findings_hold_no_times(run, tiny, quick):
         second.standing
         == "This is verification 2 of 2 by the log beside the findings; the others: by this spec 1 PASS."
     )
+    log = second.path.parent / "log.jsonl"
+    left = [line for line in log.read_bytes().splitlines(True) if json.loads(line)["number"] == 2]
+    log.unlink()
+    log.write_bytes(b"".join(left))
+    told = standing(history(log.parent), 2)
+    assert told.endswith("by the log beside the findings. Missing there: 1 of verifications 1 to 2.")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, EvidenceError("altered meanwhile")])

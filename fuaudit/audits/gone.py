@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fuaudit.commitments.tree import DIGEST_BYTES
+from fuaudit.formats.forms import canonical_json
 from fuaudit.runs.encoding import digest_of_vector
 from fuaudit.runs.layout import FORMER, MANIFEST, RUN, round_of
 from fuaudit.runs.ledger import models_told
@@ -33,6 +34,26 @@ def told_of_gone(chain: Chain) -> str:
     return (
         f"Digests and sizes of {counted(len(files), 'file')}, and digests of {counted(models, 'model')}, that are gone "
         f"are as told: {counted(room, 'byte')}, with which nothing here was compared."
+    )
+
+
+def told_of_rounds(chain: Chain) -> str:
+    """How much stages told of rounds that a pruned ancestor alone had, as a sentence; empty for nothing.
+
+    What is told of rounds that were kept is compared by replay. An ancestor at hand can be verified by itself.
+    """
+    rounds = [
+        line["told"]
+        for at, run in enumerate(chain)
+        if isinstance(run, Tombstone)
+        for line in run.ledger.of_kind("round")
+        if "told" in line and len(list(_keepers(chain, at, line["round"]))) < at
+    ]
+    if not rounds:
+        return ""
+    return (
+        f"What stages told of {counted(len(rounds), 'round')} of pruned runs is as told: "
+        f"{counted(sum(len(canonical_json(told)) for told in rounds), 'byte')}, with which nothing here was compared."
     )
 
 

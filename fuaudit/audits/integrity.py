@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from fuaudit import registry
-from fuaudit.audits.gone import told_of_gone
+from fuaudit.audits.gone import told_of_gone, told_of_rounds
 from fuaudit.draws import START, Position
 from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.platforms import platforms_kept, platforms_of
@@ -101,8 +101,7 @@ def _as_told(chain: Sequence[Run | Tombstone]) -> Iterator[str]:
         f"What ledgers say of {counted(len(words), 'platform')}{parents} is as told: {counted(room, 'byte')}, from "
         "which nothing here was computed."
     )
-    if gone := told_of_gone(chain):
-        yield gone
+    yield from filter(None, [told_of_gone(chain), told_of_rounds(chain)])
     run = chain[0]
     others = sorted({row["distribution"] for row in run.info["plugins"] if row["distribution"] != _of_here(row)})
     if others:

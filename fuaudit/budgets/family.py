@@ -67,12 +67,14 @@ class Family:
     Attributes:
         run: the name of the one that is asked about.
         gaps: name of a run -> why what it released cannot be counted.
+        doubles: name of a run -> why it is not known which one it is, so that any may be an ancestor.
         between: two names -> why their charges do not add up.
     """
 
     run: str
     members: tuple[Member, ...]
     gaps: Mapping[str, str] = field(default_factory=dict)
+    doubles: Mapping[str, str] = field(default_factory=dict)
     between: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def named(self, name: str) -> Member:
@@ -171,7 +173,7 @@ def spent_towards_public(family: Family, published: Collection[str] = ()) -> Spe
 
 
 def _spent(family: Family, members: Sequence[Member], gaps: Sequence[tuple[str, str]]) -> Spent:
-    reasons = [f"{name}: {why}" for name, why in gaps]
+    reasons = [f"{name}: {why}" for name, why in (*gaps, *family.doubles.items())]
     return Spent(tuple(map(family.charge, family.in_order(members))), (*reasons, *_reasons(family, members)))
 
 

@@ -12,7 +12,7 @@ from fuaudit.budgets.statement import Statement
 from fuaudit.text import counted
 
 NOTHING = "no run told of a mechanism: nothing that left their rounds is limited, so there is no guarantee"
-VARIES = "it told of other parameters in other rounds, and what was chosen in view of rounds before has no account"
+OTHERWISE = "a ledger tells of another mechanism than the config has there, or of other parameters"
 TWICE = "it told of several releases in one round"
 
 
@@ -27,6 +27,7 @@ class Terms:
         secrets_with: the runs with which the clients' secrets lie.
         trusted: tombstones, of whose rounds nothing is left but the ledger.
         strangers: part -> why its word is not taken.
+        by_config: what the others release under, as the config has them. No ledger may tell otherwise.
     """
 
     delta: float
@@ -35,6 +36,7 @@ class Terms:
     secrets_with: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     strangers: Mapping[str, str] | None = None
+    by_config: frozenset[Release] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _account(spent: Spent, terms: Terms, part: str, releases: Sequence[Release],
 def _in_the_way(spent: Spent, terms: Terms, part: str, releases: Sequence[Release]) -> list[str]:
     """Why a part has no account, apart from what is in the way of all."""
     found = [why for who, why in (terms.strangers or {}).items() if who == part]
-    found += [VARIES] if len(releases) > 1 else []
+    found += [] if found or terms.by_config.issuperset(releases) else [OTHERWISE]
     found += [TWICE] if spent.at_once(part) > 1 else []
     return found + [why for one in releases if (why := unaccounted(one.mechanism, dict(one.parameters)))]
 

@@ -17,6 +17,7 @@ from fuaudit.runs.family import (
     Kinship,
     Unlimited,
     apart,
+    by_config,
     family_of,
     kinship,
     strangers,
@@ -125,7 +126,7 @@ def account_of(
         terms,
         tuple(sorted({family.run, *published})),
         {name: Towards(spent, accounts(spent, terms, reader)) for name, (spent, reader) in seen.items()},
-        {kin.name: unlimited(kin, _shown(run), terms.strangers or ()) for kin in related.kin},
+        {kin.name: unlimited(kin, _shown(run), terms.by_config) for kin in related.kin},
     )
 
 
@@ -142,9 +143,9 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
         for name, found in zip(names, chain, strict=True)
     )
     runs, doubles = apart(kin[0], kin)
-    terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], tuple(runs), doubles)))
+    terms, spent = _terms(run, kin), spent_towards_server(family_of(Kinship(kin[0], tuple(runs), {}, doubles)))
     found = tuple(one.with_outside(SIBLINGS) for one in accounts(spent, terms, LINEAGE))
-    left = {one.name: unlimited(one, _shown(run), terms.strangers or ()) for one in kin}
+    left = {one.name: unlimited(one, _shown(run), terms.by_config) for one in kin}
     return FamilyAccount(kin[0].name, terms, (kin[0].name,), {"lineage": Towards(spent, found)}, left)
 
 
@@ -162,7 +163,8 @@ def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int
         times=law.places(run.original.of_laws) if says(law, "replacement") else 1,
         secrets_with=with_secrets(kin),
         trusted=tombstones(kin),
-        strangers=strangers(run),
+        strangers=(why := strangers(run)),
+        by_config=by_config(run, why),
     )
 
 
@@ -172,6 +174,6 @@ def _shown(run: Run) -> str:
 
 
 def _require_known(family: Family, published: Collection[str]) -> None:
-    known = {*family.gaps, *(member.name for member in family.members)}
+    known = {*family.gaps, *family.doubles, *(member.name for member in family.members)}
     for name in sorted({*published} - known):
         raise UsageError(f"no run of the family of {family.run} is called {name!r}", nearest(name, sorted(known)))

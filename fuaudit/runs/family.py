@@ -7,14 +7,14 @@ that cannot be opened is a gap, and no run that nothing is known of.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from fuaudit.budgets.family import Family, Member, Release, rounds_in_words
-from fuaudit.declared import is_agreement, must_say
+from fuaudit.declared import is_agreement, must_say, says
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.formats.files import read_bytes
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
@@ -35,7 +35,8 @@ from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.pruned_contents import former_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
-from fuaudit.training.capped import beside_rows
+from fuaudit.training.capped import beside_rows, past
+from fuaudit.training.events import as_table
 
 UNFINISHED = "it was begun and not finished, so how many rounds it executed is not known"
 EDITED = "an editor asked clients for more than their rounds released, and no ledger tells how much"
@@ -43,6 +44,7 @@ BEHIND = "it stands behind an agreement on coordinates, which was made of rows a
 NOISE = "gaussian-noise"
 NO_WORD = "nothing compares what it lets out with what it tells"
 ONE_DIGEST = "it says that before a prune it was what another run is: as its parent's, that would hide its own rounds"
+OTHER_TALE = "it is a copy of {}, and its ledger tells otherwise of rounds"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class Kin:
 
     name: str
     found: Run | Tombstone
+    copied: frozenset[str] = frozenset()
+    """The digests of its copies at hand: those of after a prune, or of before it."""
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """All by which children can name it."""
+        return self.copied | {self.sealed, self.found.digest}
 
     @property
     def sealed(self) -> str:
@@ -76,11 +85,15 @@ class Kin:
 
 @dataclass(frozen=True)
 class Kinship:
-    """What lies beside a run of the same training; ``gaps`` says of others why they cannot be opened."""
+    """What lies beside a run of the same training.
+
+    ``gaps`` says of others why they cannot be opened, ``doubles`` why it is not known which run they are.
+    """
 
     run: Kin
     kin: tuple[Kin, ...]
     gaps: dict[str, str] = field(default_factory=dict)
+    doubles: dict[str, str] = field(default_factory=dict)
 
 
 def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
@@ -90,43 +103,54 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
         EvidenceError: a folder cannot be read.
     """
     own = Kin(run.path.resolve().name, run)
-    found, gaps = {own.sealed: own}, dict[str, str]()
+    found, gaps = [own], dict[str, str]()
     for folder in _folders([run.path.resolve().parent, *also]):
-        name = folder.name if folder.name not in {own.name, *gaps, *(kin.name for kin in found.values())} else folder
+        name = folder.name if folder.name not in {*gaps, *(kin.name for kin in found)} else folder
         try:
-            if _commitment(folder) != _commitment(run.path):
-                continue
-            kin = Kin(str(name), _opened(folder, run))
+            if folder.resolve() != run.path.resolve() and _commitment(folder) == _commitment(run.path):
+                found.append(Kin(str(name), _opened(folder, run)))
         except FuauditError as error:
             gaps[str(name)] = str(error.args[0])
-        else:
-            key = kin.found.digest if kin.is_told else kin.sealed
-            # of a run and its copy of before a prune the one counts that children of both can name
-            if key not in found or (found[key] is not own and len(_digests(kin)) > len(_digests(found[key]))):
-                found[key] = kin
-    runs, doubles = apart(own, found.values())
-    return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps | doubles)
+    kin, other_tales = without_copies(found)
+    runs, doubles = apart(own, kin)
+    return Kinship(own, tuple(sorted(runs, key=lambda kin: kin.name)), gaps, other_tales | doubles)
+
+
+def without_copies(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
+    """Of copies of one run the first, with the digests of all; then why those are a gap that tell of other rounds.
+
+    A copy of before a prune, or after it, is one of the same run where it holds the manifest of before.
+    """
+    groups, gaps = dict[str, list[Kin]](), dict[str, str]()
+    for one in kin:
+        groups.setdefault(one.found.digest if one.is_told else one.sealed, []).append(one)
+    for first, *copies in groups.values():
+        gaps |= {copy.name: OTHER_TALE.format(first.name) for copy in copies if _told(copy) != _told(first)}
+    return [
+        replace(first, copied=frozenset().union(*(copy.digests for copy in rest))) for first, *rest in groups.values()
+    ], gaps
 
 
 def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
-    """Runs without copies; and of those that say that they were another one of them, why that is a gap."""
+    """Runs without those that say that they were another one of them, and why each of those is a gap."""
     runs, told, gaps = list[Kin](), list[Kin](), dict[str, str]()
     for one in kin:
-        (told if one.is_told and one is not own else runs).append(one)
-    for one in told:
-        alike = [other for other in runs if _digests(one) & _digests(other)]
-        if not alike:
+        (told if one.is_told else runs).append(one)
+    # the run that is asked about counts in any case, and so it is judged last
+    for one in sorted(told, key=lambda one: one.found is own.found):
+        alike = [other for other in runs if one.digests & other.digests]
+        if not alike or one.found is own.found:
             runs.append(one)
-        elif all(other.found.digest != one.found.digest for other in alike):
+        if alike and all(other.found.digest != one.found.digest for other in alike):
             gaps[one.name] = ONE_DIGEST
     return runs, gaps
 
 
 def _folders(places: Sequence[Path]) -> Iterator[Path]:
-    """The folders in some places that hold a run with a ledger; runs before tombstones."""
+    """The folders in some places that hold a run; runs before tombstones."""
     for place in places:
         try:
-            inside = sorted(item for item in place.iterdir() if (item / LEDGER).is_file() and is_run(item))
+            inside = sorted(filter(is_run, place.iterdir()))
         except OSError as error:
             raise EvidenceError(f"cannot look through {place}: {error.strerror or error}") from error
         yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
@@ -151,22 +175,20 @@ def _opened(folder: Path, run: Run) -> Run | Tombstone:
 
 def family_of(kinship: Kinship) -> Family:
     """What an account needs of a family."""
-    by_digest = {digest: kin for kin in kinship.kin for digest in _digests(kin)}
+    by_digest = {digest: kin for kin in kinship.kin for digest in kin.digests}
     members = tuple(_member(kin, by_digest.get(kin.parent)) for kin in kinship.kin)
-    return Family(kinship.run.name, members, kinship.gaps, _same_draws(kinship.kin, by_digest))
-
-
-def _digests(kin: Kin) -> frozenset[str]:
-    return frozenset({kin.sealed, kin.found.digest})
+    return Family(kinship.run.name, members, kinship.gaps, kinship.doubles, _same_draws(kinship.kin, by_digest))
 
 
 def _member(kin: Kin, parent: Kin | None) -> Member:
-    info, ledger = kin.found.info, kin.found.ledger
-    told = {line["round"]: tuple(_releases(line.get("told", ()))) for line in ledger.of_kind("round")}
-    first = info["first_change"][0] if kin.parent else 1
-    return Member(
-        kin.name, _digests(kin), kin.parent, first, kin.found.rounds_executed, told, _beyond(kin, parent, first)
-    )
+    first = kin.found.info["first_change"][0] if kin.parent else 1
+    beyond = _beyond(kin, parent, first)
+    return Member(kin.name, kin.digests, kin.parent, first, kin.found.rounds_executed, _told(kin), beyond)
+
+
+def _told(kin: Kin) -> dict[int, tuple[Release, ...]]:
+    """Round -> what a run told that it released in it."""
+    return {line["round"]: tuple(_releases(line.get("told", ()))) for line in kin.found.ledger.of_kind("round")}
 
 
 def _releases(told: Iterable[dict[str, Any]]) -> Iterator[Release]:
@@ -234,7 +256,8 @@ def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin]) -> bytes:
     if not kin.parent:
         return b""
     (asked,), method = kin.found.ledger.of_kind("request"), kin.found.info["unlearner"]
-    parent = by_digest[kin.parent].sealed if kin.parent in by_digest else kin.parent
+    # two runs of one training have one draws, and other digests where platforms differ
+    parent = _drawn_from(by_digest[kin.parent], by_digest).decode() if kin.parent in by_digest else kin.parent
     return canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]])
 
 
@@ -248,9 +271,20 @@ def strangers(run: Run) -> dict[str, str]:
             found[f"client.{number}"] = f"the stage {table['use']!r} is not fuaudit's own, and {NO_WORD}"
         elif any(map(is_agreement, stages[:number])):
             found[f"client.{number}"] = BEHIND
+        elif way := past(run.exchange, number):
+            found[f"client.{number}"] = way
         elif table["use"] == NOISE and (beside := beside_rows(build("solvers", run.config.solver))):
             found[f"client.{number}"] = beside
     return found | {"transport": f"the transport {behind}"}
+
+
+def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
+    """What client stages release under in every round, as the config has them; of parts whose word is taken."""
+    stages: tuple[Any, ...] = run.exchange.client_stages.stages
+    parts = {f"client.{number}": stage for number, stage in enumerate(stages)}
+    said = {part: stage for part, stage in parts.items() if part not in distrusted and says(stage, "releases")}
+    tables = [as_table(part, stage.releases(run.model.numel())) for part, stage in said.items()]
+    return frozenset(_releases(tables))
 
 
 def _is_own(kind: str, name: str) -> bool:
@@ -288,15 +322,15 @@ FROM_ROWS = frozenset({LEDGER, CHECKPOINT, MODEL})
 """Files that are made of what clients send in rounds; where that has noise, they tell no more than it."""
 
 
-def unlimited(kin: Kin, shows: str, distrusted: Collection[str] = ()) -> tuple[Unlimited, ...]:
+def unlimited(kin: Kin, shows: str, by_config: Collection[Release] = ()) -> tuple[Unlimited, ...]:
     """What left a run that nothing limits: in its rounds, then in its files, also where these were removed since.
 
     Args:
         shows: what the transport shows the server of a round.
-        distrusted: parts whose word is not taken.
+        by_config: what client stages release under, as the config has them.
     """
     lines = kin.found.ledger.of_kind("round")
-    noisy = bool(lines) and all(_is_noisy(line.get("told", ()), distrusted) for line in lines)
+    noisy = bool(lines) and all(_is_noisy(line.get("told", ()), by_config) for line in lines)
     values = f"what clients send beside what is accounted for: the server is shown {shows}"
     rows = Unlimited("rounds", values, "server", tuple(line["round"] for line in lines))
     found = [rows] if lines and not noisy else []
@@ -310,9 +344,6 @@ def unlimited(kin: Kin, shows: str, distrusted: Collection[str] = ()) -> tuple[U
     return tuple(found)
 
 
-def _is_noisy(told: Iterable[dict[str, Any]], distrusted: Collection[str]) -> bool:
+def _is_noisy(told: Iterable[dict[str, Any]], by_config: Collection[Release]) -> bool:
     """Whether all rows of a round had noise before anybody saw them."""
-    return any(
-        event["kind"] == "released" and event["mechanism"] == "gaussian" and event["part"] not in distrusted
-        for event in told
-    )
+    return any(one.mechanism == "gaussian" and one in by_config for one in _releases(told))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuaudit.budgets.target import ExceededError, Target
-from fuaudit.declared import is_agreement, says
+from fuaudit.declared import is_agreement, offers, says
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Law, Population
-from fuaudit.registry import blaming, called
+from fuaudit.registry import blaming, called, is_strange
 from fuaudit.training.events import Released, require_event
 from fuaudit.training.exchange import Exchange
 from fuaudit.training.rounds import OutlineShape
@@ -49,10 +49,9 @@ def mechanism_of(exchange: Exchange, dimension: int) -> Released:
             its figures differ from round to round.
         PluginError: a stage answers with something that is no mechanism.
     """
-    stages: list[Any] = [
-        stage for number, stage in enumerate(exchange.client_stages.stages) if number not in exchange.byzantine
-    ]
-    releasing = [number for number, stage in enumerate(stages) if says(stage, "releases") is not None]
+    stages: tuple[Any, ...] = exchange.client_stages.stages
+    honest = [number for number in range(len(stages)) if number not in exchange.byzantine]
+    releasing = [number for number in honest if says(stages[number], "releases") is not None]
     if len(releasing) != 1:
         raise ExceededError(
             f"[budget] accounts for one mechanism, and {len(releasing) or 'no'} [[client]] stages say what they "
@@ -60,15 +59,28 @@ def mechanism_of(exchange: Exchange, dimension: int) -> Released:
             "Of fuaudit's own there are consensus and gaussian-noise. Leave [budget] out where nothing is limited.",
         )
     first = releasing[0]
-    if any(map(is_agreement, stages[:first])):
-        raise ExceededError(f"[budget] cannot account for {called(stages[first])} behind another agreement")
     stage = stages[first]
+    if any(is_agreement(stages[number]) for number in honest if number < first):
+        raise ExceededError(f"[budget] cannot account for {called(stage)} behind another agreement")
+    if way := past(exchange, first):
+        raise ExceededError(f"[budget] cannot account for {called(stage)}: {way}")
     with blaming(stage, "releases"):
         told = stage.releases(dimension)
     require_event(told)
     if not isinstance(told, Released):
         raise PluginError(f"{called(stage)}, releases, must answer with Released, not {told!r}")
     return told
+
+
+def past(exchange: Exchange, number: int) -> str:
+    """How rows of others can leave past a client stage, sent on by Byzantine clients, in words; empty for not."""
+    stages: tuple[Any, ...] = exchange.client_stages.stages
+    for at in sorted(exchange.byzantine):
+        # proposals of fuaudit's own attacks follow from those of others, which are released
+        proposing = is_agreement(stages[number]) and offers(stages[at], "proposals") and is_strange(stages[at])
+        if says(stages[at], "sees") == "all" and (at < number or proposing):
+            return f"{called(stages[at])} sees all rows as they were before it, and may send them on as those of others"
+    return ""
 
 
 def beside_rows(solver: Any) -> str:

@@ -81,9 +81,19 @@ def drawn_plan(run: Run) -> Plan:
     return replace(run.plan, index=None)
 
 
+def first_involved(run: Run, request: Request) -> Position | None:
+    """The first position of a run's plan whose draw holds something requested, or None.
+
+    What the run was itself asked to forget is looked for too: its method may have kept draws with it.
+    """
+    plan = drawn_plan(run)
+    # the last population knows whose every sample is, and no draw is over it
+    return replace(plan, populations=(*plan.populations, run.original)).first_involvement(request)
+
+
 def first_drawn(run: Run, request: Request) -> Position | None:
-    """The first position that a run executed whose draw holds something requested, or None."""
-    found = drawn_plan(run).first_involvement(request)
+    """The same, of positions that the run executed."""
+    found = first_involved(run, request)
     return found if found and found.round <= run.rounds_executed else None
 
 

@@ -208,7 +208,9 @@ def standing(entries: tuple[Verified, ...], number: int) -> str:
         for by, counts in sorted(ended.items(), key=lambda item: (not item[0].startswith(THIS), item[0]))
     ]
     others = f"; the others: {'; '.join(told)}" if told else ""
-    return f"This is verification {number} of {len(entries)} by the log beside the findings{others}."
+    last = max(entry.number for entry in entries)
+    lost = f". Missing there: {last - len(entries)} of verifications 1 to {last}" if last > len(entries) else ""
+    return f"This is verification {number} of {len(entries)} by the log beside the findings{others}{lost}."
 
 
 def _beside(entry: Verified, here: Verified) -> str:

@@ -43,6 +43,7 @@ from fuaudit.runs.pruned_contents import (
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import command
+from fuaudit.verification.case import first_involved
 from fuaudit.workflow.swap import alone, leftovers, put_in_place, recover
 from fuaudit.workflow.writer import RunWriter, recorded_bytes
 
@@ -122,7 +123,7 @@ def _bury(stone: Tombstone) -> None:
 
 
 def require_forgotten(run: Run) -> None:
-    """Raises UsageError for a run that is no child, or whose draws still hold what it was asked to forget."""
+    """Raises UsageError for a run that is no child, or whose draws still hold what was to be forgotten."""
     if not run.is_child:
         raise UsageError(f"{run.path} is a training run: there is no request after which to prune")
     if "edited_by" in run.info:
@@ -130,7 +131,8 @@ def require_forgotten(run: Run) -> None:
             f"the model of {run.path} was edited: its draws still hold the erased data",
             "Unlearn its parent with a method that rewrites plans (such as fats or retrain), and prune that child.",
         )
-    if run.plan.first_involvement(run.request) is not None:
+    # of earlier requests too: what a method left in the parent may be in kept rounds
+    if any(first_involved(run, request) is not None for request in run.requests):
         raise UsageError(
             f"{run.path} still draws what it was asked to forget", "Unlearn with a method that works first."
         )

@@ -9,6 +9,7 @@ import pytest
 from tests_support import AUDIT_KEY, config, secret
 
 from fuaudit import train, unlearn, verify
+from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.workflow.prune import prune
 
@@ -87,3 +88,25 @@ def test_a_sibling_that_never_drew_it(parent, last, quick):
     nobodys = min(sibling.plan.retained.owner.keys() - sibling.plan.index.samples.keys())
     child = unlearn(parent, "retrain", Request.of(samples=[nobodys]), parent.path.parent / "child")
     assert beside(sibling, child, quick) == {}
+
+
+def test_an_ancestor_that_was_asked_and_did_not_forget(parent, quick):
+    """An inexact method left its model as it was: what it says that it was asked for shows nothing."""
+    first, second = sorted(parent.plan.index.clients, key=parent.plan.index.clients.get)[:2]
+    left = unlearn(parent, "noop", Request.of([first]), parent.path.parent / "left", allow_inexact=True)
+    found = other_copies(unlearn(left, "retrain", Request.of([second]), parent.path.parent / "last"), quick)
+    assert "trained with the erased data" in found["left/model.safetensors"]
+    assert any(name.startswith("left/checkpoints/") for name in found)
+
+
+def test_a_prune_asks_for_all_requests_of_the_lineage(tmp_path):
+    """The last request is forgotten, by a method that keeps rounds; the one before was not."""
+    table = config(learner=config()["learner"] | {"rounds": 2})
+    parent = train(table, tmp_path / "parent", secret=secret(1))
+    drawn = parent.plan.index.samples
+    left = unlearn(parent, "noop", Request.of(samples=[min(drawn)]), tmp_path / "left", allow_inexact=True)
+    never = min(parent.plan.retained.owner.keys() - drawn.keys())
+    last = unlearn(left, "fats", Request.of(samples=[never]), tmp_path / "last", allow_inexact=True)
+    with pytest.raises(UsageError, match="still draws what it was asked to forget"):
+        prune(last)
+    assert parent.path.joinpath("manifest.json").exists()

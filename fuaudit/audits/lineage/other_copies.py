@@ -37,7 +37,8 @@ def other_copies(case: Case) -> tuple[ResidualCopy, ...]:
         if isinstance(ancestor, Tombstone):
             found.append(_buried(ancestor))
         else:
-            found += [ResidualCopy(f"{ancestor.path.name}/{name}", why) for name, why in _holding(ancestor, later)]
+            held = _holding(ancestor, run.requests, later)
+            found += [ResidualCopy(f"{ancestor.path.name}/{name}", why) for name, why in held]
     oldest = case.evidence.ancestors[-1] if case.evidence.ancestors else run
     if oldest.is_child:
         missing = oldest.info["parent"]["digest"][:16]
@@ -66,10 +67,13 @@ def _buried(stone: Tombstone) -> ResidualCopy:
     return ResidualCopy(stone.path.name, "was pruned; only run.json and its ledger are left", holds=False)
 
 
-def _holding(ancestor: Run, later: tuple[Request, ...]) -> list[tuple[str, str]]:
-    """Files of an ancestor that hold what later requests erased, and why."""
+def _holding(ancestor: Run, asked: tuple[Request, ...], later: tuple[Request, ...]) -> list[tuple[str, str]]:
+    """Files of an ancestor that hold what was to be forgotten, and why; ``later``: the requests that came after it.
+
+    An inexact method may have left in the ancestor what it was itself asked to forget.
+    """
     rounds = ancestor.plan.law.rounds
-    drawn = min((at for request in later if (at := first_drawn(ancestor, request))), default=END).round
+    drawn = min((at for request in asked if (at := first_drawn(ancestor, request))), default=END).round
     known = depended_on(ancestor.config, reduce(or_, later, Request()))
 
     def holding(round_number: int) -> str:
@@ -127,9 +131,9 @@ def _of_models(run: Run, folder: Path) -> str:
     try:
         other = load_run(folder)
         left = other.plan.retained
-        # what it has forgotten as well is in none of its draws, and its plan knows no owner of it
+        drawn = first_drawn(other, asked)
+        # on what it has forgotten as well it does not depend, where none of its draws has it
         there = Request.of(left.samples.keys() & {*asked.clients}, left.owner.keys() & {*asked.samples})
-        drawn = first_drawn(other, there)
         known = depended_on(other.config, asked)
     except FuauditError:
         return "cannot be opened as a run; its models may hold the contribution"

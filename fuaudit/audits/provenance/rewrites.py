@@ -89,6 +89,9 @@ def changes(case: Case) -> Iterator[CheckResult]:
     for at, child in enumerate(chain):
         if not child.is_child:
             break
+        if at == len(case.run.requests):
+            yield fails(f"{name_of(child)} is a run more than the plan has requests.")
+            break
         plan = child.plan if isinstance(child, Run) else plan
         yield from _first_change(case, plan, chain, at)
         if child.rounds_executed != plan.law.rounds:
