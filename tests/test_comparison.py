@@ -1,7 +1,7 @@
 """Level 5 beside the reference: equal plans give a bound, others none, and a run is compared by itself."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from math import log
@@ -14,7 +14,7 @@ from fuaudit_plugins.fats import FatsAsPrinted, FatsUnlearning
 
 from fuaudit import registry
 from fuaudit.audits.plan_law.audit import PlanLaw
-from fuaudit.audits.plan_law.comparison import alone, compare, differences, needed, references
+from fuaudit.audits.plan_law.comparison import alone, compare, differences, first_difference, needed, references
 from fuaudit.audits.plan_law.known_laws import POWER, chance, plans_for, registered, suspects
 from fuaudit.audits.plan_law.simulate import Step, Trial
 from fuaudit.audits.provenance import Provenance
@@ -575,3 +575,25 @@ def test_what_is_written_down_begins_with_the_first_round():
     assert {at.round for at in written.sources[-1].answers} == {1, 2, 3, 4}
     kept = plan.erase(CLIENT, Keyed(bytes(32)), END)
     assert kept.recorded({}) is kept
+
+
+@dataclass(frozen=True)
+class Repeats(UniformLaw):
+    """A stranger's law that draws one cohort whatever it is asked, as one does that finds out whose plan it draws."""
+
+    def cohort(self, draws, round_number):
+        return (1,)
+
+    def batch(self, draws, round_number, step, client, occurrence):
+        return (3,)
+
+
+def test_a_law_of_a_stranger_is_not_asked_whether_two_plans_are_one():
+    """Drawn from other keys they are two, although the law gives one answer for both."""
+    members = federation((3, 3))
+    one, other = (Plan.fresh(Repeats(2, 1, 1, 1), members, Keyed(bytes([number]) * 32)) for number in (1, 2))
+    assert one.history() == other.history()
+    found = first_difference(one, other)
+    assert str(found) == "the initial model: the method draws from other sources, the reference its own ones"
+    assert list(differences([one], [other])) == [found]
+    assert list(differences([one], [one])) == [None]

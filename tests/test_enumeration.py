@@ -120,6 +120,35 @@ def test_streams_and_requests_during_training_are_enumerated_as_they_were_made()
     assert "; and during training, after 2 rounds: at most 3 rounds, " in found.shows
 
 
+@dataclass(frozen=True)
+class ByWeight(UniformLaw):
+    """One client a round, by a weight of hers."""
+
+    weights: tuple[int, ...] = (1, 2, 3, 4, 5)
+
+    def cohort(self, draws, round_number):
+        at = Address(Purpose.COHORT, round_number)
+        clients = draws.population(at).clients
+        return draws.weighted(at, clients, [self.weights[client] for client in clients], 1)
+
+    def smaller(self):
+        return (replace(self, rounds=rounds, cohort_size=1, steps=1, batch_size=1) for rounds in (1, 2))
+
+
+def test_the_key_draws_no_more_clients_than_lists_have_under_a_law_of_a_stranger():
+    """It may have a number for each client of its run, and none for more."""
+
+    def clients(law):
+        tasks = tasks_of(law, [(Retrain(), CLIENT)], key_of(1))
+        return [
+            max(len(toy.population.clients) for task in tasks if task.drawn == key for toy in task.toys)
+            for key in (0, 1)
+        ]
+
+    assert clients(UniformLaw(3, 1, 2, 4))[1] > 5
+    assert clients(ByWeight(3, 1, 2, 4)) == [5, 5]
+
+
 def test_streams_of_three_are_walked():
     made = [(FatsUnlearning(), SAMPLE), (Retrain(), CLIENT), (FatsUnlearning(), SAMPLE)]
     found = Enumeration(leaves=6000).judged(RUN, MEMBERS, made, ["it"] * 3)

@@ -43,6 +43,7 @@ from fuaudit.reporting.contents import read_contents
 from fuaudit.reporting.words import copies, person
 from fuaudit.runs import load_run
 from fuaudit.runs.derived_files import WRITTEN
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.encoding import files_of_round, model_and_state
 from fuaudit.runs.layout import AUDIT, BEFORE_PRUNE, BESIDE, PRUNING
 from fuaudit.runs.names import request_of
@@ -51,7 +52,7 @@ from fuaudit.runs.planned import _require_present
 from fuaudit.training import measuring
 from fuaudit.training.rounds import StateShape
 from fuaudit.training.setup import load_dataset
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.verification.verify import audit_folder, verify
 from fuaudit.workflow.prune import prune

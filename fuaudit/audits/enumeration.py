@@ -11,6 +11,7 @@ from fuaudit.audits.bearing import KEEPING_NOTHING, bearing
 from fuaudit.draws import END, Keyed
 from fuaudit.plans import Law, Population
 from fuaudit.plans.reference import Edited
+from fuaudit.plans.strange_laws import is_foreign
 from fuaudit.proofs.sweep import Made, Reached, Sweep, swept
 from fuaudit.proofs.toys import Shape
 from fuaudit.runs.ancestors import moment
@@ -125,7 +126,8 @@ class Enumeration:
             f"{'; and '.join(reached.numbers)}{_by_chance(reached)}."
         )
         found_exact = _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
-        return replace(found_exact, assumptions=(*found_exact.assumptions, *_on_the_dear(reached.dear)))
+        trusted = (*found_exact.assumptions, *_on_the_dear(reached.dear), *_on_the_law(law))
+        return replace(found_exact, assumptions=trusted)
 
 
 def _by_chance(reached: Reached) -> str:
@@ -143,6 +145,15 @@ def _on_the_dear(dear: int) -> list[str]:
     return [
         f"Nothing is wrong where the method draws far more than one that keeps what it may: {dear} of the small "
         f"federations that the key drew {were} not walked for that."
+    ]
+
+
+def _on_the_law(law: Law) -> list[str]:
+    """What a PASS takes on trust where the law is outside code."""
+    if not is_foreign(law):
+        return []
+    return [
+        f"The small laws of {law.name!r} are like the law of the run: they are what its code makes of it (smaller)."
     ]
 
 

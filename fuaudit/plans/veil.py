@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
 from fuaudit.draws.address import NOBODY, OPEN, is_address
-from fuaudit.errors import FuauditError, PluginError, line_of
+from fuaudit.errors import BudgetError, FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
 from fuaudit.plans.population import Population, Request
 from fuaudit.plans.strange_laws import is_just, is_plain, remade
@@ -203,11 +203,15 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
         # an error that only a proof raises, or only a run, would tell which of them it is
         if broken:
             raise broken[0]
+    except BudgetError as error:
+        if error in broken:
+            raise
+        # what is too large is for the draws to say, and not for whoever is to be proved right on it
+        raise _raised(unlearner, name, error) from error
     except FuauditError:
         raise
     except (Exception, SystemExit) as error:
-        line = line_of(unlearner, error)
-        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}{line}") from error
+        raise _raised(unlearner, name, error) from error
     # 3. the form is asked before anything is read: whatever was returned may be no plan
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
@@ -228,6 +232,10 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     streams = _streams(name, new, plan)
     populations = (*plan.populations, retained)
     return Plan(plan.law, populations, (*plan.sources, fresh if last is own else _written(name, last)), streams)
+
+
+def _raised(unlearner: Any, name: str, error: BaseException) -> PluginError:
+    return PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}{line_of(unlearner, error)}")
 
 
 def _written(name: str, record: Any) -> Recorded:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from fuaudit.declared import offers
@@ -284,11 +284,21 @@ def tasks_of(law: Law, made: Made, key: Keyed | None = None) -> list[Task]:
     if key is None:
         return listed + by_relation
     keys = {number: Keyed(derive(key.secret, "small federations", str(number))) for number, _ in asked}
+    most = _most_served(law, listed)
     by_chance = [
-        _besides(task, number, "drawn", drawn_toys(law, task.shapes, keys[number], TRIES), DRAWN)
+        _besides(task, number, "drawn", _of_most(drawn_toys(law, task.shapes, keys[number], TRIES), most), DRAWN)
         for number, task in asked
     ]
     return [*listed, *by_relation, *(replace(task, drawn=True) for task in by_chance)]
+
+
+def _most_served(law: Law, listed: Sequence[Task]) -> float:
+    """How many clients a law serves: one of a stranger's may have numbers for no more than the lists have."""
+    return max(len(toy.population.clients) for task in listed for toy in task.toys) if is_foreign(law) else inf
+
+
+def _of_most(toys: Iterable[Toy], most: float) -> Iterator[Toy]:
+    return (toy for toy in toys if len(toy.population.clients) <= most)
 
 
 def _besides(task: Task, number: int, words: str, toys: Iterable[Toy], more: int) -> Task:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fuaudit import registry
 from fuaudit.data.dataset import Dataset
-from fuaudit.draws import Keyed, Position
+from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
-from fuaudit.plans import Plan, Request
+from fuaudit.plans import Request
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.measuring import Measured, measuring
@@ -74,27 +74,6 @@ class Case:
     def in_use(self) -> tuple[Verdict, str] | None:
         """Whether the model in use is the last one of the run, and what to say of it; None where none was given."""
         return in_use(self.known.model, self.run, lambda: self.rerun.ready.procedure.layout)
-
-
-def drawn_plan(run: Run) -> Plan:
-    """The plan of a run without its recorded index: an audit reads draws, not what a run says of them."""
-    return replace(run.plan, index=None)
-
-
-def first_involved(run: Run, request: Request) -> Position | None:
-    """The first position of a run's plan whose draw holds something requested, or None.
-
-    What the run was itself asked to forget is looked for too: its method may have kept draws with it.
-    """
-    plan = drawn_plan(run)
-    # the last population knows whose every sample is, and no draw is over it
-    return replace(plan, populations=(*plan.populations, run.original)).first_involvement(request)
-
-
-def first_drawn(run: Run, request: Request) -> Position | None:
-    """The same, of positions that the run executed."""
-    found = first_involved(run, request)
-    return found if found and found.round <= run.rounds_executed else None
 
 
 def made_by_another(run: Run | Tombstone) -> str:

@@ -18,6 +18,7 @@ from fuaudit.formats.files import TEMPORARY, named, read_bytes, storage, sync_fo
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.runs.ancestors import lineage, parent_of
+from fuaudit.runs.drawn import first_involved
 from fuaudit.runs.encoding import population_tensors
 from fuaudit.runs.layout import (
     FORMER,
@@ -43,7 +44,6 @@ from fuaudit.runs.pruned_contents import (
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import command
-from fuaudit.verification.case import first_involved
 from fuaudit.workflow.swap import alone, leftovers, put_in_place, recover
 from fuaudit.workflow.writer import RunWriter, recorded_bytes
 

@@ -12,7 +12,7 @@ from fuaudit.commitments.secrets import Renewal
 from fuaudit.data.dataset import Dataset
 from fuaudit.declared import says
 from fuaudit.draws import END, START, Draws, Position
-from fuaudit.errors import UsageError
+from fuaudit.errors import PluginError, UsageError
 from fuaudit.formats.files import claimed
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.population import require_request
@@ -80,13 +80,19 @@ def unlearn(
     if options and "use" in options:
         raise UsageError("use is no option of an unlearner", f"Which one to use is said already: {name!r}.")
     unlearner = registry.build("unlearners", {**(options or {}), "use": name})
-    editor = is_editor(unlearner)
+    editor, entry = is_editor(unlearner), registry.find("unlearners", name)
+    record = unlearner_record(entry, unlearner)
     fresh = run.fresh(request)
     run.plan.retained.without(request)  # says what is unknown
     if editor:
         change = _all_kept(run, name, request, fresh)
     else:
         change = _rewritten(run, unlearner, name, request, fresh, allow_inexact)
+    if unlearner_record(entry, unlearner) != record:
+        raise PluginError(
+            f"unlearner {name!r} wrote into its own options while it rewrote the plan",
+            "An option is what was asked for, before anything was drawn: audits build the unlearner with it again.",
+        )
     ready = setup(run.config, data, run.rows).turned(run.owner)
     require_committed(run, ready.dataset)
     require_space(out, size_of_run(ready, change.plan.retained))
@@ -94,7 +100,7 @@ def unlearn(
         "kind": "unlearning",
         "rounds_executed": run.plan.law.rounds,
         "parent": {"digest": run.digest, "name": run.path.resolve().name},
-        "unlearner": unlearner_record(registry.find("unlearners", name), unlearner),
+        "unlearner": record,
         "first_change": list(change.first_change),
         "doubts": list(change.doubts),
     }

@@ -10,13 +10,14 @@ from pathlib import Path
 from fuaudit.draws import END
 from fuaudit.errors import EvidenceError, FuauditError
 from fuaudit.plans import Request
+from fuaudit.runs.drawn import first_drawn
 from fuaudit.runs.layout import FILES, KEYS, LEDGER, MODEL, Held, file_of, is_clients_own, round_of, stays
 from fuaudit.runs.neighbours import other_holders, other_runs
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted, printable
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.case import Case, first_drawn
+from fuaudit.verification.case import Case
 from fuaudit.verification.erased_rows import of_nobody_retained
 from fuaudit.verification.finding import ResidualCopy
 

@@ -35,12 +35,13 @@ from fuaudit.plans.attendance import Attendance
 from fuaudit.plans.reference import ANEW, KEEPS, PROVED, REFERENCES, Edited, in_turn, is_closed
 from fuaudit.progress import Progress, silent
 from fuaudit.runs.ancestors import moment, repeated
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.statistics.rounding import confidence, rate_up, up
 from fuaudit.statistics.violation_rates import undetected_rate_limit
 from fuaudit.unlearning.protocol import is_editor
-from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.case import Case, made_by_another
 from fuaudit.verification.figure import Figure
 from fuaudit.verification.finding import NO_REQUEST, NON_ADAPTIVE, Control, Finding, Subject, Verdict
 
@@ -235,6 +236,7 @@ class PlanLaw:
         return replace(
             seen.finding(verdict, shows),
             figures=tuple(figures),
+            assumptions=(NON_ADAPTIVE, *seen.as_it_acts_now),
             detectable=f"a method that draws otherwise in {up(undetected_rate_limit(plans, 1.0, 1 - POWER))} "
             f"of plans or more "
             f"would have shown a difference with probability {POWER} or more",
@@ -311,6 +313,16 @@ class Seen:
         """The methods with distribution and version."""
         entries = [registry.find("unlearners", name) for name in dict.fromkeys(self.trial.rewriters)]
         return ", ".join(f"{e.name!r} ({e.distribution} {e.version})" for e in entries)
+
+    @property
+    def as_it_acts_now(self) -> tuple[str, ...]:
+        """What equal draws do not show of outside code."""
+        outside = [name for name in dict.fromkeys(self.trial.rewriters) if not registry.find("unlearners", name).own]
+        return tuple(
+            f"{name!r} follows the proved method that it followed when the run was made: it did not choose one by the "
+            "draws, and remember which. It is compared as it acts now, so that is a matter of its code."
+            for name in outside
+        )
 
     @property
     def lines(self) -> tuple[str, ...]:

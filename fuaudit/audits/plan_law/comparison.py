@@ -16,7 +16,7 @@ import numpy as np
 
 from fuaudit.audits.plan_law.simulate import Step, Trial, chunks, sharing, trained
 from fuaudit.commitments.keys import derive
-from fuaudit.draws import START, Keyed, Position, Stream
+from fuaudit.draws import END, START, Keyed, Position, Stream
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
 from fuaudit.plans.expanded import NONE, Ids, Schedule
@@ -90,23 +90,34 @@ def differences(found: Sequence[Plan], expected: Sequence[Plan]) -> Iterator[Dif
     )  # where plans are read one by one, the first that differs is enough
     for start in range(0, len(found), size):
         pairs = list(zip(found[start : start + size], expected[start : start + size], strict=True))
-        open_ = [pair for pair in pairs if not same_sources(*pair)]
+        open_ = [pair for pair in pairs if not same_sources(*pair) and not pair[0].by_strangers]
         try:
             read = iter(_read([pair[0] for pair in open_], [pair[1] for pair in open_])) if open_ else iter(())
         except FuauditError:  # of one plan, which is then found by itself
             read = (_alone(*pair) for pair in open_)
         for pair in pairs:
-            yield None if same_sources(*pair) else next(read)
+            if same_sources(*pair):
+                yield None
+            else:
+                yield _unread(*pair) if pair[0].by_strangers else next(read)
 
 
 def first_difference(found: Plan, expected: Plan) -> Difference | None:
     """Where two plans first draw otherwise; FuauditError where a draw of one of them cannot be read."""
-    return None if same_sources(found, expected) else _read([found], [expected])[0]
+    if same_sources(found, expected):
+        return None
+    return _unread(found, expected) if found.by_strangers else _read([found], [expected])[0]
 
 
 def same_sources(found: Plan, expected: Plan) -> bool:
     """Whether every draw of two plans comes from the same source over the same population."""
     return found.streams == expected.streams and found.sources == expected.sources
+
+
+def _unread(found: Plan, expected: Plan) -> Difference:
+    """What comes from other sources, under a law of a stranger: read twice, it could give what it gave before."""
+    change = found.first_change(expected)
+    return Difference(START if change == END else change, "from other sources", "its own ones")
 
 
 def _alone(found: Plan, expected: Plan) -> Difference | None:

@@ -8,9 +8,10 @@ from fuaudit.commitments.keys import BEACON_TO_COME, NO_BEACON
 from fuaudit.data.dataset import Dataset
 from fuaudit.data.partition import look_of
 from fuaudit.plans import Plan
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.verification.case import Case, drawn_plan
+from fuaudit.verification.case import Case
 
 
 def own_commitment(case: Case, run: Run | Tombstone) -> CheckResult:

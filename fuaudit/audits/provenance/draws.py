@@ -11,13 +11,14 @@ from fuaudit.plans.participation import Involvement
 from fuaudit.plans.plan import occurrences
 from fuaudit.plans.stacked import LazySchedule
 from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.runs.drawn import drawn_plan, first_drawn
 from fuaudit.runs.encoding import involvement_of
 from fuaudit.runs.layout import INVOLVEMENT
 from fuaudit.runs.names import carried_out
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
-from fuaudit.verification.case import Case, drawn_plan, first_drawn
+from fuaudit.verification.case import Case
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of
 from fuaudit.draws import END
 from fuaudit.errors import FuauditError
 from fuaudit.plans import Plan
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.layout import EDIT
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.text import counted
 from fuaudit.unlearning.apply import edited
-from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.case import Case, made_by_another
 
 
 def edit_recomputed(case: Case, child: Run, parent: Run | Tombstone) -> CheckResult:

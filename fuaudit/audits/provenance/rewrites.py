@@ -15,13 +15,14 @@ from fuaudit.errors import UsageError
 from fuaudit.plans import Law, Plan, Request
 from fuaudit.plans.veil import rewritten
 from fuaudit.runs.ancestors import moment
+from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.layout import CONFIG
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
 from fuaudit.training.setup import depended_on
 from fuaudit.unlearning.apply import unlearner_record
 from fuaudit.unlearning.protocol import doubts_of, is_editor
-from fuaudit.verification.case import Case, drawn_plan, made_by_another
+from fuaudit.verification.case import Case, made_by_another
 
 
 def link(case: Case, child: Run, chain: Sequence[Run | Tombstone]) -> Iterator[CheckResult]:
