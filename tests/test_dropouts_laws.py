@@ -454,3 +454,13 @@ def test_what_the_law_would_not_read_is_not_written_down(who, what):
     plan = Plan.fresh(law_of(who, what), federation((2, 2, 2)), KEY).restart(CLIENT, Keyed(bytes(32)))
     with pytest.raises(UsageError, match="does not read what is written down as cohorts and batches"):
         plan.recorded({})
+
+
+def test_who_is_always_there_is_not_written_down():
+    """Nobody reads such a cohort, and a run that holds draws which its plan does not read is refused."""
+    law = AvailabilityLaw(2, StaticProbability(Fraction(1)), FreshBatches(1, 1), False)
+    plan = Plan.fresh(law, federation((2, 2, 2)), KEY).restart(CLIENT, Keyed(bytes(32)))
+    written = plan.recorded({})
+    assert written.history() == plan.history()
+    assert {at.purpose for at in written.sources[-1].answers} == {Purpose.BATCH}
+    assert len(written.sources[-1].answers) == 4

@@ -12,6 +12,18 @@ from fuaudit.draws.protocol import Draws
 from fuaudit.errors import EvidenceError
 
 
+class Watched(dict[Address, tuple[int, ...]]):
+    """Answers, and which of them were asked for."""
+
+    def __init__(self, answers: Mapping[Address, tuple[int, ...]]) -> None:
+        super().__init__(answers)
+        self.asked: set[Address] = set()
+
+    def __getitem__(self, at: Address) -> tuple[int, ...]:
+        self.asked.add(at)
+        return super().__getitem__(at)
+
+
 @dataclass(frozen=True)
 class Recorded(Draws):
     """Answers by address. A record belongs to one plan, so the population version plays no part in the look-up.

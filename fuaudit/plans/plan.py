@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import OPEN, STREAM_OF, is_address
+from fuaudit.draws.recorded import Watched
 from fuaudit.errors import EvidenceError, PluginError, UsageError
 from fuaudit.plans.law import Law, PlanDraws, UniformLaw, WeightedLaw, owned_samples
 from fuaudit.plans.population import Population, Request
@@ -229,10 +230,9 @@ class Plan:
             for client, occurrence in occurrences(cohort):
                 places += [Address(Purpose.BATCH, round_number, step, client, occurrence) for step in steps]
         answers.update(zip(places, self._batches(places), strict=True))
-        written = replace(self, sources=(*self.sources[:-1], Recorded(answers)))
         if not is_just(self.law, UniformLaw, WeightedLaw):
-            _require_found(written, answers)
-        return written
+            answers = _found(self, answers)
+        return replace(self, sources=(*self.sources[:-1], Recorded(answers)))
 
     def _batches(self, places: Sequence[Address]) -> list[tuple[int, ...]]:
         """The batches at some addresses, read together where law and source allow it."""
@@ -385,12 +385,18 @@ def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-def _require_found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> None:
-    """Raises UsageError unless the law reads what was written down as cohorts and batches."""
+def _found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> dict[Address, tuple[int, ...]]:
+    """What a law reads of what was written down as cohorts and batches: who is always there, is not drawn.
+
+    Raises:
+        UsageError: it does not find all of it.
+    """
+    watched = Watched(answers)
+    written = replace(plan, sources=(*plan.sources[:-1], Recorded(watched)))
     try:
         for at, drawn in answers.items():
             cohort = at.purpose is Purpose.COHORT
-            found = plan.cohort(at.round) if cohort else plan.batch(at.round, at.step, at.client, at.occurrence)
+            found = written.cohort(at.round) if cohort else written.batch(at.round, at.step, at.client, at.occurrence)
             if found != drawn:
                 raise EvidenceError(f"it draws {found} where {drawn} was written down")
     except EvidenceError as error:
@@ -398,3 +404,4 @@ def _require_found(plan: Plan, answers: Mapping[Address, tuple[int, ...]]) -> No
             f"the law {plan.law.name!r} does not read what is written down as cohorts and batches: {error}",
             "Plan.recorded is for laws that draw a cohort at one address, and a batch at one.",
         ) from error
+    return {at: drawn for at, drawn in answers.items() if at in watched.asked}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from fuaudit.audits.replay.judgement import Judgement
 from fuaudit.draws import Address, Recorded
+from fuaudit.draws.recorded import Watched
 from fuaudit.plans.expanded import expand
 from fuaudit.runs.layout import RECORDED
 from fuaudit.runs.run import Run
@@ -27,7 +28,7 @@ def unused_draws(run: Run, all_of_them: bool = False) -> list[Address]:
     """
     last, every = len(run.plan.sources) - 1, run.pruned or all_of_them
     watched = {
-        n: _Watched(s.answers)
+        n: Watched(s.answers)
         for n, s in enumerate(run.plan.sources)
         if isinstance(s, Recorded) and (n == last or every)
     }
@@ -41,18 +42,6 @@ def unused_draws(run: Run, all_of_them: bool = False) -> list[Address]:
 def unread(draws: Iterable[Address]) -> Iterator[str]:
     """Recorded draws that nothing reads, in words."""
     return (f"{RECORDED} holds a draw that the plan does not make: {at}" for at in draws)
-
-
-class _Watched(dict[Address, tuple[int, ...]]):
-    """Answers, and which of them were asked for."""
-
-    def __init__(self, answers: Mapping[Address, tuple[int, ...]]) -> None:
-        super().__init__(answers)
-        self.asked: set[Address] = set()
-
-    def __getitem__(self, at: Address) -> tuple[int, ...]:
-        self.asked.add(at)
-        return super().__getitem__(at)
 
 
 def with_records_of_before(case: Case, judged: Judgement) -> Judgement:
