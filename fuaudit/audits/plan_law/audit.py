@@ -34,6 +34,7 @@ from fuaudit.plans import UniformLaw
 from fuaudit.plans.attendance import Attendance
 from fuaudit.plans.reference import ANEW, KEEPS, PROVED, REFERENCES, Edited, in_turn, is_closed
 from fuaudit.progress import Progress, silent
+from fuaudit.registry import is_strange
 from fuaudit.runs.ancestors import moment, repeated
 from fuaudit.runs.drawn import drawn_plan
 from fuaudit.runs.run import Run
@@ -317,7 +318,7 @@ class Seen:
     @property
     def as_it_acts_now(self) -> tuple[str, ...]:
         """What equal draws do not show of outside code."""
-        outside = [name for name in dict.fromkeys(self.trial.rewriters) if not registry.find("unlearners", name).own]
+        outside = dict.fromkeys(step.name for step in self.trial.steps if is_strange(step.unlearner))
         return tuple(
             f"{name!r} follows the proved method that it followed when the run was made: it did not choose one by the "
             "draws, and remember which. It is compared as it acts now, so that is a matter of its code."
