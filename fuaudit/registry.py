@@ -402,6 +402,9 @@ def build(kind: str, table: Mapping[str, object] | str) -> Any:
     require_held(f"{singular(kind)} {name!r}", values)
     try:
         built = plugin(**values)
+        if isinstance(plugin, type) and type(built) is not plugin:  # what is said of a plugin is read off its class
+            made = f"{singular(kind)} {name!r} of {entry.distribution} made an object of another class, {type(built)}"
+            raise PluginError(made, "Register the class itself: an object of another one is another plugin.")
         option_values(built)  # what a file cannot hold would be another option for whoever reads the run
         if kind == "learners":
             declared.require_words(type(built.law), "laws")

@@ -409,6 +409,16 @@ def test_a_byzantine_client_in_front_may_send_the_row_of_another(tmp_path):
     assert one.epsilon < float("inf")
 
 
+def test_noise_limits_nothing_where_rows_are_scaled_by_all_rows(tmp_path):
+    """One client less, and the rows of all others are other rows."""
+    noise = [{"use": "gaussian-noise", "norm": 0.5, "noise": 2.0}]
+    tables = {"client": noise, "learner": LEARNS | {"use": "fedavg"}, "scaling": "standardise"}
+    (one,) = account_of(trained(tmp_path / "run", **tables), delta=1e-5).towards["server"].accounts
+    assert (one.epsilon, "constants of all rows" in one.reason) == (float("inf"), True)
+    with pytest.raises(UsageError, match="scaled by constants of all rows"):
+        trained(tmp_path / "refused", **tables, budget={"epsilon": 99.0, "delta": 1e-5})
+
+
 def test_the_word_of_a_strangers_stage_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend("tests/stages")
     root = trained(tmp_path / "root", client=[{"use": "test-clip-and-noise"}, PROPOSES])

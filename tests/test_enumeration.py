@@ -145,6 +145,14 @@ def test_the_key_draws_no_more_clients_than_lists_have_under_a_law_of_a_stranger
             for key in (0, 1)
         ]
 
+    @dataclass(frozen=True)
+    class Large(ByWeight):
+        def smaller(self):
+            return ()
+
+    assert judged(Retrain(), CLIENT, law=Large(3, 1, 2, 4)).verdict == "INCONCLUSIVE"
+    found = Enumeration().judged(Large(3, 1, 2, 4), MEMBERS, [(Retrain(), CLIENT)], ["it"], key=key_of(1))
+    assert found.verdict == "INCONCLUSIVE"
     assert clients(UniformLaw(3, 1, 2, 4))[1] > 5
     assert clients(ByWeight(3, 1, 2, 4)) == [5, 5]
 

@@ -40,14 +40,14 @@ def told_of_gone(chain: Chain) -> str:
 def told_of_rounds(chain: Chain) -> str:
     """How much stages told of rounds that a pruned ancestor alone had, as a sentence; empty for nothing.
 
-    What is told of rounds that were kept is compared by replay. An ancestor at hand can be verified by itself.
+    An ancestor at hand can be verified by itself.
     """
     rounds = [
         line["told"]
-        for at, run in enumerate(chain)
+        for run, last in zip(chain, last_compared(chain), strict=True)
         if isinstance(run, Tombstone)
         for line in run.ledger.of_kind("round")
-        if "told" in line and len(list(_keepers(chain, at, line["round"]))) < at
+        if "told" in line and line["round"] > last
     ]
     if not rounds:
         return ""
@@ -55,6 +55,17 @@ def told_of_rounds(chain: Chain) -> str:
         f"What stages told of {counted(len(rounds), 'round')} of pruned runs is as told: "
         f"{counted(sum(len(canonical_json(told)) for told in rounds), 'byte')}, with which nothing here was compared."
     )
+
+
+def last_compared(chain: Chain) -> Iterator[int]:
+    """For the run and each ancestor the last round of which replay compares what its ledger tells.
+
+    Further above only what all below kept is asked for: the rest was executed anew, by others.
+    """
+    last = chain[0].rounds_executed
+    for run in chain:
+        yield last
+        last = min([last, *(event.get("kept_rounds", 0) for event in run.ledger.of_kind("unlearning"))])
 
 
 def _files(chain: Chain) -> Iterator[str]:

@@ -294,7 +294,8 @@ def tasks_of(law: Law, made: Made, key: Keyed | None = None) -> list[Task]:
 
 def _most_served(law: Law, listed: Sequence[Task]) -> float:
     """How many clients a law serves: one of a stranger's may have numbers for no more than the lists have."""
-    return max(len(toy.population.clients) for task in listed for toy in task.toys) if is_foreign(law) else inf
+    numbers = (len(toy.population.clients) for task in listed for toy in task.toys)
+    return max(numbers, default=inf) if is_foreign(law) else inf
 
 
 def _of_most(toys: Iterable[Toy], most: float) -> Iterator[Toy]:

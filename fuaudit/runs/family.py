@@ -35,7 +35,7 @@ from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.pruned_contents import former_of
 from fuaudit.runs.run import Run, load_run
 from fuaudit.runs.tombstone import Tombstone, read_tombstone
-from fuaudit.training.capped import beside_rows, past
+from fuaudit.training.capped import SCALED, beside_rows, past
 from fuaudit.training.events import as_table
 
 UNFINISHED = "it was begun and not finished, so how many rounds it executed is not known"
@@ -273,9 +273,14 @@ def strangers(run: Run) -> dict[str, str]:
             found[f"client.{number}"] = BEHIND
         elif way := past(run.exchange, number):
             found[f"client.{number}"] = way
-        elif table["use"] == NOISE and (beside := beside_rows(build("solvers", run.config.solver))):
+        elif table["use"] == NOISE and (beside := _beside(run)):
             found[f"client.{number}"] = beside
     return found | {"transport": f"the transport {behind}"}
+
+
+def _beside(run: Run) -> str:
+    """What of rows leaves beside their noise, or makes them depend on others; empty for nothing."""
+    return beside_rows(build("solvers", run.config.solver)) or (SCALED if run.config.scaling != "none" else "")
 
 
 def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def capped(
-    target: Target, exchange: Exchange, solver: Any, law: Law, population: Population, dimension: int
+    target: Target,
+    exchange: Exchange,
+    solver: Any,
+    law: Law,
+    population: Population,
+    dimension: int,
+    scaling: str = "none",
 ) -> Account:
     """The account of all rounds of a config whose budget is this one, of so many coordinates.
 
@@ -34,11 +40,16 @@ def capped(
     told = mechanism_of(exchange, dimension)
     if told.mechanism == "gaussian" and (beside := beside_rows(solver)):
         raise ExceededError(f"[budget] cannot account for noise on rows: {beside}")
+    if told.mechanism == "gaussian" and scaling != "none":
+        raise ExceededError(f"[budget] cannot account for noise where {SCALED}", 'Say scaling = "none".')
     times = law.places(population.of_laws) if says(law, "replacement") else 1
     try:
         return account(target, told.mechanism, told.parameters, law.rounds, times)
     except UsageError as error:
         raise type(error)(f"[budget]: {error.args[0]}", error.hint) from None
+
+
+SCALED = "rows are scaled by constants of all rows: each row bears on all others, and nothing limits how much"
 
 
 def mechanism_of(exchange: Exchange, dimension: int) -> Released:

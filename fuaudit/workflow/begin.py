@@ -76,7 +76,8 @@ def begun(
     require_federation(ready.config, ready.procedure.exchange, ready.procedure.solver, law, population)
     if resolved.budget is not None:
         learns = ready.procedure
-        capped(resolved.budget, learns.exchange, learns.solver, law, population, learns.layout.dimension)
+        dimension, scaling = learns.layout.dimension, resolved.scaling
+        capped(resolved.budget, learns.exchange, learns.solver, law, population, dimension, scaling)
     leaves = Leaves(population.clients, law.rounds, law.steps)
     has_secrets = ready.procedure.exchange.has_secrets
     keys = Keys.of_secret(secret, leaves.in_all(resolved.run.requests, has_secrets))

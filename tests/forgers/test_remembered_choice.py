@@ -61,6 +61,20 @@ class InAFile(InItsOption):
         if not note.exists():
             note.write_text("keep" if 1 in plan.cohort(1) else "anew")
         return note.read_text()
+
+
+@dataclass(frozen=True)
+class OfAnotherClass(InItsOption):
+    """Built, it is a method of fuaudit, which is nobody's code but its own.
+
+    Attributes:
+        mode: "auto", or what was chosen.
+    """
+
+    def __new__(cls, mode="auto"):
+        from fuaudit.unlearning.baselines import Retrain
+
+        return Retrain()
 '''
 
 
@@ -71,6 +85,7 @@ def choosers(tmp_path, monkeypatch):
     (tmp_path / "site" / "chosen_methods.py").write_text(METHODS)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: choosers\nVersion: 1.0\n")
     names = "in-its-option = chosen_methods:InItsOption\nin-a-file = chosen_methods:InAFile\n"
+    names += "of-another-class = chosen_methods:OfAnotherClass\n"
     (info / "entry_points.txt").write_text(f"[fuaudit.unlearners]\n{names}")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     yield
@@ -83,6 +98,12 @@ def test_an_option_is_not_written_into(choosers, tmp_path):
         unlearn(run, "in-its-option", Request.of([0]), tmp_path / "child")
     assert not (tmp_path / "child").exists()
     assert unlearn(run, "in-its-option", Request.of([0]), tmp_path / "child", {"mode": "keep"})
+
+
+def test_a_class_makes_objects_of_its_own(choosers, tmp_path):
+    run = train(config(), tmp_path / "run", secret=secret(3))
+    with pytest.raises(PluginError, match="made an object of another class"):
+        unlearn(run, "of-another-class", Request.of([0]), tmp_path / "child")
 
 
 def test_a_choice_that_is_kept_elsewhere_is_said_to_be_a_matter_of_the_code(choosers, tmp_path):

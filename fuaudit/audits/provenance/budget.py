@@ -20,7 +20,7 @@ def budget(run: Run, target: Target) -> CheckResult:
     dimension = sum(prod(part.shape) for part in run.arrays(MODEL).values())
     try:
         solver = build("solvers", run.config.solver)
-        found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension)
+        found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling)
         charged = mechanism_of(run.exchange, dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")

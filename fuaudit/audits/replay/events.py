@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fuaudit.audits.gone import last_compared
 from fuaudit.runs.ledger import EventsByRound, Ledger, other_events
 from fuaudit.verification.case import Case
 
@@ -37,8 +38,5 @@ AS_TOLD = (
 
 def _ledgers(case: Case) -> Iterator[tuple[Ledger, int]]:
     """The ledgers of the run and of its ancestors, each with the last round of which it is asked."""
-    last = case.run.rounds_executed
-    for ledger in (run.ledger for run in (case.run, *case.evidence.ancestors)):
-        yield ledger, last
-        # further above only what all below kept is asked for: the rest was executed anew, by others
-        last = min([last, *(event.get("kept_rounds", 0) for event in ledger.of_kind("unlearning"))])
+    chain = (case.run, *case.evidence.ancestors)
+    yield from zip((run.ledger for run in chain), last_compared(chain), strict=True)
