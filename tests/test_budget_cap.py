@@ -98,7 +98,11 @@ def test_a_client_that_may_be_drawn_several_times_is_charged_for_each():
         ([{**PROPOSES, "alpha": 0.0}], "no guarantee at delta 0.*\n.*top coordinates as they are"),
         ([{**PROPOSES, "alpha": 0.5}], "Not even one round"),
         ([{**PROPOSES, "per_client": DIM}], "cannot send 12 of 12"),
-        ([{"use": "mimic", "clients": [1]}, PROPOSES], "consensus': .*'mimic' sees all rows as they were before it"),
+        ([{"use": "alie", "clients": [1], "sees": "theirs"}, PROPOSES], "'alie' sees rows of others"),
+        (
+            [{"use": "mimic", "clients": [1]}, PROPOSES],
+            "consensus': .*'mimic' sees rows of others as they were before it",
+        ),
     ],
 )
 def test_what_no_budget_can_be_kept_with_is_refused(client, words):

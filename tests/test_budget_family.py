@@ -314,6 +314,20 @@ def test_a_copy_whose_ledger_tells_of_other_rounds_is_in_the_way(two, tmp_path):
         assert f"root: {OTHER_TALE.format('a-root')}" in reasons(child, name)
 
 
+def test_a_copy_whose_ledger_names_another_platform_is_in_the_way(two, tmp_path):
+    """It would say that kept rounds were executed again where they were executed first."""
+    _, child = two
+    shutil.copytree(child.path, tmp_path / "a-child")
+    platform(load_run(tmp_path / "a-child"), canary="0" * 64)
+    assert "its ledger tells otherwise" in reasons(two[0])
+
+
+def test_a_run_that_was_published_goes_by_the_name_of_any_copy(two, tmp_path):
+    root, child = two
+    shutil.copytree(child.path, tmp_path / "a-copy")
+    assert spent(root, published=["child"]) == spent(root, published=["a-copy"]) == {"server": 12, "public": 12}
+
+
 def test_a_copy_of_before_a_prune_has_the_children_of_the_pruned_run(two, tmp_path):
     _, child = two
     shutil.copytree(child.path, tmp_path / "before")
@@ -403,7 +417,7 @@ def test_a_byzantine_client_in_front_may_send_the_row_of_another(tmp_path):
     clients = [{"use": "mimic", "clients": [1, 2]}, noise]
     root = trained(tmp_path / "root", client=clients, learner=LEARNS | {"use": "fedavg"})
     (one,) = account_of(root, delta=1e-5).towards["server"].accounts
-    assert (one.epsilon, "'mimic' sees all rows as they were before it" in one.reason) == (float("inf"), True)
+    assert (one.epsilon, "'mimic' sees rows of others as they were before it" in one.reason) == (float("inf"), True)
     behind = trained(tmp_path / "behind", client=clients[::-1], learner=LEARNS | {"use": "fedavg"})
     (one,) = account_of(behind, delta=1e-5, also=()).towards["server"].accounts
     assert one.epsilon < float("inf")

@@ -18,7 +18,7 @@ from fuaudit.audits.plan_law.comparison import alone, compare, differences, firs
 from fuaudit.audits.plan_law.known_laws import POWER, chance, plans_for, registered, suspects
 from fuaudit.audits.plan_law.simulate import Step, Trial
 from fuaudit.audits.provenance import Provenance
-from fuaudit.draws import END, START, Address, Keyed, Position, Purpose
+from fuaudit.draws import END, START, Address, Keyed, Position, Purpose, Stream
 from fuaudit.plans import AvailabilityLaw, Plan, Request, UniformLaw, WeightedLaw
 from fuaudit.plans.availability import (
     BoundedRoundRobin,
@@ -27,6 +27,7 @@ from fuaudit.plans.availability import (
     StaticProbability,
     TimeVaryingWeights,
 )
+from fuaudit.plans.plan import Segment
 from fuaudit.plans.reference import ANEW, EDITS, KEEPS, PROVED, Edited, in_turn
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
@@ -594,6 +595,12 @@ def test_a_law_of_a_stranger_is_not_asked_whether_two_plans_are_one():
     one, other = (Plan.fresh(Repeats(2, 1, 1, 1), members, Keyed(bytes([number]) * 32)) for number in (1, 2))
     assert one.history() == other.history()
     found = first_difference(one, other)
-    assert str(found) == "the initial model: the method draws from other sources, the reference its own ones"
+    assert (
+        str(found)
+        == "the initial model: the method draws from other sources, or from a record, the reference its own ones"
+    )
     assert list(differences([one], [other])) == [found]
     assert list(differences([one], [one])) == [None]
+    again = Segment(Position(2, 0), 0, 0)
+    more = replace(one, streams={**one.streams, Stream.COHORTS: (*one.streams[Stream.COHORTS], again)})
+    assert first_difference(more, one) is None

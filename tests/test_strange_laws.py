@@ -13,7 +13,7 @@ import pytest
 from test_guide import listings
 from tests_support import audits, of_the_run
 
-from fuaudit import train, unlearn
+from fuaudit import load_run, train, unlearn
 from fuaudit.audits.plan_law.simulate import Trial
 from fuaudit.draws import Address, Keyed, Purpose
 from fuaudit.errors import PluginError, UsageError
@@ -381,6 +381,48 @@ def test_a_law_is_made_anew_down_to_what_can_be_written_into():
 def test_a_law_that_cannot_be_made_anew_is_refused():
     with pytest.raises(PluginError, match="cannot be copied"):
         remade(Round(2, threading.Lock()))
+
+
+FLIPS = """
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fuaudit.plugins import PLAIN, UniformLaw
+
+PLACES = 3
+
+
+@dataclass(frozen=True)
+class Flips:
+    rounds: int
+    steps: int
+    batch: int
+    step_size: float
+    decay: float = 1.0
+    solver: ClassVar[dict[str, Any]] = PLAIN
+    server: ClassVar[tuple[dict[str, Any], ...]] = ({"use": "mean"},)
+
+    @property
+    def law(self):
+        return UniformLaw(self.rounds, PLACES, self.steps, self.batch, replacement=True)
+"""
+
+
+def test_a_learner_that_makes_another_law_now_is_told_by_what_was_recorded(tmp_path, monkeypatch):
+    """The law is fuaudit's own. In training three took part in a round, and now one does."""
+    info = tmp_path / "site" / "flips-1.0.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site" / "flipping.py").write_text(FLIPS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: flips\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fuaudit.learners]\nflips = flipping:Flips\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    learner = {"use": "flips", "rounds": 4, "steps": 1, "batch": 8, "step_size": 0.1}
+    parent = train(MANY | {"learner": learner}, tmp_path / "parent", secret=bytes(32))
+    monkeypatch.setattr(sys.modules["flipping"], "PLACES", 1)
+    child = unlearn(load_run(parent.path), "retrain", Request.of([0]), tmp_path / "child")
+    found = provenance(child)
+    assert (found.verdict, found.values["nothing_to_forget"][:7]) == ("INCONCLUSIVE", "unknown")
+    sys.modules.pop("flipping")
 
 
 @dataclass(frozen=True)

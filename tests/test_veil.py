@@ -518,3 +518,15 @@ def test_who_ends_the_program_gave_no_plan():
 
     with pytest.raises(PluginError, match=r"raised while rewriting the plan: SystemExit\(0\)"):
         through(rewrite)
+
+
+def test_a_record_of_nothing_is_none():
+    """No file would have it, so whoever reads the run would find another plan."""
+
+    def rewrite(plan, request, fresh, not_before):
+        new = FatsUnlearning().rewrite(plan, request, fresh, not_before)
+        return replace(new, sources=(*new.sources[:-1], Recorded({})))
+
+    plan = Plan.fresh(UniformLaw(1, 1, 1, 1), federation((1, 1, 1)), Keyed(bytes(32)))
+    never = next(client for client in (0, 1, 2) if client not in plan.cohort(1))
+    assert rewritten(_With(rewrite), "any", plan, Request.of([never]), NEW, END).sources == (*plan.sources, NEW)

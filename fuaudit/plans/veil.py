@@ -231,7 +231,9 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # 4. the true sources go into a new plan: of what the rewriter held, only segments and records enter a run
     streams = _streams(name, new, plan)
     populations = (*plan.populations, retained)
-    return Plan(plan.law, populations, (*plan.sources, fresh if last is own else _written(name, last)), streams)
+    # a record of nothing is none: no file would have it
+    written = _written(name, last) if type(last) is Recorded and last.answers else fresh
+    return Plan(plan.law, populations, (*plan.sources, written), streams)
 
 
 def _raised(unlearner: Any, name: str, error: BaseException) -> PluginError:

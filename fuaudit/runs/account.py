@@ -109,6 +109,8 @@ def account_of(
     """
     related = kinship(run, also)
     family = family_of(related)
+    called = {copy.name: kin.name for kin in related.kin for copy in kin.copies}
+    published = {called.get(name, name) for name in published}
     _require_known(family, published)
     terms = _terms(run, related.kin, delta, differ)
     seen = {

@@ -30,6 +30,7 @@ from fuaudit.runs.layout import (
     file_of,
     round_of,
 )
+from fuaudit.runs.ledger import PLATFORM
 from fuaudit.runs.listing import is_run
 from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.pruned_contents import former_of
@@ -53,13 +54,13 @@ class Kin:
 
     name: str
     found: Run | Tombstone
-    copied: frozenset[str] = frozenset()
-    """The digests of its copies at hand: those of after a prune, or of before it."""
+    copies: tuple[Kin, ...] = ()
+    """Those at hand, also of after a prune, or of before it."""
 
     @property
     def digests(self) -> frozenset[str]:
         """All by which children can name it."""
-        return self.copied | {self.sealed, self.found.digest}
+        return frozenset({self.sealed, self.found.digest}).union(*(copy.digests for copy in self.copies))
 
     @property
     def sealed(self) -> str:
@@ -117,7 +118,7 @@ def kinship(run: Run, also: Iterable[Path] = ()) -> Kinship:
 
 
 def without_copies(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
-    """Of copies of one run the first, with the digests of all; then why those are a gap that tell of other rounds.
+    """Of copies of one run the first, with names and digests of all; then why those are a gap that tell otherwise.
 
     A copy of before a prune, or after it, is one of the same run where it holds the manifest of before.
     """
@@ -125,10 +126,15 @@ def without_copies(kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
     for one in kin:
         groups.setdefault(one.found.digest if one.is_told else one.sealed, []).append(one)
     for first, *copies in groups.values():
-        gaps |= {copy.name: OTHER_TALE.format(first.name) for copy in copies if _told(copy) != _told(first)}
-    return [
-        replace(first, copied=frozenset().union(*(copy.digests for copy in rest))) for first, *rest in groups.values()
-    ], gaps
+        gaps |= {copy.name: OTHER_TALE.format(first.name) for copy in copies if _tale(copy) != _tale(first)}
+    return [replace(first, copies=tuple(rest)) for first, *rest in groups.values()], gaps
+
+
+def _tale(kin: Kin) -> object:
+    """What an account takes from a ledger, which no digest covers."""
+    platforms = kin.found.ledger.of_kind(PLATFORM)
+    makers = {canonical_json([event[name] for name in ("versions", "plugins", "canary")]) for event in platforms}
+    return _told(kin), makers, [event["kept_rounds"] for event in kin.found.ledger.of_kind("unlearning")]
 
 
 def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:

@@ -89,8 +89,8 @@ def past(exchange: Exchange, number: int) -> str:
     for at in sorted(exchange.byzantine):
         # proposals of fuaudit's own attacks follow from those of others, which are released
         proposing = is_agreement(stages[number]) and offers(stages[at], "proposals") and is_strange(stages[at])
-        if says(stages[at], "sees") == "all" and (at < number or proposing):
-            return f"{called(stages[at])} sees all rows as they were before it, and may send them on as those of others"
+        if says(stages[at], "sees") != "own" and (at < number or proposing):
+            return f"{called(stages[at])} sees rows of others as they were before it, and may send them on"
     return ""
 
 

@@ -32,7 +32,7 @@ from fuaudit.draws import END, START, Stream
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.plans import UniformLaw
 from fuaudit.plans.attendance import Attendance
-from fuaudit.plans.reference import ANEW, KEEPS, PROVED, REFERENCES, Edited, in_turn, is_closed
+from fuaudit.plans.reference import ANEW, KEEPS, PROVED, REFERENCES, BehindEdit, Edited, in_turn, is_closed
 from fuaudit.progress import Progress, silent
 from fuaudit.registry import is_strange
 from fuaudit.runs.ancestors import moment, repeated
@@ -318,7 +318,8 @@ class Seen:
     @property
     def as_it_acts_now(self) -> tuple[str, ...]:
         """What equal draws do not show of outside code."""
-        outside = dict.fromkeys(step.name for step in self.trial.steps if is_strange(step.unlearner))
+        steps = self.trial.steps
+        outside = dict.fromkeys(step.name for step in steps if is_strange(_own_method(step)))
         return tuple(
             f"{name!r} follows the proved method that it followed when the run was made: it did not choose one by the "
             "draws, and remember which. It is compared as it acts now, so that is a matter of its code."
@@ -354,6 +355,11 @@ class Seen:
         return Finding(
             NAME, Subject.ALGORITHM, verdict, shows, SHOWS_NOT, assumptions=(NON_ADAPTIVE,), details=self.lines
         )
+
+
+def _own_method(step: Step) -> object:
+    """The method of a step, also of one that acts behind an editor."""
+    return step.unlearner.method if isinstance(step.unlearner, BehindEdit) else step.unlearner
 
 
 def _line(step: Step, name: str) -> str:

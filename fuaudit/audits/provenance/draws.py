@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fuaudit import registry
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
 from fuaudit.plans import Plan, Request
 from fuaudit.plans.participation import Involvement
@@ -98,9 +99,11 @@ def key_reuse(plan: Plan) -> CheckResult:
 def otherwise(run: Run) -> str:
     """In words that a run recorded other draws than its plan has now; "" where not, or where no stranger draws.
 
-    A law of a stranger can answer by what its module remembers. What training wrote down was written before that.
+    A law of a stranger can answer by what its module remembers, and a learner of a stranger make another law of one
+    config. What training wrote down was written before that.
     """
-    if not is_foreign(run.law) or run.by_editor:
+    own = not is_foreign(run.law) and registry.find("learners", run.config.learner["use"]).own
+    if own or run.by_editor:
         return ""
     plan, told = drawn_plan(run), [tuple(cohort) for cohort in run.participation["cohorts"]]
     for number, cohort in enumerate(told, 1):
