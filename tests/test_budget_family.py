@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tests_support import edit, secret, told
 
 from fuaudit import load_run, train, unlearn
+from fuaudit.audits.provenance import Provenance
 from fuaudit.budgets.conspar.account import account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.family import Family, Member, Release, spent_towards_public, spent_towards_server
 from fuaudit.budgets.growth import ends, growth
 from fuaudit.budgets.spent import OTHERWISE, TWICE, Terms, accounts
+from fuaudit.draws import Keyed
 from fuaudit.errors import UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
@@ -26,6 +28,8 @@ from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.tombstone import read_tombstone
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.verification.case import Case
+from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.append import append
 from fuaudit.workflow.prune import prune
 from fuaudit.workflow.redact import redact
@@ -421,6 +425,21 @@ def test_a_byzantine_client_in_front_may_send_the_row_of_another(tmp_path):
     behind = trained(tmp_path / "behind", client=clients[::-1], learner=LEARNS | {"use": "fedavg"})
     (one,) = account_of(behind, delta=1e-5, also=()).towards["server"].accounts
     assert one.epsilon < float("inf")
+
+
+def test_no_account_is_of_clients_who_send_what_they_like(tmp_path):
+    """One who proposes her own smallest coordinates draws none of them."""
+    attack = {"use": "coordinate-attack", "clients": [4, 5], "proposes": "smallest"}
+    root = trained(tmp_path / "root", client=[PROPOSES, attack], budget={"epsilon": 9.0, "delta": 0.0})
+    (one,) = account_of(root).towards["server"].accounts
+    assert one.epsilon == epsilon(8)
+    assert one.statement.unit.endswith(
+        "she is in all of these runs, and is none of those who are Byzantine by the config: 4, 5"
+    )
+    found = Provenance().examine(Case(Evidence(load_run(root.path), None, tiny_dataset()), Keyed(bytes(32))))
+    assert any(
+        line.endswith("Clients who are Byzantine by the config are not covered: 4, 5.") for line in found.assumptions
+    )
 
 
 def test_noise_limits_nothing_where_rows_are_scaled_by_all_rows(tmp_path):

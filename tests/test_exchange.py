@@ -211,7 +211,7 @@ def test_a_stream_of_two_requests_with_prunes(whole, tmp_path, quick):
     told = [line["told"] for line in map(json.loads, lines) if line["event"] == "round" and line["round"] > kept]
     room, (stated,) = sum(len(canonical_json(one)) for one in told), found["integrity"].assumptions[-1:]
     assert 0 < len(told) < 8
-    assert stated.startswith(f"What stages told of {len(told)} rounds of pruned runs is as told: {room:,} bytes")
+    assert stated.startswith(f"What stages told of {len(told)} rounds of ancestors is as told: {room:,} bytes")
     other = next(c for c in pruned.plan.retained.clients if c != 3)
     request = Request.of(samples=[pruned.plan.retained.samples[other][0]])
     again = unlearn(pruned, "fats", request, tmp_path / "again")

@@ -38,21 +38,17 @@ def told_of_gone(chain: Chain) -> str:
 
 
 def told_of_rounds(chain: Chain) -> str:
-    """How much stages told of rounds that a pruned ancestor alone had, as a sentence; empty for nothing.
-
-    An ancestor at hand can be verified by itself.
-    """
+    """How much stages told of rounds that an ancestor alone executed, as a sentence; empty for nothing."""
     rounds = [
         line["told"]
         for run, last in zip(chain, last_compared(chain), strict=True)
-        if isinstance(run, Tombstone)
         for line in run.ledger.of_kind("round")
         if "told" in line and line["round"] > last
     ]
     if not rounds:
         return ""
     return (
-        f"What stages told of {counted(len(rounds), 'round')} of pruned runs is as told: "
+        f"What stages told of {counted(len(rounds), 'round')} of ancestors is as told: "
         f"{counted(sum(len(canonical_json(told)) for told in rounds), 'byte')}, with which nothing here was compared."
     )
 

@@ -27,6 +27,7 @@ class Terms:
         secrets_with: the runs with which the clients' secrets lie.
         trusted: tombstones, of whose rounds nothing is left but the ledger.
         strangers: part -> why its word is not taken.
+        byzantine: clients who send what they like by the config, so that no account is theirs.
         by_config: what the others release under, as the config has them. No ledger may tell otherwise.
     """
 
@@ -37,6 +38,7 @@ class Terms:
     trusted: tuple[str, ...] = ()
     strangers: Mapping[str, str] | None = None
     by_config: frozenset[Release] = frozenset()
+    byzantine: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, re
         covered += f". Of {', '.join(alone)} there is the ledger alone, which is taken as told"
     return replace(
         of_one,
-        unit=f"{of_one.unit}; she is in all of these runs",
+        unit=f"{of_one.unit}; she is in all of these runs{_honest(terms)}",
         adversary=f"{reader}; {of_one.adversary}",
         trust_model=_trust(of_one.trust_model, [name for name in terms.secrets_with if name in seen]),
         sampling_assumption="none: a client is charged for every round, drawn or not. Towards whoever has the plan, or "
@@ -136,6 +138,13 @@ def _statement(found: Account, spent: Spent, terms: Terms, told: PartAccount, re
         rounds_covered=covered,
         outside_it=f"{OUTSIDE}; {of_one.outside_it}",
     )
+
+
+def _honest(terms: Terms) -> str:
+    """Who is not covered, in words."""
+    if not terms.byzantine:
+        return ""
+    return f", and is none of those who are Byzantine by the config: {', '.join(map(str, terms.byzantine))}"
 
 
 OUTSIDE = (

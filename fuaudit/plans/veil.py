@@ -198,20 +198,19 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # what is left is made for him too, and found where he asks for it: owners of samples need not be listed for that
     left = retained.twin
     behind.retained.foresee(request, left)
+    wrong: BaseException | None = None
     try:
         new = unlearner.rewrite(behind, Request(request.clients, request.samples), own, Position(*not_before))
-        # an error that only a proof raises, or only a run, would tell which of them it is
-        if broken:
-            raise broken[0]
-    except BudgetError as error:
-        if error in broken:
-            raise
-        # what is too large is for the draws to say, and not for whoever is to be proved right on it
-        raise _raised(unlearner, name, error) from error
-    except FuauditError:
-        raise
     except (Exception, SystemExit) as error:
-        raise _raised(unlearner, name, error) from error
+        wrong = error
+    # an error that only a proof raises, or only a run, would tell which of them it is: whoever caught it, it is raised
+    wrong = broken[0] if broken else wrong
+    if wrong is not None:
+        # that a federation is too large is for draws to say, and not for whoever is to be proved right on it
+        if isinstance(wrong, FuauditError) and (broken or not isinstance(wrong, BudgetError)):
+            raise wrong
+        line = line_of(unlearner, wrong)
+        raise PluginError(f"unlearner {name!r} raised while rewriting the plan: {wrong!r}{line}") from wrong
     # 3. the form is asked before anything is read: whatever was returned may be no plan
     if not isinstance(new, Plan):
         raise PluginError(f"unlearner {name!r} returned {type(new).__name__}, not a Plan")
@@ -234,10 +233,6 @@ def rewritten(unlearner: Any, name: str, plan: Plan, request: Request, fresh: Dr
     # a record of nothing is none: no file would have it
     written = _written(name, last) if type(last) is Recorded and last.answers else fresh
     return Plan(plan.law, populations, (*plan.sources, written), streams)
-
-
-def _raised(unlearner: Any, name: str, error: BaseException) -> PluginError:
-    return PluginError(f"unlearner {name!r} raised while rewriting the plan: {error!r}{line_of(unlearner, error)}")
 
 
 def _written(name: str, record: Any) -> Recorded:

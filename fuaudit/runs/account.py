@@ -27,6 +27,7 @@ from fuaudit.runs.family import (
 )
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
+from fuaudit.training.capped import byzantine
 
 SERVER = "sees all that the server saw in these runs"
 LINEAGE = "sees all that the server saw in this run and its ancestors"
@@ -167,6 +168,7 @@ def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int
         trusted=tombstones(kin),
         strangers=(why := strangers(run)),
         by_config=by_config(run, why),
+        byzantine=byzantine(run.exchange),
     )
 
 

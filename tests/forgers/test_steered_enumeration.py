@@ -5,6 +5,7 @@ who was erased took part. Just there he throws forty coins, so that a proof has 
 too large. Which federations are walked is therefore said by what a method has to draw.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -106,6 +107,29 @@ def test_that_it_is_too_large_is_not_for_him_to_say():
         Enumeration(leaves=6_000).judged(LAW, MEMBERS, [(Tells(2, 1, -1), CLIENT)], ["tells"])
     with pytest.raises(PluginError, match="raised while rewriting the plan: BudgetError"):
         sweep(Tells(2, 1, -1), TOYS, 10_000)
+
+
+class LikeAny(BudgetError):
+    """It says that it is whatever it is compared with."""
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 0
+
+
+def test_an_error_that_says_that_it_is_that_of_a_draw():
+    """A draw that he made fail is raised, whatever he raises after it."""
+
+    class Fails(FatsUnlearning):
+        def rewrite(self, plan, request, fresh, not_before):
+            with suppress(PluginError):
+                fresh.subset(None, (0,), 1)
+            raise LikeAny("too large")
+
+    with pytest.raises(PluginError, match="which is no address"):
+        Enumeration(leaves=6_000).judged(LAW, MEMBERS, [(Fails(), CLIENT)], ["fails"])
 
 
 def test_a_sweep_that_is_too_large_where_it_would_refute_proves_nothing():

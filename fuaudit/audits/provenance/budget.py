@@ -12,7 +12,7 @@ from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.run import Run
 from fuaudit.text import counted
-from fuaudit.training.capped import capped, mechanism_of
+from fuaudit.training.capped import byzantine, capped, mechanism_of
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -36,5 +36,11 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. Rounds that other runs of the lineage "
         "executed are not counted.",
-        assumed(found, target),
+        f"{assumed(found, target)}{_covered(run)}",
     )
+
+
+def _covered(run: Run) -> str:
+    """Whom a budget leaves out, as a sentence; empty for nobody."""
+    named = ", ".join(map(str, byzantine(run.exchange)))
+    return f" Clients who are Byzantine by the config are not covered: {named}." if named else ""
