@@ -23,7 +23,7 @@ from fuaudit.errors import UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.account import account_of, account_of_lineage
-from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, OTHER_TALE, UNFINISHED
+from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, OTHER_TALE, UNFINISHED, _drawn_from, kinship
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
 from fuaudit.runs.tombstone import read_tombstone
@@ -324,6 +324,24 @@ def test_a_copy_whose_ledger_names_another_platform_is_in_the_way(two, tmp_path)
     shutil.copytree(child.path, tmp_path / "a-child")
     platform(load_run(tmp_path / "a-child"), canary="0" * 64)
     assert "its ledger tells otherwise" in reasons(two[0])
+
+
+def test_a_copy_of_an_edited_run_is_no_second_one(two, tmp_path):
+    root, _ = two
+    edited = forget(root, "finetune", tmp_path / "edited", {"rounds": 1}, clients=[3])
+    shutil.copytree(edited.path, tmp_path / "copy")
+    assert f"copy: {EDITED}" in reasons(root)
+    assert "edited: " not in reasons(root)
+
+
+def test_a_long_lineage_has_an_account(tmp_path):
+    """What its draws follow from does not grow with the requests."""
+    run = trained(tmp_path / "run", partition={"use": "iid", "clients": 12}, run=TABLES["run"] | {"requests": 10})
+    for client in range(10):
+        run = forget(run, "noop", tmp_path / f"after-{client}", clients=[client])
+    kin = kinship(run)
+    by_digest = {digest: one for one in kin.kin for digest in one.digests}
+    assert {len(_drawn_from(one, by_digest)) for one in kin.kin} == {0, 64}
 
 
 def test_a_run_that_was_published_goes_by_the_name_of_any_copy(two, tmp_path):

@@ -20,8 +20,10 @@ def first_involved(run: Run, request: Request) -> Position | None:
     What the run was itself asked to forget is looked for too: its method may have kept draws with it.
     """
     plan = drawn_plan(run)
+    # a prune takes the ids of samples that are in no draw
+    there = Request.of(request.clients, run.original.owner.keys() & {*request.samples})
     # the last population knows whose every sample is, and no draw is over it
-    return replace(plan, populations=(*plan.populations, run.original)).first_involvement(request)
+    return replace(plan, populations=(*plan.populations, run.original)).first_involvement(there)
 
 
 def first_drawn(run: Run, request: Request) -> Position | None:

@@ -16,7 +16,7 @@ from typing import Any
 from fuaudit.budgets.family import Family, Member, Release, rounds_in_words
 from fuaudit.declared import is_agreement, must_say, says
 from fuaudit.errors import EvidenceError, FuauditError
-from fuaudit.formats.files import read_bytes
+from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonical
 from fuaudit.registry import build, find
 from fuaudit.runs.layout import (
@@ -134,7 +134,7 @@ def _tale(kin: Kin) -> object:
     """What an account takes from a ledger, which no digest covers."""
     platforms = kin.found.ledger.of_kind(PLATFORM)
     makers = {canonical_json([event[name] for name in ("versions", "plugins", "canary")]) for event in platforms}
-    return _told(kin), makers, [event["kept_rounds"] for event in kin.found.ledger.of_kind("unlearning")]
+    return _told(kin), makers, [event.get("kept_rounds") for event in kin.found.ledger.of_kind("unlearning")]
 
 
 def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
@@ -257,14 +257,14 @@ def _same_draws(kin: Sequence[Kin], by_digest: Mapping[str, Kin]) -> dict[tuple[
     return found
 
 
-def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin]) -> bytes:
-    """All that a run's draws follow from, beside the commitment."""
+def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin]) -> str:
+    """The digest of all that a run's draws follow from, beside the commitment."""
     if not kin.parent:
-        return b""
+        return ""
     (asked,), method = kin.found.ledger.of_kind("request"), kin.found.info["unlearner"]
-    # two runs of one training have one draws, and other digests where platforms differ
-    parent = _drawn_from(by_digest[kin.parent], by_digest).decode() if kin.parent in by_digest else kin.parent
-    return canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]])
+    # two trainings of one commitment have the same draws, and other digests where platforms differ
+    parent = _drawn_from(by_digest[kin.parent], by_digest) if kin.parent in by_digest else kin.parent
+    return sha256(canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]]))
 
 
 def strangers(run: Run) -> dict[str, str]:

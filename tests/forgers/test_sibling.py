@@ -11,6 +11,7 @@ from tests_support import AUDIT_KEY, config, secret
 from fuaudit import train, unlearn, verify
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
+from fuaudit.runs.drawn import first_drawn
 from fuaudit.workflow.prune import prune
 
 
@@ -110,3 +111,10 @@ def test_a_prune_asks_for_all_requests_of_the_lineage(tmp_path):
     with pytest.raises(UsageError, match="still draws what it was asked to forget"):
         prune(last)
     assert parent.path.joinpath("manifest.json").exists()
+
+
+def test_a_run_is_asked_for_ids_that_it_does_not_have(parent):
+    """Of another lineage, it need not know whose they are: what no draw of it can hold was not drawn."""
+    unknown, known = max(parent.plan.retained.owner) + 1, min(parent.plan.index.samples)
+    assert first_drawn(parent, Request.of(samples=[unknown])) is None
+    assert first_drawn(parent, Request.of(samples=[unknown, known])) == parent.plan.index.samples[known]

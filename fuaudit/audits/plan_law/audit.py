@@ -318,8 +318,10 @@ class Seen:
     @property
     def as_it_acts_now(self) -> tuple[str, ...]:
         """What equal draws do not show of outside code."""
-        steps = self.trial.steps
-        outside = dict.fromkeys(step.name for step in steps if is_strange(_own_method(step)))
+        # by whom it is registered, too: an object can have another class by now
+        own = {name for name, entry in registry.entries("unlearners").items() if entry.own}
+        steps = [step for step in self.trial.steps if step.name not in own or is_strange(_own_method(step))]
+        outside = dict.fromkeys(step.name for step in steps if not step.edits)
         return tuple(
             f"{name!r} follows the proved method that it followed when the run was made: it did not choose one by the "
             "draws, and remember which. It is compared as it acts now, so that is a matter of its code."
