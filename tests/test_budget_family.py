@@ -334,6 +334,26 @@ def test_a_copy_of_an_edited_run_is_no_second_one(two, tmp_path):
     assert "edited: " not in reasons(root)
 
 
+def test_what_is_no_run_is_no_gap(two, tmp_path):
+    """Other folders have a manifest.json too."""
+    (tmp_path / "website").mkdir()
+    (tmp_path / "website" / "manifest.json").write_text("{}")
+    assert spent(two[1]) == {"server": 12, "public": 12}
+
+
+def test_tombstones_that_say_that_they_are_in_a_circle(two):
+    """One says that before a prune it was its own parent, of which nothing is left."""
+    root, child = two
+    pruned = prune(child)[0]
+    last = prune(forget(pruned, "retrain", root.path.parent / "last", clients=[2]))[0]
+    was_another(pruned.path, json.loads((pruned.path / "tombstone.json").read_text())["info"]["parent"]["digest"])
+    shutil.rmtree(root.path)
+    for reader in ("server", "public"):
+        assert "the parent of child is not at hand" in reasons(last, reader)
+    circle = Family("1", (member("0", "1", 1, 8), member("1", "0", 1, 8)))
+    assert "the ancestors of 1 go in a circle" in "; ".join(spent_towards_public(circle).reasons)
+
+
 def test_a_long_lineage_has_an_account(tmp_path):
     """What its draws follow from does not grow with the requests."""
     run = trained(tmp_path / "run", partition={"use": "iid", "clients": 12}, run=TABLES["run"] | {"requests": 10})

@@ -83,7 +83,8 @@ class Family:
 
     def parent_of(self, member: Member) -> Member | None:
         """The parent of a member; None for a training run, and where it is not at hand."""
-        return next((other for other in self.members if member.parent in other.digests), None)
+        others = (other for other in self.members if other is not member)
+        return next((other for other in others if member.parent in other.digests), None)
 
     def with_ancestors(self, names: Collection[str]) -> tuple[Member, ...]:
         """Some members and all ancestors of them that are at hand."""
@@ -183,6 +184,8 @@ def _reasons(family: Family, members: Sequence[Member]) -> Iterator[str]:
     for member in members:
         if member.parent and family.parent_of(member) is None:
             yield f"the parent of {member.name} is not at hand, so what it released is not known"
+        elif all(map(family.parent_of, family.with_ancestors([member.name]))):
+            yield f"the ancestors of {member.name} go in a circle, so one of them is not what it says that it was"
         if member.beyond:
             yield f"{member.name}: {member.beyond}"
     yield from (why for pair, why in family.between.items() if names.issuperset(pair))

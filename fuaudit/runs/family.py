@@ -21,10 +21,12 @@ from fuaudit.formats.forms import MAX_JSON_BYTES, canonical_json, parse_canonica
 from fuaudit.registry import build, find
 from fuaudit.runs.layout import (
     CHECKPOINT,
+    CONFIG,
     FILES,
     LEDGER,
     MANIFEST,
     MODEL,
+    RUN,
     SECRETS,
     TOMBSTONE,
     file_of,
@@ -156,10 +158,16 @@ def _folders(places: Sequence[Path]) -> Iterator[Path]:
     """The folders in some places that hold a run; runs before tombstones."""
     for place in places:
         try:
-            inside = sorted(filter(is_run, place.iterdir()))
+            inside = sorted(filter(_is_ours, place.iterdir()))
         except OSError as error:
             raise EvidenceError(f"cannot look through {place}: {error.strerror or error}") from error
         yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds a run, also one whose ledger was taken away; others have a manifest.json as well."""
+    whole = all((folder / name).is_file() for name in (MANIFEST, RUN, CONFIG))
+    return is_run(folder) and (whole or (folder / LEDGER).is_file())
 
 
 def _commitment(folder: Path) -> str:
@@ -257,13 +265,14 @@ def _same_draws(kin: Sequence[Kin], by_digest: Mapping[str, Kin]) -> dict[tuple[
     return found
 
 
-def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin]) -> str:
-    """The digest of all that a run's draws follow from, beside the commitment."""
+def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin], passed: frozenset[str] = frozenset()) -> str:
+    """The digest of all that a run's draws follow from, beside the commitment; ``passed``: parents on the way to it."""
     if not kin.parent:
         return ""
     (asked,), method = kin.found.ledger.of_kind("request"), kin.found.info["unlearner"]
     # two trainings of one commitment have the same draws, and other digests where platforms differ
-    parent = _drawn_from(by_digest[kin.parent], by_digest) if kin.parent in by_digest else kin.parent
+    at_hand = kin.parent in by_digest and kin.parent not in passed  # tombstones can say that they are in a circle
+    parent = _drawn_from(by_digest[kin.parent], by_digest, passed | {kin.parent}) if at_hand else kin.parent
     return sha256(canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]]))
 
 
