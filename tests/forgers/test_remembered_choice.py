@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from fuaudit.plugins import END, exact_under
+from fuaudit.unlearning.baselines import Retrain
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,25 @@ class OfAnotherClass(InItsOption):
     """
 
     def __new__(cls, mode="auto"):
-        from fuaudit.unlearning.baselines import Retrain
-
         return Retrain()
+
+
+@dataclass(frozen=True)
+class LaterOfAnotherClass:
+    """Once it has chosen, it makes itself a method of fuaudit."""
+
+    needs: ClassVar[frozenset[str]] = Retrain.needs
+    participants: ClassVar[frozenset[str]] = Retrain.participants
+    guarantee: ClassVar[str] = Retrain.guarantee
+    cite: ClassVar[str] = Retrain.cite
+    exact_for: ClassVar[frozenset[tuple[str, str]]] = Retrain.exact_for
+
+    def rewrite(self, plan, request, fresh, not_before):
+        chosen = Path(__file__).with_suffix(".note").exists()
+        new = InAFile().rewrite(plan, request, fresh, not_before)
+        if chosen:
+            object.__setattr__(self, "__class__", Retrain)
+        return new
 '''
 
 
@@ -85,7 +102,7 @@ def choosers(tmp_path, monkeypatch):
     (tmp_path / "site" / "chosen_methods.py").write_text(METHODS)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: choosers\nVersion: 1.0\n")
     names = "in-its-option = chosen_methods:InItsOption\nin-a-file = chosen_methods:InAFile\n"
-    names += "of-another-class = chosen_methods:OfAnotherClass\n"
+    names += "of-another-class = chosen_methods:OfAnotherClass\nlater = chosen_methods:LaterOfAnotherClass\n"
     (info / "entry_points.txt").write_text(f"[fuaudit.unlearners]\n{names}")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     yield
@@ -106,13 +123,27 @@ def test_a_class_makes_objects_of_its_own(choosers, tmp_path):
         unlearn(run, "of-another-class", Request.of([0]), tmp_path / "child")
 
 
-def test_a_choice_that_is_kept_elsewhere_is_said_to_be_a_matter_of_the_code(choosers, tmp_path):
+@pytest.mark.parametrize("name", ["in-a-file", "later"])
+def test_a_choice_that_is_kept_elsewhere_is_said_to_be_a_matter_of_the_code(name, choosers, tmp_path):
     run = train(config(), tmp_path / "run", secret=secret(3))
-    child = unlearn(run, "in-a-file", Request.of([0]), tmp_path / "child")
+    child = unlearn(run, name, Request.of([0]), tmp_path / "child")
     result = verify(child, lean("client-erasure"), key=bytes([7]) * 32, budget=0, save=False)
-    told = [line for line in result.conclusion.rests_on if line.startswith("'in-a-file' follows the proved method")]
+    told = [line for line in result.conclusion.rests_on if line.startswith(f"{name!r} follows the proved method")]
     assert (result.verdict, len(told)) == ("PASS", 1), result.reason
     assert "it did not choose one by the draws, and remember which" in told[0]
+
+
+def test_of_a_choice_below_an_editor_it_is_said_too(choosers, tmp_path):
+    run = train(config(), tmp_path / "run", secret=secret(3))
+    edited = unlearn(run, "finetune", Request.of([1]), tmp_path / "edited")
+    child = unlearn(edited, "in-a-file", Request.of([0]), tmp_path / "child", allow_inexact=True)
+    result = verify(child, lean("client-erasure"), key=bytes([7]) * 32, budget=0, save=False)
+    (plan_law,) = (finding for finding in result.findings if finding.audit == "plan-law")
+    assert [line for line in plan_law.assumptions if line.startswith("'in-a-file' follows the proved method")], result
+
+
+def test_of_a_method_of_fuaudit_it_is_not_said(tmp_path):
+    run = train(config(), tmp_path / "run", secret=secret(3))
     honest = unlearn(run, "fats", Request.of([0]), tmp_path / "honest")
     result = verify(honest, lean("client-erasure"), key=bytes([7]) * 32, budget=0, save=False)
     assert not [line for line in result.conclusion.rests_on if "follows the proved method" in line]

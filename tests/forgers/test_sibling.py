@@ -6,12 +6,13 @@ holds the same ones: two requests draw different numbers from one seed.
 """
 
 import pytest
-from tests_support import AUDIT_KEY, config, secret
+from tests_support import AUDIT_KEY, config, of_the_run, secret
 
-from fuaudit import train, unlearn, verify
+from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import UsageError
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
+from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.prune import prune
 
 
@@ -118,3 +119,20 @@ def test_a_run_is_asked_for_ids_that_it_does_not_have(parent):
     unknown, known = max(parent.plan.retained.owner) + 1, min(parent.plan.index.samples)
     assert first_drawn(parent, Request.of(samples=[unknown])) is None
     assert first_drawn(parent, Request.of(samples=[unknown, known])) == parent.plan.index.samples[known]
+
+
+def test_a_pruned_sibling_that_lost_an_id_is_asked_for_it(tmp_path):
+    """Rows that nobody has stand in for the ids of its erased client: it does not know the id that it is asked for."""
+    learner = {"use": "fats", "cohort": 2, "steps": 2, "batch": 2, "step_size": 0.2, "rounds": 6}
+    table = tiny_config(partition={"use": "dirichlet", "clients": 5}, learner=learner)
+    root = train(table, tmp_path / "root", tiny_dataset(), secret(3))
+    owned = root.plan.retained.samples
+    unused = set(range(24)) - root.plan.retained.owner.keys()
+    erased, lost = next((c, max(ids)) for c, ids in owned.items() if max(ids) > min(unused))
+    sibling = unlearn(root, "retrain", Request.of([erased]), tmp_path / "sibling", data=tiny_dataset())
+    child = unlearn(root, "retrain", Request.of(samples=[lost]), tmp_path / "child", data=tiny_dataset())
+    prune(sibling, allow_orphans=True)
+    assert lost not in load_run(sibling.path).original.owner
+    options = {"commitment": root.commitment, "data": tiny_dataset()}
+    result = verify(child, of_the_run(), key=AUDIT_KEY, save=False, budget=0, **options)
+    assert result.verdict == "PASS", result.reason

@@ -1,5 +1,6 @@
 """Plugins installed as a stranger's package would be: wrong ones, for audits to catch, and one right one."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 from fuaudit_plugins.fats import FatsUnlearning
@@ -170,12 +171,12 @@ class LowestFree(FatsUnlearning):
 
 
 @dataclass(frozen=True)
-class PrintedSometimes(FatsUnlearning):
+class PrintedSometimes(FatsUnlearning, ABC):
     """Algorithm 2 as printed for some requests and federations, and right for all others."""
 
+    @abstractmethod
     def printed(self, plan, request):
         """Whether it is as printed here; every mutant says when."""
-        raise NotImplementedError
 
     def rewrite(self, plan, request, fresh, not_before):
         first = min(plan.first_involvement(request) or END, not_before)
@@ -350,12 +351,12 @@ class FewBehind(FatsUnlearning):
 
 
 @dataclass(frozen=True)
-class OtherCohorts(FatsUnlearning):
+class OtherCohorts(FatsUnlearning, ABC):
     """Right but for the cohorts that are drawn anew."""
 
+    @abstractmethod
     def chosen(self, at, left, count, fresh, request):
         """The cohort that is drawn anew; every mutant has a way of its own."""
-        raise NotImplementedError
 
     def rewrite(self, plan, request, fresh, not_before):
         right = super().rewrite(plan, request, fresh, not_before)
@@ -412,15 +413,15 @@ class BatchTwice(FatsUnlearning):
 
 
 @dataclass(frozen=True)
-class OtherBatches(FatsUnlearning):
+class OtherBatches(FatsUnlearning, ABC):
     """Right but for batches that are drawn anew."""
 
     follows_reference = False
     known_faults = ()
 
+    @abstractmethod
     def changed(self, plan, right, answers, not_before, fresh):
         """Other answers, from those that are drawn anew; every mutant has a way of its own."""
-        raise NotImplementedError
 
     def rewrite(self, plan, request, fresh, not_before):
         right = plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
@@ -459,9 +460,9 @@ class Mirrors(OtherBatches):
     Each batch by itself has the right law.
     """
 
+    @abstractmethod
     def goes_along(self, plan, right, client, other):
         """Whether it does, of a client, with another one's."""
-        raise NotImplementedError
 
     def changed(self, plan, right, answers, not_before, fresh):
         samples, found = right.retained.samples, {}
@@ -526,9 +527,9 @@ class Neighbours(OtherBatches):
 class RepeatsFirstStep(OtherBatches):
     """During training, later steps read the batch of the first one again; every mutant says in which rounds."""
 
+    @abstractmethod
     def repeats(self, right, at, executed):
         """Whether it does there."""
-        raise NotImplementedError
 
     def changed(self, plan, right, answers, not_before, fresh):
         if not_before == END:
