@@ -272,6 +272,27 @@ def test_a_pruned_run_that_says_it_was_another_one_hides_nobody(two, tmp_path):
     assert spent(last) == honest
 
 
+@pytest.mark.parametrize("form", ["run", "tombstone"])
+def test_nobody_takes_the_place_of_a_parent_that_is_gone(two, tmp_path, form):
+    """A sibling of fewer rounds says that it was the parent, by its own ledger or by that of a tombstone beside it."""
+    root, _ = two
+    parent = forget(root, "retrain", tmp_path / "parent", clients=[3])
+    last = forget(parent, "fats", tmp_path / "last", clients=[5])
+    (tmp_path / "away").mkdir()
+    shutil.copytree(root.path, tmp_path / "away" / "root")
+    sibling = forget(load_run(tmp_path / "away" / "root"), "fats", tmp_path / "away" / "sibling", clients=[0])
+    if form == "run":
+        shutil.copytree(prune(sibling)[0].path, liar := tmp_path / "sibling")
+    else:
+        shutil.copytree(sibling.path, tmp_path / "sibling")
+        prune(forget(sibling, "retrain", tmp_path / "away" / "below", clients=[1]))
+        shutil.copytree(sibling.path, liar := tmp_path / "stone")
+    was_another(liar, parent.digest)
+    shutil.rmtree(parent.path)
+    for reader in ("server", "public"):
+        assert "the parent of last is not at hand" in reasons(last, reader)
+
+
 def test_a_copy_of_before_a_prune_does_not_take_the_place_of_the_run(two, tmp_path):
     """Whatever it is called: children name the pruned run by its digest of now."""
     _, child = two

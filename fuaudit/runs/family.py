@@ -61,8 +61,13 @@ class Kin:
 
     @property
     def digests(self) -> frozenset[str]:
-        """All by which children can name it."""
-        return frozenset({self.sealed, self.found.digest}).union(*(copy.digests for copy in self.copies))
+        """All by which children can name it.
+
+        What is told alone counts where the ledger is all there is: an account says of a tombstone that it is as told.
+        """
+        alike = (self, *self.copies)
+        before = {kin.sealed for kin in alike if isinstance(self.found, Tombstone) or not kin.is_told}
+        return frozenset(before | {kin.found.digest for kin in alike})
 
     @property
     def sealed(self) -> str:
@@ -146,7 +151,7 @@ def apart(own: Kin, kin: Iterable[Kin]) -> tuple[list[Kin], dict[str, str]]:
         (told if one.is_told else runs).append(one)
     # the run that is asked about counts in any case, and so it is judged last
     for one in sorted(told, key=lambda one: one.found is own.found):
-        alike = [other for other in runs if one.digests & other.digests]
+        alike = [other for other in runs if {one.sealed, *one.digests} & other.digests]
         if not alike or one.found is own.found:
             runs.append(one)
         if alike and all(other.found.digest != one.found.digest for other in alike):
