@@ -210,6 +210,22 @@ def test_a_relative_that_cannot_be_opened_is_a_gap_towards_the_server(two, broke
     assert "child: " in reasons(root, "public", published=["child"])
 
 
+@pytest.mark.parametrize("form", ["tombstone", "unfinished"])
+def test_a_relative_without_its_ledger_is_a_gap_in_whatever_form(two, tmp_path, form):
+    root, child = two
+    if form == "tombstone":
+        shutil.copytree(root.path, tmp_path / "a" / "root")
+        shutil.copytree(child.path, tmp_path / "a" / "child")
+        prune(forget(load_run(tmp_path / "a" / "child"), "retrain", tmp_path / "a" / "last", clients=[0]))
+        shutil.rmtree(child.path)
+        shutil.copytree(tmp_path / "a" / "child", child.path)
+        assert (child.path / "tombstone.json").exists()
+    else:
+        (child.path / "manifest.json").unlink()
+    (child.path / "ledger.jsonl").unlink()
+    assert "child: " in reasons(root)
+
+
 def test_another_training_is_no_relative_and_a_copy_is_no_second_run(two, tmp_path):
     root, _ = two
     trained(tmp_path / "other", 4)

@@ -33,7 +33,6 @@ from fuaudit.runs.layout import (
     round_of,
 )
 from fuaudit.runs.ledger import PLATFORM
-from fuaudit.runs.listing import is_run
 from fuaudit.runs.platforms import makers_of
 from fuaudit.runs.pruned_contents import former_of
 from fuaudit.runs.run import Run, load_run
@@ -169,10 +168,13 @@ def _folders(places: Sequence[Path]) -> Iterator[Path]:
         yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
 
 
+OURS = (MANIFEST, RUN, CONFIG, TOMBSTONE, LEDGER)
+"""Files of a run that is finished, or begun, or buried."""
+
+
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds a run, also one whose ledger was taken away; others have a manifest.json as well."""
-    whole = all((folder / name).is_file() for name in (MANIFEST, RUN, CONFIG))
-    return is_run(folder) and (whole or (folder / LEDGER).is_file())
+    """Whether a folder holds a run, also one of which a file was taken away; others have a manifest.json as well."""
+    return sum((folder / name).is_file() for name in OURS) > 1
 
 
 def _commitment(folder: Path) -> str:

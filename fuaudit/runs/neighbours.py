@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from fuaudit.draws import Seeds
 from fuaudit.draws.seeds import Part
@@ -13,6 +12,7 @@ from fuaudit.errors import EvidenceError
 from fuaudit.formats.files import read_json
 from fuaudit.runs.ancestors import lineage
 from fuaudit.runs.layout import KEYS, MANIFEST, RUN
+from fuaudit.runs.listing import is_run
 from fuaudit.runs.pruned_contents import kept_leaves
 from fuaudit.runs.receipts import opens_erased, read_receipt
 from fuaudit.runs.run import Run
@@ -51,13 +51,15 @@ def _of_the_training(run: Run, passed_over: Collection[Path]) -> tuple[list[tupl
             home = Path(os.path.realpath(folder, strict=True))
             if home in passed or not home.is_dir() or not (path.is_symlink() or path.exists()):
                 continue
-            tree = _tree_in(read_json(path))  # not as strictly as a run is opened: a holder is one in whatever form
+            tree = _tree_in(path)  # not as strictly as a run is opened: a holder is one in whatever form
         except FileNotFoundError:  # a link to nowhere
             continue
         except (EvidenceError, OSError):  # no permission to look inside, or a link to itself, is an answer too
             unread.append(folder)
             continue
-        if tree is not None and _same_tree(mine, tree):
+        if tree is None:
+            unread += [folder] if is_run(folder) else []  # other programs have a file of this name too
+        elif _same_tree(mine, tree):
             found.append((folder, tree))
     return found, unread
 
@@ -118,9 +120,10 @@ def _parent_in(folder: Path, digests: Collection[str]) -> bool:
 
 
 def _same_tree(mine: Seeds, theirs: Seeds) -> bool:
-    """Whether two trees are one. By a seed that both hold, where there is one: roots take long to compute."""
-    if mine.size != theirs.size:
-        return False
+    """Whether two trees are one. By a seed that both hold, where there is one: roots take long to compute.
+
+    A surplus leaf makes no other tree of it.
+    """
     both = next((part.first for part in mine.parts if part.seed is not None and theirs.holds(part.first)), None)
     return mine.root == theirs.root if both is None else mine.leaf(both) == theirs.leaf(both)
 
@@ -130,8 +133,9 @@ def _overlap(gone: Part, tree: Seeds) -> bool:
     return any(part.seed is not None and part.first < gone.last and gone.first < part.last for part in tree.parts)
 
 
-def _tree_in(table: Any) -> Seeds | None:
-    """The tree of seeds in a neighbour's file; None where there is none."""
+def _tree_in(path: Path) -> Seeds | None:
+    """The tree of seeds in a neighbour's file; None where it holds none, or in no form that a run has."""
+    table = read_json(path)
     try:
         return Seeds.of_rows(table["seeds"])
     except (EvidenceError, TypeError, KeyError):

@@ -5,13 +5,18 @@ the sample, that the audited run has forgotten. A prune leaves it the seeds of i
 holds the same ones: two requests draw different numbers from one seed.
 """
 
+import json
+import shutil
+
 import pytest
 from tests_support import AUDIT_KEY, config, of_the_run, secret
 
 from fuaudit import load_run, train, unlearn, verify
 from fuaudit.errors import UsageError
+from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.drawn import first_drawn
+from fuaudit.runs.neighbours import other_holders
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.workflow.prune import prune
 
@@ -136,3 +141,26 @@ def test_a_pruned_sibling_that_lost_an_id_is_asked_for_it(tmp_path):
     options = {"commitment": root.commitment, "data": tiny_dataset()}
     result = verify(child, of_the_run(), key=AUDIT_KEY, save=False, budget=0, **options)
     assert result.verdict == "PASS", result.reason
+
+
+@pytest.mark.parametrize("form", ["upper case", "a row twice", "a surplus row", "a surplus leaf", "renamed"])
+def test_a_copy_of_the_parent_whose_keys_were_edited(parent, last, quick, form):
+    """Who opens it as a run is refused; a reader who mends one character is not."""
+    copy = shutil.copytree(parent.path, parent.path.parent / "copy")
+    keys, run = copy / "keys.json", unlearn(parent, "retrain", Request.of(samples=[last]), parent.path.parent / "child")
+    table = json.loads(keys.read_text())
+    (row,) = rows = table["seeds"]
+    table["seeds"] = {
+        "upper case": [[x.upper() if isinstance(x, str) else x for x in row]],
+        "a row twice": rows * 2,
+        "a surplus row": [*rows, ["zz"]],
+        "a surplus leaf": [row, [row[1], row[1] + 1, *row[2:]]],
+        "renamed": rows,
+    }[form]
+    if form == "renamed":
+        table["Seeds"] = table.pop("seeds")
+    keys.unlink()
+    keys.write_bytes(pretty_json(table))
+    pruned, _ = prune(run, allow_orphans=True)
+    assert "copy/keys.json" in other_copies(pruned, quick)
+    assert any(copy in folders for folders in other_holders(pruned))
