@@ -168,13 +168,10 @@ def _folders(places: Sequence[Path]) -> Iterator[Path]:
         yield from sorted(inside, key=lambda item: not (item / MANIFEST).is_file())
 
 
-OURS = (MANIFEST, RUN, CONFIG, TOMBSTONE, LEDGER)
-"""Files of a run that is finished, or begun, or buried."""
-
-
 def _is_ours(folder: Path) -> bool:
     """Whether a folder holds a run, also one of which a file was taken away; others have a manifest.json as well."""
-    return sum((folder / name).is_file() for name in OURS) > 1
+    there = [name for name in (MANIFEST, RUN, CONFIG, TOMBSTONE, LEDGER) if (folder / name).is_file()]
+    return len(there) > 1 or there == [TOMBSTONE]  # all that is left of a buried run, beside its ledger
 
 
 def _commitment(folder: Path) -> str:
