@@ -63,9 +63,14 @@ def test_statistical_faults_are_held_to_their_power():
 
 
 def test_editors_and_strangers_to_the_law_are_refused():
-    for name in ("finetune", "noop", "coupling"):
-        with pytest.raises(UsageError, match="does not claim to be exact"):
+    with pytest.raises(UsageError, match="'finetune' edits models") as error:
+        selftest("finetune")
+    assert error.value.hint == "Audits of editors are shown by: fuaudit selftest"
+    for name in ("noop", "coupling"):
+        with pytest.raises(UsageError, match="does not claim to be exact") as error:
             selftest(name)
+        assert "check_unlearner, of fuaudit.plugins, tries a rewriter under the laws that it claims" in error.value.hint
+        assert "editors" not in error.value.hint
 
 
 def test_the_coupling_is_exact_where_keeping_is_not():
