@@ -22,6 +22,7 @@ from fuaudit.config import resolve
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
+from fuaudit.runs.family import EDITED, NO_WORD
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
 from fuaudit.training.capped import mechanism_of
 from fuaudit.training.events import Released
@@ -248,7 +249,7 @@ def test_of_a_child_its_own_rounds_are_counted_and_the_finding_says_so(tmp_path)
     child = unlearn(run, "fats", one, tmp_path / "child", data=tiny_dataset())
     answer = budget(load_run(child.path), child.config.budget)
     assert answer.verdict == "PASS"
-    assert "other runs of the lineage executed are not counted" in answer.text
+    assert "What other runs of the lineage released is not counted" in answer.text
 
 
 def test_a_config_without_a_budget_is_asked_for_none(tmp_path):
@@ -278,6 +279,44 @@ def test_another_mechanism_than_was_charged_fails(tmp_path, monkeypatch):
     found = provenance(run)
     assert found.verdict == "FAIL"
     assert "In round 1 of run another mechanism was told" in found.shows
+
+
+def test_what_an_editor_asks_of_clients_is_in_no_cap(tmp_path):
+    """Rounds as they stand in the config are charged; those that an editor asks for, nobody has counted."""
+    run = train(table(allowed(0.5)), tmp_path / "run", tiny_dataset(), secret(1))
+    child = unlearn(run, "finetune", Request(clients=(0,)), tmp_path / "child", {"rounds": 9}, tiny_dataset())
+    answer = budget(load_run(child.path), child.config.budget)
+    assert (answer.verdict, EDITED in answer.text) == ("INCONCLUSIVE", True)
+    case = Case(Evidence(load_run(child.path), load_run(run.path), tiny_dataset()), Keyed(AUDIT_KEY))
+    assert Provenance().examine(case).verdict == "INCONCLUSIVE"
+
+
+def test_an_editor_of_the_server_alone_leaves_the_account_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("tests/mutants")
+    run = train(table(allowed(0.5)), tmp_path / "run", tiny_dataset(), secret(1))
+    child = unlearn(run, "stranger-halves", Request(clients=(0,)), tmp_path / "child", data=tiny_dataset())
+    assert budget(load_run(child.path), child.config.budget).verdict == "PASS"
+
+
+def claiming(folder, monkeypatch, **options):
+    """A run whose one stage is a stranger's, and adds no noise."""
+    monkeypatch.syspath_prepend("tests/stages")
+    stage = {"use": "test-claims-noise", **options}
+    return train(table(3, epsilon=2.0, delta=1e-5, client=[stage]), folder, tiny_dataset(), secret(1))
+
+
+def test_that_the_word_of_a_strangers_stage_is_taken_is_said(tmp_path, monkeypatch):
+    found = provenance(claiming(tmp_path / "run", monkeypatch))
+    assert found.verdict == "PASS", found.details
+    (taken,) = [line for line in found.assumptions if "'test-claims-noise'" in line]
+    assert NO_WORD in taken
+    own = provenance(train(table(3), tmp_path / "own", tiny_dataset(), secret(1)))
+    assert not [line for line in own.assumptions if NO_WORD in line]
+
+
+def test_what_is_told_twice_in_a_round_is_charged_once(tmp_path, monkeypatch):
+    found = provenance(claiming(tmp_path / "run", monkeypatch, times=2))
+    assert (found.verdict, "told several times in round 1" in found.shows) == ("INCONCLUSIVE", True)
 
 
 def test_without_the_library_nobody_can_tell(tmp_path, monkeypatch):

@@ -223,10 +223,8 @@ def _plain(value: Any) -> int | float | str:
 
 def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
     """Why the rounds of a run that count are not all that it released; empty for nothing."""
-    if kin.found.by_editor:
-        return _of_editor(kin.found)
-    if parent is None:
-        return ""
+    if kin.found.by_editor or parent is None:
+        return asked_of_clients(kin.found)
     (told,) = kin.found.ledger.of_kind("unlearning")
     # kept rounds behind the last model that was kept are executed again
     again = range(told["kept_rounds"] + 1, min(first, parent.found.rounds_executed + 1))
@@ -238,7 +236,10 @@ def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
     return ""
 
 
-def _of_editor(found: Run | Tombstone) -> str:
+def asked_of_clients(found: Run | Tombstone) -> str:
+    """Why nobody knows what clients of a run released, where an editor asked them for more; empty for nothing."""
+    if not found.by_editor:
+        return ""
     try:
         asked = must_say(found.unlearner, "participants") - {"server"}
     except FuauditError as error:
@@ -286,8 +287,8 @@ def strangers(run: Run) -> dict[str, str]:
     found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
     stages: tuple[Any, ...] = run.exchange.client_stages.stages
     for number, table in enumerate(run.config.client):
-        if not _is_own("client_stages", table["use"]):
-            found[f"client.{number}"] = f"the stage {table['use']!r} is not fuaudit's own, and {NO_WORD}"
+        if why := no_word(table["use"]):
+            found[f"client.{number}"] = why
         elif any(map(is_agreement, stages[:number])):
             found[f"client.{number}"] = BEHIND
         elif way := past(run.exchange, number):
@@ -311,11 +312,13 @@ def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
     return frozenset(_releases(tables))
 
 
-def _is_own(kind: str, name: str) -> bool:
+def no_word(name: str) -> str:
+    """Why the word of a client stage is not taken by itself; empty for one of fuaudit's own, which tests look at."""
     try:
-        return find(kind, name).own
+        own = find("client_stages", name).own
     except FuauditError:
-        return False
+        own = False
+    return "" if own else f"the stage {name!r} is not fuaudit's own, and {NO_WORD}"
 
 
 def with_secrets(kin: Iterable[Kin]) -> tuple[str, ...]:

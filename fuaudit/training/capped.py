@@ -52,13 +52,12 @@ def capped(
 SCALED = "rows are scaled by constants of all rows: each row bears on all others, and nothing limits how much"
 
 
-def mechanism_of(exchange: Exchange, dimension: int) -> Released:
-    """The one mechanism under which honest clients of a round release something, of so many coordinates.
+def charged_stage(exchange: Exchange) -> int:
+    """Which client stage, counted from 0, is the one under which honest clients of a round release something.
 
     Raises:
         ExceededError: there is none, or several; or it works on coordinates of which an agreement left fewer, so that
             its figures differ from round to round.
-        PluginError: a stage answers with something that is no mechanism.
     """
     stages: tuple[Any, ...] = exchange.client_stages.stages
     honest = [number for number in range(len(stages)) if number not in exchange.byzantine]
@@ -75,6 +74,17 @@ def mechanism_of(exchange: Exchange, dimension: int) -> Released:
         raise ExceededError(f"[budget] cannot account for {called(stage)} behind another agreement")
     if way := past(exchange, first):
         raise ExceededError(f"[budget] cannot account for {called(stage)}: {way}")
+    return first
+
+
+def mechanism_of(exchange: Exchange, dimension: int) -> Released:
+    """The mechanism of that stage, of so many coordinates.
+
+    Raises:
+        ExceededError: as :func:`charged_stage`.
+        PluginError: the stage answers with something that is no mechanism.
+    """
+    stage: Any = exchange.client_stages.stages[charged_stage(exchange)]
     with blaming(stage, "releases"):
         told = stage.releases(dimension)
     require_event(told)

@@ -67,6 +67,19 @@ class Peeks:
 
 
 @dataclass(frozen=True)
+class Halves:
+    """Edits, and asks no client for anything."""
+
+    needs = frozenset({"model"})
+    participants = frozenset({"server"})
+    guarantee = "none"
+    cite = ""
+
+    def edit(self, context):
+        return context.model / 2
+
+
+@dataclass(frozen=True)
 class Places(FatsUnlearning):
     """Right, and not to be expressed by segments: gives away only the erased client's places in later cohorts.
 

@@ -26,6 +26,22 @@ class ClipAndNoise(Stateless):
 
 
 @dataclass(frozen=True)
+class ClaimsNoise(Stateless):
+    """Says that it adds noise, and leaves rows as they are; it may tell so several times in a round."""
+
+    noise: float = 20.0
+    times: int = 1
+
+    def apply(self, updates, context, state):
+        for _ in range(self.times):
+            context.tell(self.releases(updates.shape[-1]))
+        return updates, state
+
+    def releases(self, columns):
+        return Released("gaussian", {"noise": self.noise})
+
+
+@dataclass(frozen=True)
 class Memory:
     """Error feedback: what was not sent is added to the next update."""
 

@@ -9,10 +9,11 @@ from fuaudit.budgets.mechanisms import assumed
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 from fuaudit.registry import build
+from fuaudit.runs.family import asked_of_clients, no_word
 from fuaudit.runs.layout import MODEL
 from fuaudit.runs.run import Run
 from fuaudit.text import counted
-from fuaudit.training.capped import byzantine, capped, mechanism_of
+from fuaudit.training.capped import byzantine, capped, charged_stage, mechanism_of
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -32,12 +33,25 @@ def budget(run: Run, target: Target) -> CheckResult:
             return fails(
                 f"In round {line['round']} of {name_of(run)} another mechanism was told than its budget charges."
             )
+        if len(told) > 1:
+            return unclear(
+                f"The mechanism of its budget was told several times in round {line['round']} of {name_of(run)}, and "
+                "is charged once."
+            )
+    if asked := asked_of_clients(run):
+        return unclear(f"Whether {name_of(run)} keeps to its budget is not known: {asked}.")
     return holds(
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
-        f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. Rounds that other runs of the lineage "
-        "executed are not counted.",
-        f"{assumed(found, target)}{_covered(run)}",
+        f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. What other runs of the lineage "
+        "released is not counted.",
+        f"{assumed(found, target)}{_at_its_word(run)}{_covered(run)}",
     )
+
+
+def _at_its_word(run: Run) -> str:
+    """That nothing but the word of a stage is behind an account, as a sentence; empty for a stage of fuaudit's own."""
+    why = no_word(run.config.client[charged_stage(run.exchange)]["use"])
+    return f" The budget takes a stage at its word: {why}." if why else ""
 
 
 def _covered(run: Run) -> str:
