@@ -73,6 +73,21 @@ class Raises:
 
 
 @dataclass(frozen=True)
+class Away(Raises):
+    """Exact, under two laws."""
+
+    where: str = "nowhere"
+    exact_for: ClassVar[frozenset] = frozenset(
+        (law, kind)
+        for law in ("uniform with replacement", "static availability, fresh batches")
+        for kind in ("client", "sample", "mixed")
+    )
+
+    def rewrite(self, plan, request, fresh, executed):
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or executed, executed))
+
+
+@dataclass(frozen=True)
 class Curious:
     """An editor that touches what it has not declared."""
 
@@ -95,6 +110,7 @@ def stranger(tmp_path, monkeypatch):
     (place / "stranger-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (place / "stranger-1.0.dist-info" / "entry_points.txt").write_text(
         "[fuaudit.unlearners]\nraises = stranger_methods:Raises\ncurious = stranger_methods:Curious\n"
+        "away = stranger_methods:Away\n"
     )
     monkeypatch.syspath_prepend(str(place))
     yield place
@@ -361,6 +377,35 @@ def test_prove_says_which_kind_of_request_was_not_asked_and_how_to_ask(fuaudit, 
         code, out, _ = fuaudit("prove", "fats", *up_to, "--request", kind)
         assert (code, "Not asked" in out) == (0, False)
         assert json.loads(fuaudit("prove", "fats", *up_to, "--request", kind, "--json")[1])["not_asked"] == []
+
+
+@pytest.mark.parametrize("up_to", [(), ("--up-to", "2", "--leaves", "500")])
+def test_prove_says_for_which_law_a_method_claims_exactness(fuaudit, up_to):
+    """coupling is for weighted cohorts, of which prove has none; the others claim what is asked, or nothing."""
+    asked = ("prove", "coupling", "--request", "sample", *up_to)
+    code, out, _ = fuaudit(*asked)
+    assert (
+        "coupling claims to be exact for 'weighted without replacement'. prove cannot be asked for that: "
+        "check_unlearner and the audit enumeration try it."
+    ) in out.splitlines()
+    again, document, _ = fuaudit(*asked, "--json")
+    assert code == again == 0
+    assert json.loads(document)["elsewhere"] == ["weighted without replacement"]
+    for name in ("fats", "retrain", "noop"):
+        assert "claims to be exact for" not in fuaudit("prove", name, "--request", "sample", *up_to)[1]
+
+
+@pytest.mark.usefixtures("stranger")
+def test_prove_says_which_of_the_laws_that_a_method_claims_can_be_asked(fuaudit):
+    asked = ("prove", "away", "--request", "sample")
+    assert "claims to be exact for" not in fuaudit(*asked)[1]
+    code, out, _ = fuaudit(*asked, "--without-replacement")
+    assert code == 0
+    assert (
+        "away claims to be exact for 'static availability, fresh batches', 'uniform with replacement'. Ask for 'uniform"
+        " with replacement' without --without-replacement. prove cannot be asked for 'static availability, fresh "
+        "batches': check_unlearner and the audit enumeration try it."
+    ) in out.splitlines()
 
 
 @pytest.mark.parametrize(

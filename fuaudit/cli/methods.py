@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,25 @@ NOT_ASKED = "Not asked: a client and a sample in one request. --request mixed as
 """Behind a proof of the kinds of request that are asked by default."""
 
 
+def _elsewhere(found: Proofs | Swept) -> list[str]:
+    """In words: for which laws a method claims exactness that does not claim the one that was asked."""
+    if not found.elsewhere:
+        return []
+    from fuaudit.proofs.prove import ASKED
+
+    told = f"{found.unlearner} claims to be exact for {_quoted(found.elsewhere)}."
+    if can := [law for law in found.elsewhere if law in ASKED]:
+        told += f" Ask for {_quoted(can)} {'with' if can == [ASKED[1]] else 'without'} --without-replacement."
+    if beyond := [law for law in found.elsewhere if law not in ASKED]:
+        which = _quoted(beyond) if can else "that"
+        told += f" prove cannot be asked for {which}: check_unlearner and the audit enumeration try it."
+    return [told]
+
+
+def _quoted(laws: Sequence[str]) -> str:
+    return ", ".join(map(repr, laws))
+
+
 def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
     """Proofs on one federation in words, and on one line."""
     lines = []
@@ -242,6 +262,7 @@ def _one(found: Proofs, rounds: int) -> tuple[list[str], str]:
         lines += _lines(proof)
         if not proof.claimed:
             lines.append(f"  {found.unlearner} does not claim to be exact here ({found.law}, {proof.kind})")
+    lines += _elsewhere(found)
     if found.exact:
         lines.append(
             f"One federation, of {counted(rounds, 'round')}, shows little: give --up-to, or more --rounds and --cohort."
@@ -280,7 +301,7 @@ def _many(swept: Swept) -> tuple[list[str], str]:
         f"{found.too_large} too large{f', {found.costly} by draws without need' if found.costly else ''}; "
         f"requests for a {' or a '.join(swept.kinds)}"
     )
-    lines, asked = [short], len(found.proved) + len(found.refuted) + found.too_large + found.costly
+    lines, asked = [short, *_elsewhere(swept)], len(found.proved) + len(found.refuted) + found.too_large + found.costly
     if found.too_large:
         left = f"{found.too_large:,} of {asked:,} federations"
         lines.append(f"Nothing is shown of {left}: they have more outcomes than --leaves. Give a larger number.")

@@ -14,7 +14,7 @@ from fuaudit.proofs.exactness import DEFAULT_LEAVES, Exactness, exactness
 from fuaudit.proofs.sweep import Sweep, sweep
 from fuaudit.proofs.toys import AllToys, Shape, federation, stream_of
 from fuaudit.registry import build
-from fuaudit.unlearning.protocol import KINDS, claims_exactness, is_editor
+from fuaudit.unlearning.protocol import EVERY_LAW, KINDS, claims_exactness, is_editor
 
 BY_DEFAULT = KINDS[:2]
 """Those that are asked where none is named."""
@@ -23,6 +23,15 @@ BY_DEFAULT = KINDS[:2]
 def _left_out(kinds: Sequence[str]) -> list[str]:
     """What was not asked though no kind was named: a reader could take it for proved."""
     return [kind for kind in KINDS if kind not in kinds] if tuple(kinds) == BY_DEFAULT else []
+
+
+def _law_of(replacement: bool) -> str:
+    """The name of the law that is asked."""
+    return UniformLaw(1, 1, 1, 1, replacement).name
+
+
+ASKED = tuple(map(_law_of, (True, False)))
+"""The laws that a proof can be asked for."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +60,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class Proofs:
-    """Proofs on one federation, one a kind of request, under one law."""
+    """Proofs on one federation, one a kind of request, under one law; the unlearner claims exactness ``elsewhere``."""
 
     unlearner: str
     law: str
     proofs: tuple[Proof, ...]
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -73,18 +83,20 @@ class Proofs:
             "unlearner": self.unlearner,
             "exact": self.exact,
             "not_asked": self.not_asked,
+            "elsewhere": list(self.elsewhere),
             "proofs": [proof.as_json() for proof in self.proofs],
         }
 
 
 @dataclass(frozen=True)
 class Swept:
-    """Proofs on all federations up to a bound, as far as a budget of leaves reached."""
+    """Proofs on all federations up to a bound, as far as a budget of leaves reached; see :class:`Proofs`."""
 
     unlearner: str
     kinds: tuple[str, ...]
     budget: int
     found: Sweep
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool | None:
@@ -109,6 +121,7 @@ class Swept:
             "unlearner": self.unlearner,
             "requests": list(self.kinds),
             "not_asked": self.not_asked,
+            "elsewhere": list(self.elsewhere),
             "proved": len(found.proved),
             "refuted": len(found.refuted),
             "too_large": found.too_large,
@@ -170,7 +183,14 @@ def prove(
     with _named(name):
         if up_to is None:
             return _proofs(built, name, kinds, replacement, leaves, {**SIZES, **asked})
-        return Swept(name, kinds, leaves, sweep(built, AllToys(up_to, replacement, kinds), leaves, progress))
+        found = sweep(built, AllToys(up_to, replacement, kinds), leaves, progress)
+        return Swept(name, kinds, leaves, found, _elsewhere(built, _law_of(replacement)))
+
+
+def _elsewhere(unlearner: Any, asked: str) -> tuple[str, ...]:
+    """The laws for which a rewriter claims exactness, where the one that is asked is not among them."""
+    laws = {law for law, _ in unlearner.exact_for}
+    return () if laws & {asked, EVERY_LAW} else tuple(sorted(laws))
 
 
 @contextmanager
@@ -199,4 +219,4 @@ def _proofs(
         asked = stream_of([Shape.of_kind(kind)] * count, population)
         result = exactness(unlearner, law, population, asked, leaves=leaves)
         proofs.append(Proof(kind, tuple(asked), claims_exactness(unlearner, law.name, kind), result))
-    return Proofs(name, law.name, tuple(proofs))
+    return Proofs(name, law.name, tuple(proofs), _elsewhere(unlearner, law.name))
