@@ -845,6 +845,12 @@ def test_a_run_that_was_pruned_is_not_to_be_pruned_again(fuaudit, copies, traine
     assert any("second" in line and "it was pruned already, so remove it" in line for line in out.splitlines())
 
 
+def test_what_cannot_be_pruned_is_not_to_be_pruned(fuaudit, copies):
+    """The sibling that left the model as it was still draws what it was asked to forget."""
+    out = fuaudit("prune", copies / "fats", "--yes", "--allow-orphans")[1]
+    assert any("noop" in line and "remove it: it cannot be pruned" in line for line in out.splitlines())
+
+
 def test_what_is_missing_is_offered(fuaudit, trained, tmp_path):
     assert "--with fats" in fuaudit("unlearn", trained.path, "--client", "0")[2]
     (tmp_path / "rows.csv").write_text("ward,x,y\nA,1,0\n")

@@ -445,6 +445,7 @@ class TestTensors:
             ({"inputs": torch.zeros(4, 3, dtype=torch.bfloat16)}, "cannot be used"),
             ({"inputs": torch.zeros(0, 3), "targets": torch.zeros(0, dtype=torch.int64)}, "cannot be used"),
             ({"test_targets": torch.tensor([0.5])}, "test_targets must be integers"),
+            ({"more": torch.zeros(4, 3)}, "holds tensors that nothing reads: more"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, tmp_path, tensors, said):

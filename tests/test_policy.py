@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tests_support import AUDIT_KEY, config, drawn_client, installed, secret
 
 from fuaudit import registry, train, unlearn, verify
@@ -23,6 +23,7 @@ from fuaudit.reporting import render
 from fuaudit.verification.case import Case
 from fuaudit.verification.claims import CLAIMS, EVIDENCE
 from fuaudit.verification.evidence import Evidence
+from fuaudit.verification.model_in_use import _numbers
 from fuaudit.verification.spec import BUILT_IN, Check, SpecKeys, builtin_specs, parse_spec, read_spec
 
 OUTSIDE = '''
@@ -566,12 +567,32 @@ def test_the_model_in_use_is_that_of_the_run(family, quick, served, name):
     assert not any("The model in use is the last one" in line for line in result.conclusion.rests_on)
 
 
+def test_what_a_file_of_the_model_in_use_holds_beside_it_is_counted(family, quick, served):
+    """The original model lies in the notes of the file, which no reader of tensors sees."""
+    whole, parent = served("vector"), family["parent"]
+    notes = {"old": parent.path.joinpath("model.safetensors").read_bytes().hex()}
+    save_file(load_file(whole), whole, metadata=notes)
+    result = verify(family["fats"], quick, model=whole, key=AUDIT_KEY, save=False)
+    room = whole.stat().st_size - family["fats"].model.nbytes
+    assert room > parent.model.nbytes
+    told = f"{room:,} bytes of the file of the model in use are names and notes of its writer: nothing compares them."
+    assert result.verdict == "PASS"
+    assert told in result.conclusion.rests_on
+
+
 @pytest.mark.parametrize("name", ["parent", "one off", "surplus", "missing", "half", "short"])
 def test_another_model_in_use_fails(family, quick, served, name):
     result = verify(family["fats"], quick, model=served(name), key=AUDIT_KEY, save=False)
     assert result.verdict == "FAIL"
     assert "The model in use is not that of the run" in result.reason
     assert "it is another model" in render(result.as_json(), "md").decode()
+
+
+def test_a_zero_of_another_sign_is_another_number():
+    """Each is a bit that whoever wrote the file could choose."""
+    ours = torch.tensor([0.0, 1.0])
+    assert _numbers("it", ours.double(), ours) == ""
+    assert _numbers("it", torch.tensor([-0.0, 1.0]), ours) == "zeros of it have another sign"
 
 
 def test_without_a_model_in_use_it_is_said_that_nothing_compares_it(family, quick, tmp_path):

@@ -212,7 +212,7 @@ def test_a_copy_with_another_client_is_found_by_a_receipt(tmp_path, quick, asked
         at_hand = replace(at_hand, inputs=inputs, targets=targets, absent=frozenset({6}))
     blind, result = lineage_of(child, quick, at_hand)
     assert blind.verdict == "PASS"
-    assert any("neither at hand nor opened" in line for line in blind.assumptions)
+    assert any("neither at hand under their ids nor opened" in line for line in blind.assumptions)
     found, result = lineage_of(child, quick, at_hand, receipts=[file])
     assert result.verdict == found.verdict == "PASS"
     assert found.qualification.startswith("1 retained row equals rows that were to be forgotten.")

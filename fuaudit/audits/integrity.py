@@ -60,7 +60,8 @@ class Integrity:
             verdict, shows = served
         elif served is not None:
             details.append(served[1])
-        trusted = ((NOT_COMPARED,) if served is None else ()) + tuple(_as_told((run, *case.evidence.ancestors)))
+        model = case.known.model
+        trusted = NOT_COMPARED if model is None else model.told, *_as_told((run, *case.evidence.ancestors))
         return Finding(
             "integrity",
             Subject.RUN,

@@ -311,7 +311,7 @@ def _figures(plans: int, kept: int) -> tuple[Figure, ...]:
             "plans",
             "Stress plans",
             plans,
-            "those of many candidate keys that keep most rounds with the target in them",
+            "those of many candidate keys that keep most rounds, first with the target in them where there are such",
         ),
         Figure("kept_rounds", "Kept rounds", kept, "counted over all stress plans; each executed on both sets of data"),
     )

@@ -356,8 +356,16 @@ def _ancestors(run: Any) -> str:
 def _way_out(path: str) -> str:
     """What to do about a run that holds a key: one that was pruned already holds it for a request of its own."""
     from fuaudit.runs.layout import FORMER
+    from fuaudit.runs.run import load_run
+    from fuaudit.workflow.prune import require_forgotten
 
-    return "it was pruned already, so remove it" if (Path(path) / FORMER).exists() else "prune or remove it"
+    if (Path(path) / FORMER).exists():
+        return "it was pruned already, so remove it"
+    try:
+        require_forgotten(load_run(Path(path)))
+    except FuauditError:
+        return "remove it: it cannot be pruned"
+    return "prune or remove it"
 
 
 @click.command()

@@ -14,9 +14,16 @@ from fuaudit.data.documents import parse
 from fuaudit.data.partition import MOST_OF_A_NAME, is_name
 from fuaudit.errors import UsageError
 from fuaudit.reading import require_regular
+from fuaudit.text import printable
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+NEEDED = {"inputs", "targets", "test_inputs", "test_targets"}
+NUMBERS = {"ids", "owners", "test_owners"}
+LINES = {"lines", "test_lines"}
+"""Tensors of the file, by name: those it must have, those it may have, and those in which `fuaudit import` notes the
+lines of the file that rows come from."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Tensors:
     So are all ids of a run beyond the largest one here. An optional tensor ``owners (n,)`` holds the number of the
     owner of every row, from 0, for the partition ``by-owner``; ``test_owners (t,)`` says the same of test rows, to
     count them. ``ROOT/owners.json``, a list of texts, gives their names, where there is one. `fuaudit import` makes
-    such folders from CSV files.
+    such folders from CSV files, with ``lines`` and ``test_lines``; other tensors are refused.
 
     Attributes:
         classes: how many classes there are; targets are smaller.
@@ -53,9 +60,13 @@ class Tensors:
             tensors = load_file(root / self.file)
         except (OSError, SafetensorError) as error:
             raise UsageError(f"{root / self.file} is no safetensors file: {error}") from None
-        missing = {"inputs", "targets", "test_inputs", "test_targets"} - tensors.keys()
-        if missing:
+        if missing := NEEDED - tensors.keys():
             raise UsageError(f"{root / self.file} lacks {', '.join(sorted(missing))}")
+        if surplus := tensors.keys() - NEEDED - NUMBERS - LINES:
+            raise UsageError(
+                f"{root / self.file} holds tensors that nothing reads: {', '.join(map(printable, sorted(surplus)))}",
+                "Leave them out: erased rows could lie in them unseen.",
+            )
         inputs, count = tensors["inputs"], len(tensors["targets"]) if tensors["targets"].ndim else 0
         if inputs.ndim < 2 or not is_input_type(inputs.dtype) or not count:
             raise UsageError(
@@ -64,9 +75,7 @@ class Tensors:
                 "Give inputs (n, ...) of real numbers or integers, and targets (n,).",
             )
         columns = {name: self._integers(root, tensors, name) for name in ("targets", "test_targets")}
-        columns |= {
-            name: self._integers(root, tensors, name) for name in ("ids", "owners", "test_owners") if name in tensors
-        }
+        columns |= {name: self._integers(root, tensors, name) for name in sorted(NUMBERS & tensors.keys())}
         ids = columns.get("ids", torch.arange(count))
         if "owners" in columns and columns["owners"].shape != ids.shape:
             raise UsageError(f"{root / self.file}: owners must name one owner a training row")

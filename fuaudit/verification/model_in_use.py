@@ -18,6 +18,7 @@ from torch import Tensor
 from fuaudit.errors import EvidenceError, UsageError
 from fuaudit.formats.files import read_bytes, sha256
 from fuaudit.runs.run import Run
+from fuaudit.text import counted
 from fuaudit.verification.finding import Verdict
 
 if TYPE_CHECKING:
@@ -32,10 +33,19 @@ NOT_COMPARED = "The model in use is the last one of this run: nothing was given 
 
 @dataclass(frozen=True)
 class ModelInUse:
-    """The model in use: the SHA-256 of its file, and the tensors in it."""
+    """The model in use: the SHA-256 of its file, the tensors in it, and how many bytes of the file are none."""
 
     sha256: str
     tensors: dict[str, Tensor]
+    beside: int
+
+    @property
+    def told(self) -> str:
+        """What nothing compares, as a sentence: whoever wrote the file can have put anything there."""
+        return (
+            f"{counted(self.beside, 'byte')} of the file of the model in use are names and notes of its writer: "
+            "nothing compares them."
+        )
 
 
 def read_model_in_use(path: Path, run: Run) -> ModelInUse:
@@ -59,7 +69,7 @@ def read_model_in_use(path: Path, run: Run) -> ModelInUse:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise EvidenceError(f"{path}: {name} holds NaN or infinities")
-    return ModelInUse(sha256(content), tensors)
+    return ModelInUse(sha256(content), tensors, len(content) - sum(tensor.nbytes for tensor in tensors.values()))
 
 
 def difference(given: ModelInUse, run: Run, layout: Callable[[], Layout]) -> str:
@@ -106,7 +116,9 @@ def _numbers(name: str, found: Tensor, expected: Tensor) -> str:
         return f"{name} holds numbers of another kind: {found.dtype}, not {expected.dtype}"
     ours, theirs = (t.double() if t.is_floating_point() else t for t in (found, expected))
     if torch.equal(ours, theirs):
-        return ""
+        # a sign of each zero is a bit that a writer could choose
+        same = not ours.is_floating_point() or torch.equal(ours.signbit(), theirs.signbit())
+        return "" if same else f"zeros of {name} have another sign"
     share = float((ours != theirs).double().mean())
     return f"{share:.3%} of the numbers of {name} differ, by up to {float((ours - theirs).abs().max()):.3g}"
 

@@ -86,7 +86,10 @@ def test_who_refuses_equal_rows_has_to_see_that_there_are_none(forger, asked, qu
     strict = with_options(quick, lineage={"equal": "fail"})
     result = asked(run, without_ben(copied()), spec=strict)
     assert result.verdict == "INCONCLUSIVE"
-    assert "4 rows that were to be forgotten are neither at hand nor opened: none was compared." in result.reason
+    assert (
+        "4 rows that were to be forgotten are neither at hand under their ids nor opened: none was compared."
+        in result.reason
+    )
     path = run.path.with_name("run")
     table = json.loads((path / "clients.json").read_bytes())
     whole = load_run(path).opening.salts
@@ -108,7 +111,7 @@ def test_without_either_it_is_named(forger, asked):
     run, _ = forger(copied())
     result = asked(run, without_ben(copied()))
     assert result.verdict == "PASS"
-    words = "No retained row equals one of 4 erased rows, which are neither at hand nor opened."
+    words = "No retained row equals one of 4 erased rows, which are neither at hand under their ids nor opened."
     assert words in result.conclusion.rests_on
 
 

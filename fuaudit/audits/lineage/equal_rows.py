@@ -47,6 +47,7 @@ class Equal:
         unknown: how many erased rows were not compared.
         others: rows at hand under erased ids that were not compared: not known to be what was committed to.
         left: ids of rows at hand that may be erased ones, and were not opened.
+        nobodys: how many other rows at hand are of no client of the run: nothing was committed to of them.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -56,6 +57,7 @@ class Equal:
     unknown: int
     others: AtHand
     left: tuple[int, ...] = ()
+    nobodys: int = 0
 
 
 def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Receipt]) -> Equal:
@@ -75,7 +77,9 @@ def equal_rows(run: Run, dataset: Dataset, erased: AtHand, receipts: Sequence[Re
         *_by_receipt(dataset, retained, [row for _, row in opened]),
     }
     left = of_nobody_retained(run, erased, dataset)
-    return Equal(tuple(sorted(pairs)), len(erased.places), len(by_receipt), known, total - known, erased, left)
+    nobodys = dataset.size - len(dataset.absent | run.original.owner.keys() | {*left})
+    compared = len(erased.places), len(by_receipt), known, total - known
+    return Equal(tuple(sorted(pairs)), *compared, erased, left, nobodys)
 
 
 def _by_inputs(dataset: Dataset, retained: list[int], erased: list[int]) -> Iterable[tuple[int, int]]:
@@ -122,7 +126,8 @@ def _with_words(case: Case, judged: Judgement, found: Equal) -> Judgement:
         f"No retained row equals one of {found.unknown} erased rows, which nothing opens: "
         f"{counted(len(found.left), 'row')} at hand may be of them."
         if found.left
-        else f"No retained row equals one of {found.unknown} erased rows, which are neither at hand nor opened."
+        else f"No retained row equals one of {found.unknown} erased rows, which are neither at hand under their ids "
+        "nor opened."
     )
     assumed = ((unknown,) if found.unknown else ()) + ((HERS,) if found.opened else ()) + (NO_NEAR,)
     return replace(
@@ -147,7 +152,7 @@ def _with_verdict(judged: Judgement, found: Equal, fails: bool) -> Judgement:
         shows = (
             f"{rows} opened by nothing: none was compared. {counted(len(found.left), 'row')} at hand may be of them."
             if found.left
-            else f"{rows} neither at hand nor opened: none was compared."
+            else f"{rows} neither at hand under their ids nor opened: none was compared."
         )
         return replace(judged, verdict=Verdict.INCONCLUSIVE, shows=shows)
     if not found.pairs:
@@ -185,6 +190,9 @@ def _not_compared(found: Equal) -> Iterator[str]:
     ):
         if rows:
             yield f"{len(rows)} rows at hand under erased ids {why}, and were not compared: {span(rows)}"
+    if found.unknown and found.nobodys:
+        rows_are = counted(found.nobodys, "row at hand is", "rows at hand are")
+        yield f"{rows_are} of no client of the run, and may hold anything: nothing was committed to of them"
 
 
 def _equal_in_words(case: Case, kept: int, erased: int) -> str:
