@@ -29,6 +29,7 @@ from fuaudit.plans.availability import (
 )
 from fuaudit.plans.plan import Segment
 from fuaudit.plans.reference import ANEW, EDITS, KEEPS, PROVED, Edited, in_turn
+from fuaudit.proofs import exactness
 from fuaudit.proofs.toys import federation
 from fuaudit.runs.ancestors import parent_of
 from fuaudit.statistics.known_law import log_wealth
@@ -184,6 +185,29 @@ def test_weighted_cohorts_have_the_coupling_s_own_proof_alone():
     assert "No bound" in found.shows
     assert "'weighted without replacement' have no test, so this speaks neither for nor against" in found.shows
     assert "as 'retrain' does. A spec with asks = \"run\" does not need this check." in found.shows
+
+
+@dataclass(frozen=True)
+class KeepsARound(FatsUnlearning):
+    """Right wherever FATS is, and keeps less: one round at most."""
+
+    def rewrite(self, plan, request, fresh, not_before):
+        return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before, Position(2, 0)))
+
+
+@pytest.mark.parametrize("law", ["uniform", "distinct", "round-robin", "static", "weights"])
+def test_the_guide_s_table_of_laws_without_a_test(law):
+    """A right method that draws otherwise than a proved one passes where tests are known, and is never refuted."""
+    own = replace(LAWS[law], batches=FreshBatches(2, 3), first_all=False) if law == "static" else LAWS[law]
+    small = AvailabilityLaw(2, StaticProbability(Fraction(1, 3)), FreshBatches(1, 1), first_all=False)
+    assert exactness(KeepsARound(), small, federation((2, 1, 1)), [CLIENT]).exact
+    found = judged(KeepsARound(), CLIENT, own, plans=100, effect=0.5)
+    assert any("differs from that of a proved method" in words for words in (found.shows, *found.details))
+    if law in ("uniform", "distinct"):
+        assert found.verdict is Verdict.PASS, found.shows
+    else:
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert "have no test, so this speaks neither for nor against the method" in found.shows
 
 
 # --- what is compared
