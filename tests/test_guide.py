@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fuaudit.plans import UniformLaw
+from fuaudit.draws import END, Address, Purpose
+from fuaudit.errors import KeyReuseError
+from fuaudit.plans import Request, UniformLaw
 from fuaudit.plans.strange_laws import is_foreign
+from fuaudit.proofs import exactness
+from fuaudit.proofs.toys import federation
 from fuaudit.registry import find
 from fuaudit.runs.run import Run
 from fuaudit.testing import check_unlearner
@@ -83,6 +87,29 @@ def test_a_known_law_with_other_options_keeps_its_claims(files, monkeypatch):
         pass
 
     assert is_foreign(Heir(2, 2, 2, 2, replacement=False))
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["the same ids", "other ids"])
+def test_a_coin_at_the_address_of_the_law_is_refuted(files, monkeypatch, others):
+    """As the guide says: at a purpose of its own it is exact, at the law's it is the law's draw."""
+    monkeypatch.syspath_prepend(files)
+    coin = import_module("coin").Coin
+
+    class OfTheLaw(coin):
+        def rewrite(self, plan, request, fresh, not_before):
+            left = plan.retained.without(request).clients
+            at = Address(Purpose.COHORT, 1, version=len(plan.populations))
+            if fresh.sequence(at, range(7) if others else left, 1) == left[:1]:
+                return plan.restart(request, fresh)
+            return plan.erase(request, fresh, min(plan.first_involvement(request) or END, not_before))
+
+    asked = UniformLaw(1, 1, 1, 1), federation((1, 1, 1)), [Request.of(clients=[0])]
+    assert exactness(coin(), *asked).exact
+    if others:
+        with pytest.raises(KeyReuseError):
+            exactness(OfTheLaw(), *asked)
+    else:
+        assert not exactness(OfTheLaw(), *asked).exact
 
 
 def test_what_the_guide_says_of_a_case_is_there():

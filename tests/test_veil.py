@@ -100,7 +100,6 @@ def test_the_plan_is_that_of_the_rewriter_itself(request_):
     [
         lambda plan, fresh: plan.initial_uniform(1),
         lambda plan, fresh: fresh.uniform(Address(Purpose.INIT), 1),
-        lambda plan, fresh: fresh.uniform(Address(Purpose.COHORT, 1), 1),
         lambda plan, fresh: fresh.sequence(Address(Purpose.INIT), range(2), 1),
         lambda plan, fresh: plan.sources[0].subset(Address(Purpose.INIT), range(2), 1),
         lambda plan, fresh: fresh.weighted(Address(Purpose.INIT), (0, 1), (1, 1), 1),
@@ -115,6 +114,39 @@ def test_what_is_no_draw_of_cohorts_or_batches_is_refused(look, key):
 
     with pytest.raises(PluginError, match="it gets those of cohorts and batches alone"):
         through(rewrite, fresh=key)
+
+
+@pytest.mark.parametrize(
+    ("look", "message", "hint"),
+    [
+        (
+            lambda fresh: fresh.sequence(Address(Purpose.INIT), range(2), 1),
+            "asked for a draw of init: it gets those of cohorts and batches alone",
+            "Whether the initial model is drawn anew must not depend on the initial model",
+        ),
+        (
+            lambda fresh: fresh.sequence(Address(Purpose.AUDIT, 1), range(2), 1),
+            "asked for a draw of audit: it gets those of cohorts and batches alone",
+            "fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1)",
+        ),
+        (
+            lambda fresh: fresh.uniform(Address(Purpose.COUPLING, 1), 1),
+            "asked for numbers in [0, 1) at a draw of coupling: it gets ids alone",
+            "fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1)",
+        ),
+    ],
+    ids=["of the initial model", "of another purpose", "of no ids"],
+)
+def test_a_refused_draw_says_what_may_be_asked(look, message, hint):
+    def rewrite(plan, request, fresh, not_before):
+        look(fresh)
+        return fats(plan, request, fresh, not_before)
+
+    with pytest.raises(PluginError) as error:
+        through(rewrite)
+    assert message in str(error.value)
+    assert hint in error.value.hint
+    assert ("initial model" in error.value.hint) == ("init:" in message)
 
 
 @pytest.mark.parametrize("name", ["secret", "key", "source", "answers", "plan", "_source", "__dict__"])

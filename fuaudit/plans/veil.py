@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from fuaudit.draws import END, START, Address, Draws, Position, Recorded, Stream
+from fuaudit.draws import END, START, Address, Draws, Position, Purpose, Recorded, Stream
 from fuaudit.draws.address import NOBODY, OPEN, is_address
 from fuaudit.errors import BudgetError, FuauditError, PluginError, line_of
 from fuaudit.plans.plan import Plan, Segment, Segments
@@ -83,6 +83,10 @@ class Veiled:
 
     def uniform(self, at: Address, count: int) -> Any:
         """Raises PluginError: a rewriter has no use for the numbers of an initial model."""
+        if at.purpose in OPEN:
+            raise PluginError(
+                f"a rewriter asked for numbers in [0, 1) at a draw of {at.purpose}: it gets ids alone", COIN
+            )
         _refuse(at)
 
     def __repr__(self) -> str:
@@ -157,10 +161,20 @@ def _anew(answer: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([one + 0 for one in answer])
 
 
+COIN = (
+    "A coin of its own is fresh.sequence(Address(Purpose.COUPLING, 1), range(2), 1): no law of fuaudit draws for this "
+    "purpose, and other rounds are other coins."
+)
+"""How a rewriter draws for itself."""
+
+
 def _refuse(at: Address) -> None:
+    initial = (
+        "Whether the initial model is drawn anew must not depend on the initial model: plan.restart draws a new one."
+    )
     raise PluginError(
         f"a rewriter asked for a draw of {at.purpose}: it gets those of cohorts and batches alone",
-        "Whether the initial model is drawn anew must not depend on the initial model: plan.restart draws a new one.",
+        initial if at.purpose == Purpose.INIT else COIN,
     )
 
 
