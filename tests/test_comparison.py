@@ -210,6 +210,23 @@ def test_the_guide_s_table_of_laws_without_a_test(law):
         assert "have no test, so this speaks neither for nor against the method" in found.shows
 
 
+def test_of_several_methods_a_pass_does_not_say_of_each_that_it_draws_otherwise():
+    """The second one here draws what a proved method draws; the comparison ends with the first plan that differs."""
+
+    def passed(*methods):
+        steps = tuple(Step(method, name, asked) for (method, name), asked in zip(methods, STREAM, strict=False))
+        found = PlanLaw(plans=100, most=20_000, effect=0.5).judged(Trial(LAW, POPULATION, steps), KEY)
+        assert found.verdict is Verdict.PASS, found.shows
+        return found.qualification
+
+    keeps, fats = (KeepsARound(), "fats-as-printed"), (FatsUnlearning(), "fats")
+    rests = ", so at full size this rests on small federations, on tests of "
+    several = "At least one method of the lineage ('fats-as-printed', then 'fats') draws otherwise than a proved one"
+    assert passed(keeps, fats).startswith(several + rests)
+    for same in ((keeps,), (keeps, keeps)):
+        assert passed(*same).startswith("'fats-as-printed' draws otherwise than a proved method" + rests)
+
+
 # --- what is compared
 
 

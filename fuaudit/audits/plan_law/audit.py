@@ -271,7 +271,7 @@ class PlanLaw:
         fresh = retrained(seen.trial, key, range(plans))
         found = outcome.finding(seen.trial, Scores.joined(parts), fresh, alpha, self.effect)
         rests = (
-            f"{seen.names} draws otherwise than a proved method, so at full size this rests on small federations, on "
+            f"{seen.otherwise}, so at full size this rests on small federations, on "
             f"tests of {plans:,} plans, and on the code of {seen.code}."
         )
         passed = found.verdict is Verdict.PASS
@@ -308,6 +308,13 @@ class Seen:
     def names(self) -> str:
         """The methods in order."""
         return self.trial.names
+
+    @property
+    def otherwise(self) -> str:
+        """That somebody draws otherwise: of several methods it is not looked through all plans which of them do."""
+        if len(set(self.trial.rewriters)) == 1:
+            return f"{self.trial.rewriters[0]!r} draws otherwise than a proved method"
+        return f"At least one method of the lineage ({self.names}) draws otherwise than a proved one"
 
     @property
     def code(self) -> str:
