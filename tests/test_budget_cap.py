@@ -22,11 +22,13 @@ from fuaudit.config import resolve
 from fuaudit.draws import Keyed
 from fuaudit.errors import PluginError, UsageError
 from fuaudit.plans import Request
-from fuaudit.runs.family import EDITED, NO_WORD
+from fuaudit.runs.account import account_of
+from fuaudit.runs.released import EDITED
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.capped import mechanism_of
 from fuaudit.training.events import Released
 from fuaudit.training.exchange import exchange_of
+from fuaudit.training.releases import BEHIND, NO_WORD, in_the_way, released_by
+from fuaudit.training.solvers import Sgd
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow import begin
@@ -159,16 +161,35 @@ class Agrees:
     ],
 )
 def test_a_stage_that_answers_with_no_mechanism_is_named(answer, kind, words):
-    exchange = exchange_of(resolve(table(3)))
     with pytest.raises(kind, match=words):
-        mechanism_of(replace(exchange, client_stages=replace(exchange.client_stages, stages=(Tells(answer),))), DIM)
+        released_by(Tells(answer), DIM)
 
 
 def test_behind_another_agreement_figures_would_differ_from_round_to_round():
     exchange = exchange_of(resolve(table(3)))
-    both = replace(exchange.client_stages, stages=(Agrees(), Consensus(2, 0.99)))
-    with pytest.raises(UsageError, match="behind another agreement"):
-        mechanism_of(replace(exchange, client_stages=both), DIM)
+    both = replace(exchange, client_stages=replace(exchange.client_stages, stages=(Agrees(), Consensus(2, 0.99))))
+    assert in_the_way(both, Sgd(), "none", 1, DIM) == BEHIND
+
+
+NOISE = {"use": "gaussian-noise", "norm": 0.5, "noise": 20.0}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"client": [{"use": "test-agreement"}, PROPOSES]},
+        {"client": [{"use": "mimic", "clients": [1]}, PROPOSES]},
+        {"client": [NOISE], "scaling": "standardise"},
+    ],
+)
+def test_a_cap_is_refused_in_the_words_in_which_a_run_has_no_account(tmp_path, monkeypatch, tables):
+    monkeypatch.syspath_prepend("tests/stages")
+    without = {name: of for name, of in table(3, 1e6, 1e-5).items() if name != "budget"} | tables
+    accounts = account_of(train(without, tmp_path / "run", tiny_dataset(), secret(1)), 1e-5).towards["server"].accounts
+    (why,) = {one.reason for one in accounts}
+    with pytest.raises(UsageError) as refused:
+        begun(table(3, 1e6, 1e-5) | tables, tiny_dataset(), secret(1))
+    assert refused.value.args[0].endswith(f": {why}")
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,13 @@ from fuaudit.errors import UsageError
 from fuaudit.formats.forms import pretty_json
 from fuaudit.plans import Request
 from fuaudit.runs.account import account_of, account_of_lineage
-from fuaudit.runs.family import BEHIND, EDITED, NO_WORD, ONE_DIGEST, OTHER_TALE, UNFINISHED, _drawn_from, kinship
+from fuaudit.runs.kin import ONE_DIGEST, OTHER_TALE, UNFINISHED, kinship
 from fuaudit.runs.ledger import Ledger, read_ledger
 from fuaudit.runs.manifest import digest_of_files
+from fuaudit.runs.released import EDITED, _drawn_from
 from fuaudit.runs.tombstone import read_tombstone
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
+from fuaudit.training.releases import BEHIND, NO_WORD
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
 from fuaudit.workflow.append import append

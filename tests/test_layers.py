@@ -117,8 +117,8 @@ def test_what_reads_runs_changes_no_file():
 
 WRITERS = {"fuaudit/verification/store.py", "fuaudit/replicas/pairs.py"}
 WRITING = {
-    "append_line", "hardlink_to", "locked", "make_folder", "mkdir", "rename", "rmtree", "save_file", "symlink_to",
-    "touch", "unlink", "write_bytes", "write_folder", "write_text",
+    "append_line", "hardlink_to", "locked", "make_folder", "mkdir", "plot", "rename", "rmtree", "save_file",
+    "symlink_to", "touch", "unlink", "write_bytes", "write_folder", "write_text",
 }  # fmt: skip
 
 
@@ -137,7 +137,15 @@ def writes(tree):
 
 
 @pytest.mark.parametrize(
-    "line", ["with open(p, 'w') as f: pass", "p.open('ab')", "p.touch()", "shutil.move(p, q)", "os.replace(p, q)"]
+    "line",
+    [
+        "with open(p, 'w') as f: pass",
+        "p.open('ab')",
+        "plot(seen, terms, p)",
+        "p.touch()",
+        "shutil.move(p, q)",
+        "os.replace(p, q)",
+    ],
 )
 def test_these_lines_change_files(line):
     assert list(writes(ast.parse(line)))

@@ -22,12 +22,11 @@ from fuaudit.errors import RedactedError, UsageError
 from fuaudit.plans import Request
 from fuaudit.plans.stage_draws import Place
 from fuaudit.runs.account import account_of
-from fuaudit.runs.family import BEHIND
 from fuaudit.testing.client_stages import check_client_stage
 from fuaudit.testing.contexts import context_of
 from fuaudit.testing.tiny import tiny_config, tiny_dataset
-from fuaudit.training.capped import beside_rows
 from fuaudit.training.events import Released
+from fuaudit.training.releases import BEHIND, beside_rows
 from fuaudit.training.solvers import Sgd
 from fuaudit.verification.case import Case
 from fuaudit.verification.evidence import Evidence
@@ -252,7 +251,7 @@ def test_what_a_solver_lets_the_server_have_is_not_under_the_noise(tmp_path, mon
         trained(tmp_path / "scaffold", solver={"use": "scaffold"})
     run = trained(tmp_path / "run")
     monkeypatch.setattr(Sgd, "uploads", 2, raising=False)
-    with pytest.raises(UsageError, match=r"\[budget\] cannot account for noise on rows: .* sends more vectors"):
+    with pytest.raises(UsageError, match=r"\[budget\] cannot account for .*'gaussian-noise': .* sends more vectors"):
         train(budget(9.0, 5), tmp_path / "other", tiny_dataset(), secret(1))
     (one,) = account_of(load_run(run.path), 1e-5).towards["public"].accounts
     assert (one.epsilon, "sends more vectors" in one.reason) == (float("inf"), True)

@@ -16,7 +16,7 @@ from fuaudit.text import counted
 if TYPE_CHECKING:
     from fuaudit.budgets.spent import PartAccount
     from fuaudit.runs.account import FamilyAccount, Towards
-    from fuaudit.runs.family import Unlimited
+    from fuaudit.runs.released import Unlimited
 
 
 @click.command("run")
@@ -46,6 +46,7 @@ def budget_of_run(
 
     A round counts for each run that drew it anew. RUN and its ancestors count as published, others by --published.
     """
+    from fuaudit.budgets.growth import Seen, plot
     from fuaudit.budgets.picture import require_format
     from fuaudit.runs.account import account_of
     from fuaudit.runs.run import load_run
@@ -54,7 +55,8 @@ def budget_of_run(
         require_format(picture)
     found = account_of(load_run(run), delta, differ, published, also)
     if picture is not None:
-        found.plot(picture)
+        seen = {name: Seen(one.spent, one.accounts, one.reasons) for name, one in found.towards.items()}
+        plot(seen, found.terms, picture)
     output.emit(found.as_json(), list(_lines(found)), list(_short(found)))
 
 

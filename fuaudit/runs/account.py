@@ -8,26 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fuaudit.budgets.family import Charge, Family, Spent, spent_towards_public, spent_towards_server
-from fuaudit.budgets.growth import Seen, plot
 from fuaudit.budgets.spent import NOTHING, PartAccount, Terms, accounts
 from fuaudit.declared import says
 from fuaudit.errors import UsageError, nearest
-from fuaudit.runs.family import (
-    Kin,
-    Kinship,
-    Unlimited,
-    apart,
-    by_config,
-    family_of,
-    kinship,
-    strangers,
-    tombstones,
-    unlimited,
-    with_secrets,
-)
+from fuaudit.runs.kin import Kin, Kinship, apart, kinship, tombstones, with_secrets
+from fuaudit.runs.ledger import released
+from fuaudit.runs.released import Unlimited, by_config, family_of, strangers, unlimited
 from fuaudit.runs.run import Run
 from fuaudit.runs.tombstone import Tombstone
-from fuaudit.training.capped import byzantine
+from fuaudit.training.releases import byzantine
 
 SERVER = "sees all that the server saw in these runs"
 LINEAGE = "sees all that the server saw in this run and its ancestors"
@@ -71,11 +60,6 @@ class FamilyAccount:
     published: tuple[str, ...]
     towards: Mapping[str, Towards]
     unlimited: Mapping[str, tuple[Unlimited, ...]]
-
-    def plot(self, path: Path) -> None:
-        """Draw epsilon against the rounds of all runs, one after another; see :func:`fuaudit.budgets.growth.plot`."""
-        seen = {name: Seen(one.spent, one.accounts, one.reasons) for name, one in self.towards.items()}
-        plot(seen, self.terms, path)
 
     def as_json(self) -> dict[str, Any]:
         """The whole account."""
@@ -155,7 +139,7 @@ def account_of_lineage(run: Run, ancestors: Iterable[Run | Tombstone]) -> Family
 def told_anything(chain: Iterable[Run | Tombstone]) -> bool:
     """Whether a round of these told that it released anything under a mechanism."""
     lines = (line for found in chain for line in found.ledger.of_kind("round"))
-    return any(event["kind"] == "released" for line in lines for event in line.get("told", ()))
+    return any(map(released, lines))
 
 
 def _terms(run: Run, kin: Sequence[Kin], delta: float | None = None, differ: int | None = None) -> Terms:

@@ -71,6 +71,11 @@ def read_ledger(run: Path) -> Ledger:
     return ledger_of(content[:-1].split(b"\n"), path)
 
 
+def released(line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What parts of a round told that they released, by its line."""
+    return [event for event in line.get("told", ()) if event["kind"] == "released"]
+
+
 def wrong_course(ledger: Ledger, info: Mapping[str, Any], stored: Collection[int]) -> str:
     """What the ledger of a sealed run tells otherwise than its ``run.json`` (shape checked); empty for nothing.
 

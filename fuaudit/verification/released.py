@@ -8,7 +8,7 @@ from fuaudit.budgets.spent import PartAccount
 from fuaudit.budgets.statement import finite, meaning
 from fuaudit.errors import EvidenceError, RedactedError, UsageError
 from fuaudit.runs.account import account_of_lineage, told_anything
-from fuaudit.runs.family import Unlimited
+from fuaudit.runs.released import Unlimited
 from fuaudit.statistics.rounding import up
 from fuaudit.verification.case import Case
 

@@ -9,11 +9,13 @@ from fuaudit.budgets.mechanisms import assumed
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 from fuaudit.registry import build
-from fuaudit.runs.family import asked_of_clients, no_word
 from fuaudit.runs.layout import MODEL
+from fuaudit.runs.ledger import released
+from fuaudit.runs.released import asked_of_clients
 from fuaudit.runs.run import Run
 from fuaudit.text import counted
-from fuaudit.training.capped import byzantine, capped, charged_stage, mechanism_of
+from fuaudit.training.capped import capped, charged
+from fuaudit.training.releases import byzantine, no_word, released_by
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -22,14 +24,15 @@ def budget(run: Run, target: Target) -> CheckResult:
     try:
         solver = build("solvers", run.config.solver)
         found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling)
-        charged = mechanism_of(run.exchange, dimension)
+        number = charged(run.exchange)
+        of_stage = released_by(run.exchange.client_stages.stages[number], dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
     except UsageError as error:
         return unclear(f"Whether {name_of(run)} keeps to its budget cannot be computed here: {error.args[0]}.")
     for line in run.ledger.of_kind("round"):
-        told = [event for event in line.get("told", []) if event["kind"] == "released"]
-        if any((event["mechanism"], event["parameters"]) != (charged.mechanism, charged.parameters) for event in told):
+        told = [(event["mechanism"], event["parameters"]) for event in released(line)]
+        if any(one != (of_stage.mechanism, of_stage.parameters) for one in told):
             return fails(
                 f"In round {line['round']} of {name_of(run)} another mechanism was told than its budget charges."
             )
@@ -44,13 +47,13 @@ def budget(run: Run, target: Target) -> CheckResult:
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. What other runs of the lineage "
         "released is not counted.",
-        f"{assumed(found, target)}{_at_its_word(run)}{_covered(run)}",
+        f"{assumed(found, target)}{_at_its_word(run, number)}{_covered(run)}",
     )
 
 
-def _at_its_word(run: Run) -> str:
+def _at_its_word(run: Run, number: int) -> str:
     """That nothing but the word of a stage is behind an account, as a sentence; empty for a stage of fuaudit's own."""
-    why = no_word(run.config.client[charged_stage(run.exchange)]["use"])
+    why = no_word(run.config.client[number]["use"])
     return f" The budget takes a stage at its word: {why}." if why else ""
 
 

@@ -1,0 +1,177 @@
+"""What runs of one training released: the rounds that each charges, whose word is taken, and what nothing limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+from fuaudit.budgets.family import Family, Member, Release, rounds_in_words
+from fuaudit.declared import must_say, says
+from fuaudit.errors import FuauditError
+from fuaudit.formats.files import sha256
+from fuaudit.formats.forms import canonical_json
+from fuaudit.registry import build
+from fuaudit.runs.kin import Kin, Kinship
+from fuaudit.runs.layout import CHECKPOINT, FILES, LEDGER, MODEL, file_of, round_of
+from fuaudit.runs.ledger import released
+from fuaudit.runs.platforms import makers_of
+from fuaudit.runs.run import Run
+from fuaudit.runs.tombstone import Tombstone
+from fuaudit.training.events import as_table
+from fuaudit.training.releases import in_the_way, no_word, released_by
+
+EDITED = "an editor asked clients for more than their rounds released, and no ledger tells how much"
+
+
+def family_of(kinship: Kinship) -> Family:
+    """What an account needs of a family."""
+    by_digest = {digest: kin for kin in kinship.kin for digest in kin.digests}
+    members = tuple(_member(kin, by_digest.get(kin.parent)) for kin in kinship.kin)
+    return Family(kinship.run.name, members, kinship.gaps, kinship.doubles, _same_draws(kinship.kin, by_digest))
+
+
+def _member(kin: Kin, parent: Kin | None) -> Member:
+    first = kin.found.info["first_change"][0] if kin.parent else 1
+    beyond = _beyond(kin, parent, first)
+    return Member(kin.name, kin.digests, kin.parent, first, kin.found.rounds_executed, _told(kin), beyond)
+
+
+def _told(kin: Kin) -> dict[int, tuple[Release, ...]]:
+    """Round -> what a run told that it released in it."""
+    return {line["round"]: tuple(map(_release, released(line))) for line in kin.found.ledger.of_kind("round")}
+
+
+def _release(event: Mapping[str, Any]) -> Release:
+    parameters = tuple((name, _plain(value)) for name, value in sorted(event["parameters"].items()))
+    return Release(event["part"], event["mechanism"], parameters)
+
+
+def _plain(value: Any) -> int | float | str:
+    """A parameter; a ledger may hold tables in the place of one, which no mechanism has."""
+    return value if type(value) in (int, float, str) else canonical_json(value).decode()
+
+
+def _beyond(kin: Kin, parent: Kin | None, first: int) -> str:
+    """Why the rounds of a run that count are not all that it released; empty for nothing."""
+    if kin.found.by_editor or parent is None:
+        return asked_of_clients(kin.found)
+    (told,) = kin.found.ledger.of_kind("unlearning")
+    # kept rounds behind the last model that was kept are executed again
+    again = range(told["kept_rounds"] + 1, min(first, parent.found.rounds_executed + 1))
+    if again and _computed_otherwise(kin, parent, again):
+        return (
+            f"it executed what it keeps, {rounds_in_words(again)}, again on another platform, so the same noise may "
+            "lie over rows that are rounded otherwise"
+        )
+    return ""
+
+
+def asked_of_clients(found: Run | Tombstone) -> str:
+    """Why nobody knows what clients of a run released, where an editor asked them for more; empty for nothing."""
+    if not found.by_editor:
+        return ""
+    try:
+        asked = must_say(found.unlearner, "participants") - {"server"}
+    except FuauditError as error:
+        return f"what its editor asked clients for is not known: {error.args[0]}"
+    return EDITED if asked else ""
+
+
+def _computed_otherwise(one: Kin, other: Kin, rounds: range) -> bool:
+    """Whether two runs were made on platforms that compute some rounds otherwise, or may."""
+    pairs = product(*(makers_of(kin.found.ledger, rounds[-1], rounds[0] - 1) for kin in (one, other)))
+    return any(mine.unlike(theirs) for mine, theirs in pairs)
+
+
+def _same_draws(kin: Sequence[Kin], by_digest: Mapping[str, Kin]) -> dict[tuple[str, str], str]:
+    """Two names -> that these runs have the same draws, and may have them over other rows.
+
+    One request by one method on one run, or one training, is drawn alike whenever it is carried out.
+    """
+    found = {}
+    for one, other in combinations(kin, 2):
+        rounds = range(1, min(one.found.rounds_executed, other.found.rounds_executed) + 1)
+        alike = _drawn_from(one, by_digest) == _drawn_from(other, by_digest)
+        if rounds and alike and _computed_otherwise(one, other, rounds):
+            found[one.name, other.name] = (
+                f"{one.name} and {other.name} have the same draws, and were made on different platforms: the same "
+                "noise may lie over rows that are rounded otherwise"
+            )
+    return found
+
+
+def _drawn_from(kin: Kin, by_digest: Mapping[str, Kin], passed: frozenset[str] = frozenset()) -> str:
+    """The digest of all that a run's draws follow from, beside the commitment; ``passed``: parents on the way to it."""
+    if not kin.parent:
+        return ""
+    (asked,), method = kin.found.ledger.of_kind("request"), kin.found.info["unlearner"]
+    # two trainings of one commitment have the same draws, and other digests where platforms differ
+    at_hand = kin.parent in by_digest and kin.parent not in passed  # tombstones can say that they are in a circle
+    parent = _drawn_from(by_digest[kin.parent], by_digest, passed | {kin.parent}) if at_hand else kin.parent
+    return sha256(canonical_json([parent, asked["clients"], asked["samples"], method["use"], method["options"]]))
+
+
+def strangers(run: Run) -> dict[str, str]:
+    """Part of a round -> why its word is not taken; none of a client stage of fuaudit's own that stands alone."""
+    behind = "acts behind the clients, and is not accounted for"
+    found = {f"server.{number}": f"a server stage {behind}" for number in range(len(run.config.server))}
+    solver, dimension = build("solvers", run.config.solver), run.model.numel()
+    for number, table in enumerate(run.config.client):
+        why = no_word(table["use"]) or in_the_way(run.exchange, solver, run.config.scaling, number, dimension)
+        found |= {f"client.{number}": why} if why else {}
+    return found | {"transport": f"the transport {behind}"}
+
+
+def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
+    """What client stages release under in every round, as the config has them; of parts whose word is taken."""
+    stages: tuple[Any, ...] = run.exchange.client_stages.stages
+    parts = {f"client.{number}": stage for number, stage in enumerate(stages)}
+    said = {part: stage for part, stage in parts.items() if part not in distrusted and says(stage, "releases")}
+    return frozenset(_release(as_table(part, released_by(stage, run.model.numel()))) for part, stage in said.items())
+
+
+@dataclass(frozen=True)
+class Unlimited:
+    """What was computed from private rows, and left under no mechanism."""
+
+    where: str
+    what: str
+    given_to: str
+    rounds: tuple[int, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Names, words and rounds."""
+        return {"where": self.where, "what": self.what, "given_to": self.given_to, "rounds": list(self.rounds)}
+
+
+FROM_ROWS = frozenset({LEDGER, CHECKPOINT, MODEL})
+"""Files that are made of what clients send in rounds; where that has noise, they tell no more than it."""
+
+
+def unlimited(kin: Kin, shows: str, by_config: Collection[Release] = ()) -> tuple[Unlimited, ...]:
+    """What left a run that nothing limits: in its rounds, then in its files, also where these were removed since.
+
+    Args:
+        shows: what the transport shows the server of a round.
+        by_config: what client stages release under, as the config has them.
+    """
+    lines = kin.found.ledger.of_kind("round")
+    noisy = bool(lines) and all(_is_noisy(line, by_config) for line in lines)
+    values = f"what clients send beside what is accounted for: the server is shown {shows}"
+    rows = Unlimited("rounds", values, "server", tuple(line["round"] for line in lines))
+    found = [rows] if lines and not noisy else []
+    names = {*kin.found.files, LEDGER}
+    for file in FILES.values():
+        own = [name for name in names if file.tells and file_of(name) is file]
+        if noisy and file.name in FROM_ROWS:
+            continue
+        rounds = tuple(sorted(number for name in own if (number := round_of(name)) is not None))
+        found += [Unlimited(file.name, file.tells, file.given_to, rounds)] if own else []
+    return tuple(found)
+
+
+def _is_noisy(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:
+    """Whether all rows of a round had noise before anybody saw them."""
+    return any(one.mechanism == "gaussian" and one in by_config for one in map(_release, released(line)))
