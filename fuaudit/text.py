@@ -29,6 +29,12 @@ def plain(name: str) -> str:
     return "".join(char if " " <= char <= "~" else "?" for char in name[:100])
 
 
+def in_full(number: float) -> str:
+    """A number with all its digits, as short as it can be written: it is neither above nor below what is meant."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """A number and what it counts: "1 round", "2,000 rounds"; ``many`` where an s does not do."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -1,6 +1,7 @@
 """The cap: a config that names a budget is refused before anything is drawn, or its rounds keep to it."""
 
 import json
+import re
 import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,6 +18,12 @@ from fuaudit.budgets.cap import capped
 from fuaudit.budgets.conspar.account import COARSE, account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.conspar.targets import for_rounds
+from fuaudit.budgets.dpsgd.account import account as dpsgd
+from fuaudit.budgets.dpsgd.laws import LAWS
+from fuaudit.budgets.dpsgd.steps import Steps
+from fuaudit.budgets.dpsgd.targets import Asked, answer
+from fuaudit.budgets.gaussian.account import account as gaussian
+from fuaudit.budgets.gaussian.curve import rounds_for
 from fuaudit.budgets.target import Target
 from fuaudit.config import resolve
 from fuaudit.draws import Keyed
@@ -205,6 +212,47 @@ def test_a_cap_is_refused_in_the_words_in_which_a_run_has_no_account(tmp_path, m
 def test_what_nobody_accounts_for_is_no_budget(told):
     with pytest.raises(UsageError, match="nobody accounts for"):
         capped(Target(1.0, 0.0), told.mechanism, told.parameters, 3)
+
+
+def conspar_rounds(epsilon):
+    for_rounds(ConSpar(DIM, 2, Fraction("0.5")), 0.0, epsilon)
+
+
+def cap(epsilon):
+    capped(Target(epsilon, 1e-5), "gaussian", {"noise": 20.0}, 100)
+
+
+def gaussian_rounds(epsilon):
+    rounds_for(epsilon, 1e-5, 0.5)
+
+
+def dpsgd_rounds(epsilon):
+    answer(Asked(2.0, 1.0, None, 1e-5, LAWS["fixed"], 1), epsilon)
+
+
+@pytest.mark.parametrize(
+    ("ask", "exact"),
+    [
+        (cap, lambda: gaussian(20.0, 100, 1e-5).total),
+        (conspar_rounds, lambda: account(ConSpar(DIM, 2, Fraction("0.5")), 1, 0.0, COARSE).total),
+        (gaussian_rounds, lambda: gaussian(0.5, 1, 1e-5).total),
+        (dpsgd_rounds, lambda: dpsgd([Steps(2.0, 1.0, 1)], 1e-5, LAWS["fixed"], 1, COARSE).total),
+    ],
+)
+@pytest.mark.parametrize("less", [1e-9, 1e-6, 1e-4, 1e-3])
+def test_what_is_refused_prints_an_epsilon_above_its_target(ask, exact, less):
+    exact = exact()
+    with pytest.raises(UsageError) as refused:
+        ask(exact * (1 - less))
+    told = refused.value.args[0]
+    epsilon, target = (re.search(rf"{name} (\d+\.\d+)", told)[1] for name in ("epsilon", "target is"))
+    assert float(epsilon) >= exact > float(target) == exact * (1 - less)
+
+
+def test_a_pass_names_the_target_with_all_its_digits(tmp_path):
+    target = 0.5 + 2.0**-40
+    run = train(table(3, target, 1.0000001e-3), tmp_path / "run", tiny_dataset(), secret(1))
+    assert f"epsilon {target} at delta 0.0010000001." in budget(load_run(run.path), run.config.budget).text
 
 
 def test_the_cap_is_the_account_of_all_participations():

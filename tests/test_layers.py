@@ -19,8 +19,8 @@ import house  # noqa: E402
 LEVELS = [
     {"errors", "from_source", "progress", "text"},
     {"renamed"},
-    {"declared", "options"},
-    {"registry", "terminal", "draws", "reading", "statistics", "budgets"},
+    {"declared", "options", "statistics"},
+    {"registry", "terminal", "draws", "reading", "budgets"},
     {"config", "describe", "plans", "formats"},
     {"data", "models"},
     {"training", "commitments"},

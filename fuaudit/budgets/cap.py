@@ -9,8 +9,10 @@ from __future__ import annotations
 from fuaudit.budgets.conspar.account import COARSE
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.mechanisms import Account, Parameters, account_for, mechanism_of, rounds_within
+from fuaudit.budgets.statement import epsilon_at
 from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
+from fuaudit.text import in_full
 
 
 def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, times: int = 1) -> Account:
@@ -29,11 +31,8 @@ def capped(target: Target, mechanism: str, parameters: Parameters, rounds: int, 
 
 def _too_many(found: Account, target: Target, times: int) -> str:
     several = f", each up to {times} times a client," if times > 1 else ""
-    total = f"epsilon {found.total:.4g}" if found.total < float("inf") else "no guarantee"
-    return (
-        f"{found.rounds // times:,} rounds{several} have {total} at delta {target.delta:g}, and the target is "
-        f"{target.epsilon:g}"
-    )
+    total = epsilon_at(found.total, target.delta)
+    return f"{found.rounds // times:,} rounds{several} have {total}, and the target is {in_full(target.epsilon)}"
 
 
 def _hint(one: ConSpar | float, target: Target, times: int, note: str) -> str:

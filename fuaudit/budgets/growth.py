@@ -16,7 +16,7 @@ from fuaudit.budgets.mechanisms import account_for, mechanism_of
 from fuaudit.budgets.picture import require_format, write
 from fuaudit.budgets.spent import PartAccount, Terms
 from fuaudit.errors import UsageError
-from fuaudit.text import printable
+from fuaudit.text import in_full, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,5 +105,5 @@ def _panel(axes: Axes, name: str, seen: Seen, terms: Terms) -> None:
     none = [printable(charge.name) for charge in seen.spent.charges if not charge.rounds]
     adds = f"; nothing is added by {', '.join(none)}" if none else ""
     axes.set(title=f"towards the {name}", xlabel=f"rounds drawn anew, run by run{adds}",
-             ylabel=f"epsilon at delta {terms.delta:g}",
+             ylabel=f"epsilon at delta {in_full(terms.delta)}",
              xlim=(0, max(seen.spent.rounds, 1)), ylim=(0, None))  # fmt: skip

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, isfinite
 
+from fuaudit.statistics.rounding import up
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -33,6 +35,16 @@ class Statement:
         fields = asdict(self)
         name, sentence = fields.pop("remark")
         return {word.replace("_", " "): text for word, text in fields.items()} | {name: sentence}
+
+
+def epsilon_in_words(epsilon: float) -> str:
+    """An epsilon, rounded up so that what is printed holds too."""
+    return f"epsilon {up(epsilon, 5)}" if isfinite(epsilon) else "no guarantee"
+
+
+def epsilon_at(epsilon: float, delta: float) -> str:
+    """An epsilon and its delta, both rounded up."""
+    return f"{epsilon_in_words(epsilon)} at delta {up(delta, 6)}"
 
 
 def meaning(total: float, delta: float) -> str:

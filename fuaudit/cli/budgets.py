@@ -11,7 +11,7 @@ from fuaudit.cli.dpsgd import dpsgd
 from fuaudit.cli.family import budget_of_run
 from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.errors import UsageError
-from fuaudit.text import counted
+from fuaudit.text import counted, in_full
 
 if TYPE_CHECKING:
     from fuaudit.budgets.conspar.account import ConSparAccount
@@ -76,7 +76,8 @@ def conspar(
         plot(shape, number, delta, picture)
     result = account(shape, number, delta, BINS if target is None else COARSE)
     document = result.as_json() | ({"target": target, "found": missing[0].lstrip("-")} if target is not None else {})
-    sought = [] if target is None else [f"found for epsilon {target:g}: {missing[0]} {_sought(result, missing[0])}"]
+    found = f"{missing[0]} {_sought(result, missing[0])}" if missing else ""
+    sought = [] if target is None else [f"found for epsilon {in_full(target)}: {found}"]
     output.emit(document, [*sought, *_lines(result)], [*sought, *_short(result)])
 
 
@@ -135,15 +136,16 @@ def gaussian(
 def _of_noise(found: GaussianAccount) -> list[str]:
     """An account of noise in words; the first line says the most."""
     from fuaudit.budgets.gaussian.account import statement
-    from fuaudit.budgets.statement import meaning
+    from fuaudit.budgets.statement import epsilon_at, meaning
     from fuaudit.statistics.rounding import up
 
     # whoever adds the noise that is printed keeps to the epsilon beside it
-    first = f"{counted(found.rounds, 'round')} with noise {up(found.noise, 6)}: {_epsilon(found.epsilon)} at delta "
+    noise = f"{counted(found.rounds, 'round')} with noise {up(found.noise, 6)}"
+    first = f"{noise}: {epsilon_at(found.epsilon, found.delta)}"
     told = [f"  {name}: {text}" for name, text in statement(found).as_json().items()]
     why = [found.note] if found.note else []
     seen = f"towards who sees {found.seen}"
-    return [f"{first}{up(found.delta, 6)}", seen, *why, meaning(found.epsilon, found.delta), "Statement:", *told, ""]
+    return [first, seen, *why, meaning(found.epsilon, found.delta), "Statement:", *told, ""]
 
 
 def _sought(found: ConSparAccount, name: str) -> str:
@@ -170,22 +172,17 @@ def _lines(found: ConSparAccount) -> list[str]:
 
 
 def _short(found: ConSparAccount) -> list[str]:
-    from fuaudit.statistics.rounding import up
+    from fuaudit.budgets.statement import epsilon_at, epsilon_in_words
 
-    total = f"{counted(found.rounds, 'round')}: {_epsilon(found.total)}"
-    return [f"{total} at delta {up(found.delta, 6)}; one round: {_epsilon(found.per_round)}"]
-
-
-def _epsilon(number: float) -> str:
-    from fuaudit.statistics.rounding import up
-
-    return "no guarantee" if number == float("inf") else f"epsilon {up(number, 5)}"
+    total = f"{counted(found.rounds, 'round')}: {epsilon_at(found.total, found.delta)}"
+    return [f"{total}; one round: {epsilon_in_words(found.per_round)}"]
 
 
 def _one_round(found: ConSparAccount) -> list[str]:
     from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
+    from fuaudit.budgets.statement import epsilon_in_words
 
-    lines = [f"one round: {_epsilon(found.per_round)}"]
+    lines = [f"one round: {epsilon_in_words(found.per_round)}"]
     times = f" for one element, {found.mechanism.differ} times:" if found.mechanism.differ > 1 else ""
     if (printed := theorem2(found.mechanism)) is not None:
         beside = _beside(printed, found.per_round, bool(theorem2_is_bound(found.mechanism)))
@@ -204,9 +201,10 @@ def _beside(printed: float, exact: float, is_bound: bool) -> str:
 
 
 def _all_rounds(found: ConSparAccount) -> list[str]:
+    from fuaudit.budgets.statement import epsilon_at
     from fuaudit.statistics.rounding import down, up
 
-    lines = [f"{counted(found.rounds, 'round')}: {_epsilon(found.total)} at delta {up(found.delta, 6)}"]
+    lines = [f"{counted(found.rounds, 'round')}: {epsilon_at(found.total, found.delta)}"]
     if found.exact:
         lines.append(f"  the exact loss, composed: between {down(found.exact.low, 5)} and {up(found.exact.high, 5)}")
     if found.optimal is not None:

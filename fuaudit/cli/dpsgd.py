@@ -11,7 +11,7 @@ import click
 from fuaudit.budgets.dpsgd.laws import LAWS
 from fuaudit.cli.options import Folder, Output, output_options
 from fuaudit.errors import EvidenceError, StorageError, UsageError
-from fuaudit.text import counted
+from fuaudit.text import counted, in_full
 
 if TYPE_CHECKING:
     from fuaudit.budgets.dpsgd.account import DpSgdAccount
@@ -74,7 +74,7 @@ def dpsgd(
         missing = _missing(law, noise, rate, count)
         one = answer(Asked(noise, rate if law.amplified else 1.0, count, delta, law, times or 1), target)
         found = account([one], delta, law, times or 1, COARSE)
-        sought = f"found for epsilon {target:g}: {_sought(found, missing)}"
+        sought = f"found for epsilon {in_full(target)}: {_sought(found, missing)}"
         document = found.as_json() | {"target": target, "found": missing.lstrip("-")}
         output.emit(document, [sought, *_lines(found)], [sought, _first(found)])
 
@@ -131,10 +131,10 @@ def _history(source: Path) -> History:
 
 
 def _first(found: DpSgdAccount) -> str:
-    from fuaudit.statistics.rounding import up
+    from fuaudit.budgets.statement import epsilon_at
 
-    total = "no guarantee" if found.total == float("inf") else f"epsilon {up(found.total, 5)}"
-    return f"{counted(found.count, 'step')} of DP-SGD, {found.law.name} batches: {total} at delta {up(found.delta, 6)}"
+    total = epsilon_at(found.total, found.delta)
+    return f"{counted(found.count, 'step')} of DP-SGD, {found.law.name} batches: {total}"
 
 
 def _lines(found: DpSgdAccount, told: History | None = None) -> Iterator[str]:

@@ -95,10 +95,10 @@ def _towards(found: FamilyAccount, reader: str, towards: Towards) -> Iterator[st
 
 
 def _total(found: FamilyAccount, one: PartAccount) -> str:
-    from fuaudit.statistics.rounding import up
+    from fuaudit.budgets.statement import epsilon_at
 
-    total = "no guarantee" if one.epsilon == float("inf") else f"epsilon {up(one.epsilon, 5)}"
-    return f"{one.part}, {one.under}, {counted(one.rounds, 'round')}: {total} at delta {up(found.terms.delta, 6)}"
+    total = epsilon_at(one.epsilon, found.terms.delta)
+    return f"{one.part}, {one.under}, {counted(one.rounds, 'round')}: {total}"
 
 
 def _short(found: FamilyAccount) -> Iterator[str]:

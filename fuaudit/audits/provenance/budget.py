@@ -13,7 +13,7 @@ from fuaudit.runs.layout import MODEL
 from fuaudit.runs.ledger import released
 from fuaudit.runs.released import asked_of_clients
 from fuaudit.runs.run import Run
-from fuaudit.text import counted
+from fuaudit.text import counted, in_full
 from fuaudit.training.capped import capped, charged
 from fuaudit.training.releases import byzantine, no_word, released_by
 
@@ -45,8 +45,8 @@ def budget(run: Run, target: Target) -> CheckResult:
         return unclear(f"Whether {name_of(run)} keeps to its budget is not known: {asked}.")
     return holds(
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
-        f"its config, epsilon {target.epsilon:g} at delta {target.delta:g}. What other runs of the lineage "
-        "released is not counted.",
+        f"its config, epsilon {in_full(target.epsilon)} at delta {in_full(target.delta)}. What other runs of the "
+        "lineage released is not counted.",
         f"{assumed(found, target)}{_at_its_word(run, number)}{_covered(run)}",
     )
 

@@ -8,6 +8,7 @@ from fuaudit.budgets.conspar.account import COARSE, ConSparAccount, account
 from fuaudit.budgets.conspar.law import ConSpar
 from fuaudit.budgets.picture import require_format, write
 from fuaudit.errors import UsageError
+from fuaudit.text import in_full
 
 POINTS = 30
 
@@ -41,6 +42,6 @@ def plot(mechanism: ConSpar, rounds: int, delta: float, path: Path) -> None:
         )
     if all(each.exact for each in found):
         axes.plot(numbers, [each.total for each in found], label="exact loss, composed")
-    axes.set(xlabel="rounds", ylabel=f"epsilon at delta {delta:g}", xscale="log", yscale="log")
+    axes.set(xlabel="rounds", ylabel=f"epsilon at delta {in_full(delta)}", xscale="log", yscale="log")
     axes.legend()
     write(figure, path)

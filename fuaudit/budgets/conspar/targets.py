@@ -14,7 +14,9 @@ from math import inf
 
 from fuaudit.budgets.conspar.account import COARSE, ROUNDS, ConSparAccount, account
 from fuaudit.budgets.conspar.law import ConSpar
+from fuaudit.budgets.statement import epsilon_in_words
 from fuaudit.errors import UsageError
+from fuaudit.text import in_full
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def for_per_client(dim: int, alpha: Fraction, differ: int, rounds: int, delta: f
     fits = bisect_left(choices, True, key=lambda k: _fits(ConSpar(dim, k, alpha, differ), rounds, delta, target))
     if fits == len(choices):
         raise UsageError(
-            f"no number of coordinates a client keeps {rounds:,} rounds to epsilon {target:g}",
+            f"no number of coordinates a client keeps {rounds:,} rounds to epsilon {in_full(target)}",
             "Ask for fewer rounds, a larger alpha, or a larger --target.",
         )
     return ConSpar(dim, choices[fits], alpha, differ)
@@ -86,7 +88,8 @@ def for_rounds(mechanism: ConSpar, delta: float, target: float) -> int:
     rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: not _fits(mechanism, rounds, delta, target))
     if rounds == 0:
         least: ConSparAccount = account(mechanism, 1, delta, COARSE)
-        raise UsageError(f"one round has epsilon {least.total:.4g} already, and the target is {target:g}", least.note)
+        told = epsilon_in_words(least.total)
+        raise UsageError(f"one round has {told} already, and the target is {in_full(target)}", least.note)
     return rounds
 
 

@@ -15,9 +15,10 @@ from fuaudit.budgets.dpsgd.account import account, by_whole_orders, unamplified
 from fuaudit.budgets.dpsgd.composed import bracket
 from fuaudit.budgets.dpsgd.laws import BatchLaw
 from fuaudit.budgets.dpsgd.steps import STEPS, Steps
+from fuaudit.budgets.statement import epsilon_in_words
 from fuaudit.budgets.target import require_delta
 from fuaudit.errors import UsageError
-from fuaudit.text import counted
+from fuaudit.text import counted, in_full
 
 COARSE = 2**16
 """Cells for many accounts at once: less exact, and never too private."""
@@ -80,11 +81,10 @@ def _first(steps_with: Callable[[float], Steps], choices: Sequence[float], asked
         return steps_with(choices[found])
     least = steps_with(choices[-1])
     epsilon = account([least], asked.delta, asked.law, asked.times, COARSE).total
-    told = f"epsilon {epsilon:.4g}" if epsilon < inf else "no guarantee"
     rate = f" at rate {least.rate:g}" if asked.law.amplified else ""
     raise UsageError(
-        f"the target is {target:g}, and there is {told} already for {counted(least.count, 'step')} with noise "
-        f"{least.noise:g}{rate}",
+        f"the target is {in_full(target)}, and there is {epsilon_in_words(epsilon)} already for "
+        f"{counted(least.count, 'step')} with noise {least.noise:g}{rate}",
         "Nothing more private is looked for. Take a larger --target, or change the other numbers.",
     )
 

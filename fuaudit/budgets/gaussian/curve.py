@@ -15,8 +15,10 @@ from bisect import bisect_left
 from math import erfc, exp, inf, log, sqrt
 
 from fuaudit.budgets.compose import UNIT, crossing
+from fuaudit.budgets.statement import epsilon_in_words
 from fuaudit.budgets.target import require_delta
 from fuaudit.errors import UsageError
+from fuaudit.text import in_full
 
 ROUNDS = 10**9
 """Rounds that are accounted for, at most."""
@@ -76,7 +78,8 @@ def mu_for(epsilon: float, delta: float) -> float:
     low, high = log(SMALLEST_MU), log(LARGEST_MU)
     if delta == 0 or delta_of(epsilon, SMALLEST_MU) > delta:
         raise UsageError(
-            f"no Gaussian noise that floats can account for keeps to epsilon {epsilon:g} at delta {delta:g}",
+            "no Gaussian noise that floats can account for keeps to epsilon "
+            f"{in_full(epsilon)} at delta {in_full(delta)}",
             "At delta 0 none does. Take a larger delta.",
         )
     for _ in range(80):
@@ -95,7 +98,6 @@ def rounds_for(epsilon: float, delta: float, noise: float, participations: int =
     most = mu_for(epsilon, delta)
     rounds = bisect_left(range(1, ROUNDS + 1), True, key=lambda rounds: mu_of(noise, rounds, participations) > most)
     if rounds == 0:
-        one = epsilon_of(mu_of(noise, 1, participations), delta)
-        told = f"epsilon {one:.4g}" if one < inf else "no guarantee"
-        raise UsageError(f"one round has {told} already, and the target is {epsilon:g}", "Add more noise.")
+        told = epsilon_in_words(epsilon_of(mu_of(noise, 1, participations), delta))
+        raise UsageError(f"one round has {told} already, and the target is {in_full(epsilon)}", "Add more noise.")
     return rounds
