@@ -19,7 +19,7 @@ from fuaudit.budgets.gaussian.curve import (
     noise_for,
     rounds_for,
 )
-from fuaudit.budgets.gaussian.shares import SHARED, SIMULATION, Shares, faces, left_against, statements
+from fuaudit.budgets.gaussian.shares import SHARED, SIMULATION, Shares, faces, statements
 from fuaudit.errors import UsageError
 
 
@@ -154,14 +154,6 @@ def test_each_statement_says_who_sees_what_and_who_is_trusted():
     apart = statements(4.0, Shares(16, 4), 3, 1e-5, False)
     assert {one.as_json()["statement"]["trust model"] for one in apart} == {SHARED}
     assert "no amplification" in total["sampling assumption"]
-
-
-def test_who_holds_what():
-    assert left_against({"secrets", "plan"}).startswith("no guarantee")
-    assert left_against({"secrets"}) == left_against({"secrets", "draws"})
-    for known in ({"plan"}, {"draws"}, {"plan", "draws"}):
-        assert "sampling amplifies nothing" in left_against(known)
-    assert "not counted" in left_against(set())
 
 
 # the command

@@ -7,11 +7,9 @@ does not know hers.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import nextafter, sqrt
-from typing import Literal
 
 from fuaudit.budgets.gaussian.account import GaussianAccount, account
 from fuaudit.errors import UsageError
@@ -19,9 +17,6 @@ from fuaudit.text import counted
 
 SIMULATION = "simulation only: the clients' secrets lie with the run, and who has them knows the noise"
 SHARED = "every client adds its own share of the noise, and keeps its secret to itself"
-
-Holding = Literal["secrets", "draws", "plan"]
-"""What somebody may have: the clients' secrets; the key of the draws; the plan, or a published restart."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +85,3 @@ def statements(
     return tuple(
         replace(account(face.noise, rounds, delta), seen=face.seen, trust=trust) for face in faces(noise, shares)
     )
-
-
-def left_against(holdings: Collection[Holding]) -> str:
-    """What holds against whoever has these, in words."""
-    if "secrets" in holdings:
-        return "no guarantee: the clients' secrets tell their noise and their draws"
-    if "plan" in holdings or "draws" in holdings:
-        return "the noise counts; sampling amplifies nothing, for it is known who was drawn"
-    return "the noise counts; sampling could amplify, and is not counted"
