@@ -40,6 +40,16 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+NAMED = 5
+"""So many names stand in one sentence at most."""
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a sentence: the first few, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def said_by(who: object, text: str) -> str:
     """A text of somebody else, in quotes, so that it ends where it ends; "" for none."""
     return f"{who} says: {text!r}" if text else ""

@@ -741,6 +741,8 @@ def test_what_is_no_file(fuaudit, config_file, trained, tmp_path):
     for path, words in ((tmp_path, "cannot be read"), (config / "x.toml", "there is no spec")):
         code, _, err = fuaudit("verify", trained.path, "--spec", path)
         assert (code, words in err) == (2, True), err
+        looked = "No file is at this path, and no built-in spec has this name. Known: bounded-difference, "
+        assert (looked in err) is (words == "there is no spec"), err
     for path in (config, config / "below"):
         code, _, err = fuaudit("fetch", "mnist", "--data", path)
         assert (code, "cannot write" in err) == (70, True), err
@@ -843,6 +845,37 @@ def test_a_run_that_was_pruned_is_not_to_be_pruned_again(fuaudit, copies, traine
     out = fuaudit("prune", copies / "fats", "--yes")[1]
     assert not any("second" in line and "prune or remove" in line for line in out.splitlines())
     assert any("second" in line and "it was pruned already, so remove it" in line for line in out.splitlines())
+
+
+def test_who_gives_a_tombstone_is_told_which_run_was_made_from_it(fuaudit, copies):
+    """Also by another of which a tombstone alone is left."""
+    shutil.rmtree(copies / "noop")
+    who = str(load_run(copies / "fats").plan.retained.clients[0])
+    asked = ("--with", "retrain", "--client", who)
+    assert fuaudit("unlearn", copies / "fats", *asked, "--out", copies / "last")[0] == 0
+    assert fuaudit("prune", copies / "last", "--yes")[0] == 0
+    for name in ("parent", "fats"):
+        code, _, err = fuaudit("unlearn", copies / name, *asked)
+        assert code == 4
+        assert "was pruned: only its tombstone is left" in err
+        assert err.splitlines()[-1].endswith(f"Give a run that was made from it: {copies / 'last'}")
+    shutil.rmtree(copies / "last")
+    err = fuaudit("show", copies / "fats")[2]
+    assert err.splitlines()[-1].endswith("Give a run that was made from it.")
+
+
+def test_of_many_files_that_are_missing_five_are_named(fuaudit, copies):
+    lost = sorted((copies / "parent" / "checkpoints").iterdir())[:-1]
+    others = [
+        copies / "parent" / name for name in ("metrics.json", "model.safetensors", "participation.json", "plan.json")
+    ]
+    for path in (*lost, *others):
+        path.unlink()
+    names = [str(path.relative_to(copies / "parent")) for path in (*lost, *others)]
+    code, _, err = fuaudit("show", copies / "parent")
+    assert code == 4
+    assert f"missing: {', '.join(names[:5])} and {len(names) - 5} more." in err
+    assert names[5] not in err
 
 
 def test_what_cannot_be_pruned_is_not_to_be_pruned(fuaudit, copies):
@@ -975,7 +1008,7 @@ def test_a_plugin_that_cannot_be_imported(fuaudit, trained, stranger, tmp_path):
     code, out, err = fuaudit("plugins", "--long", "--json")
     assert code == 5
     document = json.loads(out)
-    assert len(document["broken"]) == 2
+    assert len(document["broken"]) == 3
     assert "fats" in {row["name"] for row in document["plugins"]}
     assert "nothing_of_this_name" in err
     assert fuaudit("unlearn", trained.path, "--with", "raises", "--client", "0", "--out", tmp_path / "child")[0] == 5

@@ -13,6 +13,7 @@ from fuaudit.audits.stress import Stress
 from fuaudit.data.tensors import Tensors
 from fuaudit.draws import Keyed
 from fuaudit.importing.import_csv import Source, import_csv
+from fuaudit.importing.left_out import leave_out
 from fuaudit.runs.names import request_of
 from fuaudit.verification.case import Case
 from fuaudit.verification.gather import gather
@@ -111,6 +112,13 @@ def own(request, tmp_path):
     whole = imported(tmp_path, LINES, "own", test)
     run = train(TRAINS, tmp_path / "run", whole, SECRET)
     return whole, unlearn(run, "fats", request_of(run, ["ann"]), tmp_path / "child", data=whole), test
+
+
+@pytest.mark.parametrize(("rows", "words"), [(5, "1 test row of theirs stays: "), (10, "2 test rows of theirs stay: ")])
+def test_one_test_row_of_hers_stays(tmp_path, rows, words):
+    whole = imported(tmp_path, LINES[:rows] + LINES[10:], "own")
+    notes = leave_out(whole, ["ann"], tmp_path / "left").notes
+    assert any(note.startswith(words) for note in notes), notes
 
 
 @pytest.mark.parametrize("pruned", [False, True])

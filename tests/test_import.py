@@ -218,6 +218,16 @@ def test_rows_that_repeat_are_counted_and_kept(tmp_path):
     assert any("2 training rows repeat an earlier one" in note for note in made.notes)
 
 
+@pytest.mark.parametrize(("repeats", "words"), [("h0", "; it"), ("h1", ", of another client; it")])
+def test_one_row_that_repeats_is_one(tmp_path, repeats, words):
+    path = written(tmp_path, *ROWS, f"{repeats},20,0,healthy")
+    test = written(tmp_path, "20,0,healthy", header="age,dose,label", name="test.csv")
+    made, _, _ = imported(path, test=test)
+    assert f"1 training row repeats an earlier one{words} is kept" in made.notes
+    assert "1 test row equals a training row; it is kept" in made.notes
+    assert ", 1 test row, " in made.notes[0]
+
+
 def test_a_file_of_test_rows_needs_the_same_columns(tmp_path):
     path = written(tmp_path, *ROWS)
     test = written(tmp_path, "sick,2,1,h9", header="label,dose,age,hospital", name="test.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -122,19 +122,21 @@ class Enumeration:
             return _finding(Verdict.INCONCLUSIVE, shows, figures, reached.details)
         shows = (
             f"On {counted(len(found.proved), 'small federation')} the plan has exactly the law of "
-            "retraining (total variation 0): "
-            f"{'; and '.join(reached.numbers)}{_by_chance(reached)}."
+            f"retraining (total variation 0). {' '.join((*reached.numbers, *_by_chance(reached)))}"
         )
         found_exact = _finding(Verdict.PASS, shows, (*figures, _distance("0")), reached.details)
         trusted = (*found_exact.assumptions, *_on_the_dear(reached.dear), *_on_the_law(law))
         return replace(found_exact, assumptions=trusted)
 
 
-def _by_chance(reached: Reached) -> str:
-    if not reached.drawn:
-        return ""
-    drawn = f"{reached.drawn:,} of them were drawn by the key of the audit, with sizes, ids and owners as they came"
-    return f"; {drawn}, and {reached.dear:,} more not walked" if reached.dear else f"; {drawn}"
+def _by_chance(reached: Reached) -> Iterator[str]:
+    """In sentences: how many federations the key of the audit drew, and how many of these were not walked."""
+    if reached.drawn:
+        were = "was" if reached.drawn == 1 else "were"
+        drawn = f"{reached.drawn:,} of the federations {were} drawn by the key of the audit"
+        yield f"{drawn}, with sizes, ids and owners as they came."
+    if reached.drawn and reached.dear:
+        yield f"{reached.dear:,} more of that key {'was' if reached.dear == 1 else 'were'} not walked."
 
 
 def _on_the_dear(dear: int) -> list[str]:

@@ -31,10 +31,11 @@ def told_of_gone(chain: Chain) -> str:
     room = sum(DIGEST_BYTES + -(-limit_of(name).bit_length() // 8) for name in files) + DIGEST_BYTES * models
     if not room:
         return ""
-    return (
-        f"Digests and sizes of {counted(len(files), 'file')}, and digests of {counted(models, 'model')}, that are gone "
-        f"are as told: {counted(room, 'byte')}, with which nothing here was compared."
-    )
+    of_files = f"and sizes of {counted(len(files), 'file')}"
+    of_models = f"of {counted(models, 'model')}"
+    what = f"{of_files}, and digests {of_models}," if files and models else of_files if files else of_models
+    are = "is" if len(files) + models == 1 else "are"
+    return f"Digests {what} that {are} gone are as told: {counted(room, 'byte')}, with which nothing here was compared."
 
 
 def told_of_rounds(chain: Chain) -> str:

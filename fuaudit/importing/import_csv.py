@@ -313,6 +313,16 @@ def _keys(inputs: NDArray[Any], targets: Integers) -> list[bytes]:
     return [row.tobytes() for row in together]
 
 
+def _repeated(rows: int, elsewhere: int) -> str:
+    """In words: how many training rows repeat an earlier one, and how many of these one of another client."""
+    if rows == 1:
+        return f"1 training row repeats an earlier one{', of another client' * elsewhere}; it is kept"
+    return (
+        f"{rows:,} training rows repeat an earlier one, {elsewhere:,} of them one "
+        "that another client held first; all are kept"
+    )
+
+
 def _notes(
     record: dict[str, Any],
     parts: dict[str, NDArray[Any]],
@@ -326,8 +336,8 @@ def _notes(
     spread = f"{counts[fewest]:,} to {most:,} each; {owners[fewest]} has the fewest"
     each = f"{most:,} each" if counts[fewest] == most else spread
     notes = [
-        f"{record['rows']:,} training rows of {counted(len(owners), 'client')} "
-        f"({each}), {record['test_rows']:,} test rows, "
+        f"{counted(record['rows'], 'training row')} of {counted(len(owners), 'client')} "
+        f"({each}), {counted(record['test_rows'], 'test row')}, "
         f"{counted(len(train.columns), 'input')} a row"
     ]
     shown = ", ".join(f"{number} is {name}" for number, name in enumerate(classes[:10]))
@@ -345,14 +355,16 @@ def _notes(
         )
     notes += changes(record["ignored"], record["divided"])
     if record["repeated"]:
-        notes.append(
-            f"{record['repeated']:,} training rows repeat an earlier one, {record['repeated_elsewhere']:,} of them one "
-            "that another client held first; all are kept"
-        )
-    if record["test_rows_in_training"]:
-        notes.append(f"{record['test_rows_in_training']:,} test rows equal a training row; all are kept")
+        notes.append(_repeated(record["repeated"], record["repeated_elsewhere"]))
+    if equal := record["test_rows_in_training"]:
+        one = equal == 1
+        words = ("equals", "it is") if one else ("equal", "all are")
+        notes.append(f"{counted(equal, 'test row')} {words[0]} a training row; {words[1]} kept")
     if record["rounded"]:
-        notes.append(f"{record['rounded']:,} numbers are rounded to {record['dtype']}; float64 would keep more")
+        are = "is" if record["rounded"] == 1 else "are"
+        notes.append(
+            f"{counted(record['rounded'], 'number')} {are} rounded to {record['dtype']}; float64 would keep more"
+        )
     if unseen := sorted({*parts["test_targets"].tolist()} - {*parts["targets"].tolist()}):
         notes.append(f"no training row has the class {', '.join(classes[number] for number in unseen)}")
     alike = Counter(map(_look, owners))

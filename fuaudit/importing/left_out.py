@@ -81,8 +81,9 @@ def _notes(folder: Path, record: dict[str, Any], names: Sequence[str]) -> list[s
         f"{folder} still holds what was left out, and so does the file that was imported: remove both yourself",
     ]
     if tests := record["test_rows_of_theirs"]:
+        stay = "stays" if tests == 1 else "stay"
         notes.append(
-            f"{counted(tests, 'test row')} of theirs stay: a run committed to all test rows, figures are measured on "
+            f"{counted(tests, 'test row')} of theirs {stay}: a run committed to all test rows, figures are measured on "
             "them, and without them no audit passes (import --test FILE takes test rows of nobody's)"
         )
     return notes

@@ -72,13 +72,28 @@ class Coverage:
         return Coverage(**numbers, ids=ids, pairs=self.pairs & other.pairs)
 
     def __str__(self) -> str:
+        asked = f"{counted(self.requests, 'request')} one after another"
+        return f"{self._sizes}, {asked}; {self._together}; {self._requested}"
+
+    def sentences(self, when: str = "") -> str:
+        """The same for a reader, in short sentences; ``when`` the requests came, in words."""
+        several = " one after another" if self.requests > 1 else ""
+        asked = f"With {counted(self.requests, 'request')}{several}{when and f', {when}'}"
+        return f"{asked}: {self._sizes}; {self._requested}. In one federation {self._together}."
+
+    @property
+    def _sizes(self) -> str:
+        return f"at most {self._drawn}, {counted(self.clients, 'client')}, {counted(self.samples, 'sample')} of one"
+
+    @property
+    def _together(self) -> str:
+        above = "is above 1" if self.together == 1 else f"are above 1{self._never}"
+        return f"at most {self.together} of rounds, places, steps, batch and drawing clients {above}"
+
+    @property
+    def _requested(self) -> str:
         ids = " and ".join([", ".join(self.ids[:-1]), *self.ids[-1:]] if len(self.ids) > 1 else self.ids)
-        return (
-            f"at most {self._drawn}, {counted(self.clients, 'client')}, "
-            f"{counted(self.samples, 'sample')} of one, {counted(self.requests, 'request')} one after another; at most "
-            f"{self.together} of rounds, places, steps, batch and drawing clients above 1 at once{self._never}; "
-            f"the {ids} ids requested"
-        )
+        return f"the {ids} ids requested"
 
     @property
     def _drawn(self) -> str:

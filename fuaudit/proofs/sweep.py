@@ -458,8 +458,7 @@ def _by_number(proved: Mapping[tuple[int, int, Hashable], Sequence[Toy]]) -> Ite
     """How far proofs go for each number of requests: what those of all groups of tasks reach."""
     for stop, number in sorted({key[:2] for key in proved}):
         reached = [Coverage.of(toys) for key, toys in proved.items() if key[:2] == (stop, number)]
-        when = f"{during_training(stop)}: " if stop else ""
-        yield f"{when}{reduce(Coverage.and_, reached)}"
+        yield reduce(Coverage.and_, reached).sentences(during_training(stop) if stop else "")
 
 
 def _unwalked(part: Sweep, words: str) -> str:

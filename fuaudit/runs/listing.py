@@ -57,6 +57,18 @@ def runs_in(folder: Path) -> Iterator[Listed]:
     yield from map(_listed, found)
 
 
+def made_from(folder: Path) -> list[Path]:
+    """The complete runs beside a folder that were made from its run, also by others of which a tombstone is left."""
+    try:
+        beside = list(runs_in(folder.parent))
+    except EvidenceError:
+        return []
+    family = {folder.name}
+    while more := {one.name for one in beside if one.parent in family} - family:
+        family |= more
+    return [folder.with_name(one.name) for one in beside if one.name in family and one.state == "complete"]
+
+
 def _listed(folder: Path) -> Listed:
     try:
         if not (folder / MANIFEST).exists():

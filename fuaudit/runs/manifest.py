@@ -20,6 +20,7 @@ from fuaudit.runs.layout import (
     names_in,
 )
 from fuaudit.runs.ledger import Ledger, read_ledger
+from fuaudit.text import some_of
 
 Files = dict[str, dict[str, Any]]
 """Path -> digest and size."""
@@ -131,9 +132,8 @@ def check_files(folder: Path) -> Checked:
 def _compare(folder: Path, listed: Files, found: set[str]) -> None:
     missing, surplus = sorted(listed.keys() - found), sorted(found - listed.keys())
     strange = sorted(name for name in listed if not is_listed(name))
-    problems = [f"missing: {', '.join(missing)}"] if missing else []
-    problems += [f"not listed: {', '.join(surplus)}"] if surplus else []
-    problems += [f"listed though they cannot be: {', '.join(strange)}"] if strange else []
+    words = {"missing": missing, "not listed": surplus, "listed though they cannot be": strange}
+    problems = [f"{word}: {some_of(names)}" for word, names in words.items() if names]
     if problems:
         torn = (
             " Files ending in " + TEMPORARY + " are torn writes." if any(s.endswith(TEMPORARY) for s in surplus) else ""

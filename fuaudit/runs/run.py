@@ -48,10 +48,11 @@ from fuaudit.runs.layout import (
     of_round,
 )
 from fuaudit.runs.ledger import wrong_course
+from fuaudit.runs.listing import made_from
 from fuaudit.runs.manifest import Tensor as Kind
 from fuaudit.runs.manifest import check_files, digest_of_files, limit_of, read_form, read_listed
 from fuaudit.runs.models import WithModels
-from fuaudit.text import WITH_DATA, command, counted
+from fuaudit.text import WITH_DATA, command, counted, quoted_path
 from fuaudit.training.exchange import first_state
 from fuaudit.training.federation import require_federation
 from fuaudit.training.rounds import Outline, OutlineShape, StateShape, under
@@ -108,7 +109,9 @@ def require_run(path: str | Path) -> Path:
         )
     if not (folder / MANIFEST).exists():
         if (folder / TOMBSTONE).exists():
-            raise EvidenceError(f"{folder} was pruned: only its tombstone is left")
+            made = ", ".join(map(quoted_path, made_from(folder)))
+            hint = f"Give a run that was made from it: {made}" if made else "Give a run that was made from it."
+            raise EvidenceError(f"{folder} was pruned: only its tombstone is left", hint)
         if (folder / RUN).exists():
             raise EvidenceError(
                 f"the run {folder} is incomplete", f"Finish it with: {command('resume', folder)}{WITH_DATA}"

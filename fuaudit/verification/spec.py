@@ -190,7 +190,8 @@ def read_spec(name: str | Path) -> Spec:
     """
     known = builtin_specs()
     path = known.get(str(name), Path(name))
-    table = read_toml(path, "spec", nearest(str(name), known))
+    hint = f"No file is at this path, and no built-in spec has this name. {nearest(str(name), known)}"
+    table = read_toml(path, "spec", hint)
     return parse_spec(table, str(path), BUILT_IN if str(name) in known else path.name)
 
 

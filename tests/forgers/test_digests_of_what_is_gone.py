@@ -36,7 +36,8 @@ def named(run, quick):
 
 
 def line(files, models, room):
-    what = f"{files} file{'s' * (files != 1)}, and digests of {models} model{'s' * (models != 1)}, that are gone"
+    of_models = f", and digests of {models} model{'s' * (models != 1)}," if models else ""
+    what = f"{files} file{'s' * (files != 1)}{of_models} that {'is' if files + models == 1 else 'are'} gone"
     return f"Digests and sizes of {what} are as told: {room:,} bytes, with which nothing here was compared."
 
 
@@ -138,7 +139,17 @@ def test_an_honest_prune_keeps_what_it_names(parent, quick):
     (found,) = named(kept, quick)
     told_of = {e["model"] for e in read_ledger(parent.path).events if "model" in e}
     assert models <= told_of
-    assert f" of {len(told_of - models)} models, that are gone" in found
+    assert f" of {len(told_of - models)} models, that are gone are as told" in found
+
+
+def test_where_every_model_was_kept_none_is_named(tmp_path, quick):
+    """Who was never drawn: the child has all models, and "digests of 0 models" would say nothing."""
+    run = train(config(learner=config()["learner"] | {"rounds": 1}), tmp_path / "parent", secret=secret(3))
+    (target, *_) = [client for client in run.plan.retained.clients if client not in run.plan.cohort(1)]
+    child = prune(unlearn(run, "fats", Request.of([target]), tmp_path / "child"))[0]
+    (found,) = named(child, quick)
+    assert "model" not in found
+    assert found.startswith(f"Digests and sizes of {files_in(found)} files that are gone are as told: ")
 
 
 def test_the_manifest_of_before_a_prune(parent, quick):
