@@ -13,6 +13,7 @@ from tests_support import changed, installed
 
 from fuaudit import train, unlearn
 from fuaudit.audits.model_law.audit import BETTING, EARLIER, SHARES, WHOLE, Missing, ModelLaw, Sampled
+from fuaudit.audits.model_law.figures import sizes
 from fuaudit.audits.model_law.measure import STATISTICS, Statistics
 from fuaudit.data.images import Digits
 from fuaudit.draws import Keyed
@@ -160,6 +161,19 @@ def test_the_pairs_needed_are_read_off_what_was_found():
     assert sampled(rate=0.25).pairs_needed(0.125) == 256
     assert sampled(rate=None, untouched=30).pairs_needed(0.5) == 120
     assert sampled(rate=None, untouched=None).pairs_needed(0.5) is None
+
+
+def test_a_number_of_pairs_says_what_it_is_computed_from():
+    assert sampled(rate=0.25).basis == "the smallest rate that is seen with power 0.9, 25%"
+    even = "one control of untouched models, as no rate is seen: so many pairs tell them with even odds alone"
+    assert sampled(rate=None, untouched=30).basis == even
+    told = sampled(rate=None, untouched=30).needed_in_words(0.5, 120, 4)
+    assert told.startswith(
+        "to see untouched models in 50% of runs, about 120 pairs (480 training runs) would be needed"
+    )
+    assert f"extrapolated from {even}; " in told
+    (figure,) = [one for one in sizes(64, 256, False, 120, even) if one.key == "pairs_needed"]
+    assert even in figure.how
 
 
 def test_an_inconclusive_finding_says_how_many_pairs_it_would_take(child):

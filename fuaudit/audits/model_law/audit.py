@@ -237,10 +237,7 @@ class ModelLaw:
             if verdict is Verdict.INCONCLUSIVE:
                 shows += f" The spec asks to see untouched models in {100 * self.effect:.4g}% of runs."
         if needed is not None:
-            details.append(
-                f"to see untouched models in {100 * self.effect:.4g}% of runs, about {needed} pairs ({needed * cost} "
-                "training runs) would be needed: an extrapolation, by which log wealth grows with the rate's square"
-            )
+            details.append(sampled.needed_in_words(self.effect, needed, cost))
         if case.evidence.is_editor:
             sentence = _beside(sampled, rejected["subject"])
             details.append(sentence)
@@ -251,7 +248,10 @@ class ModelLaw:
             verdict,
             shows,
             SHOWS_NOT,
-            (*figures.sizes(count, count * cost, case.effort.stopping == "decided", needed), *self._figures(sampled)),
+            (
+                *figures.sizes(count, count * cost, case.effort.stopping == "decided", needed, sampled.basis),
+                *self._figures(sampled),
+            ),
             detectable=detectable,
             controls=tuple(
                 Control(f"{name} against retrained", expected, "rejected" if rejected[arm] else "not rejected")
@@ -380,6 +380,20 @@ class Sampled:
             return ceil(self.pairs * (self.power.rate / effect) ** 2)
         whole = self.bets["untouched"].pairs_needed
         return None if whole is None else ceil(whole / effect**2)
+
+    @property
+    def basis(self) -> str:
+        """What :meth:`pairs_needed` is computed from, in words."""
+        if self.power.rate is not None:
+            return f"the smallest rate that is seen with power {self.power.goal.power}, {self.power.rate:.0%}"
+        return "one control of untouched models, as no rate is seen: so many pairs tell them with even odds alone"
+
+    def needed_in_words(self, effect: float, needed: int, cost: int) -> str:
+        """How many pairs would be needed, as a sentence; each takes ``cost`` training runs."""
+        return (
+            f"to see untouched models in {100 * effect:.4g}% of runs, about {needed} pairs ({needed * cost} training "
+            f"runs) would be needed, extrapolated from {self.basis}; log wealth is taken to grow with the rate's square"
+        )
 
 
 def _of_earlier(case: Case) -> tuple[str, ...]:

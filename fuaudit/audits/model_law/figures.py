@@ -24,8 +24,8 @@ REACHED = "first pair at which the wealth reaches one over its part of alpha"
 Floats = NDArray[np.float64]
 
 
-def sizes(pairs: int, runs: int, decided: bool, needed: int | None) -> Iterator[Figure]:
-    """How much was sampled, and how much more would tell."""
+def sizes(pairs: int, runs: int, decided: bool, needed: int | None, basis: str) -> Iterator[Figure]:
+    """How much was sampled, and how much more would tell; ``basis`` is what ``needed`` is computed from, in words."""
     yield Figure(
         "pairs",
         "Pairs of runs",
@@ -43,7 +43,7 @@ def sizes(pairs: int, runs: int, decided: bool, needed: int | None) -> Iterator[
         "pairs_needed",
         "Pairs that would show the effect of the spec",
         needed,
-        "extrapolated: log wealth is taken to grow with the square of the rate of untouched models",
+        f"extrapolated from {basis}; log wealth is taken to grow with the square of the rate of untouched models",
     )
 
 
