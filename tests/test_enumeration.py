@@ -29,7 +29,7 @@ from fuaudit.proofs import exactness
 from fuaudit.proofs.chance import drawn_toys
 from fuaudit.proofs.coverage import Coverage
 from fuaudit.proofs.exactness import estimated_leaves
-from fuaudit.proofs.sweep import _identity, sweep, tasks_of, walked
+from fuaudit.proofs.sweep import _identity, sweep, swept, tasks_of, walked
 from fuaudit.proofs.toys import PLACES, AllToys, Shape, Toy, federation, further_trials, leaves_choice, toys_like
 from fuaudit.proofs.variation import Variation, variation
 from fuaudit.runs.ancestors import parent_of
@@ -101,6 +101,24 @@ def test_a_pass_states_how_far_it_goes(shapes):
         "of rounds, places, steps, batch and drawing clients are above 1",
     ):
         assert words in found.shows
+
+
+@pytest.mark.parametrize("shapes", [(CLIENT,), (SAMPLE, CLIENT), (CLIENT, CLIENT)], ids=str)
+def test_each_federation_is_counted_once(shapes):
+    """Tasks have some in common: the fixed list, streams, and what the key draws. Methods are walked once on each."""
+    law, made = UniformLaw(4, 3, 2, 4), [(FatsUnlearning(), shape) for shape in shapes]
+    found, reached = swept(law, MEMBERS, made, 6_000, key=key_of(1))
+
+    def told(toy):
+        return toy.law, tuple(toy.population.samples.items()), toy.requests, toy.not_before
+
+    tasks = tasks_of(law, made, key_of(1))
+    several = Counter(told(toy) for task in tasks for toy in task.toys)
+    proved = [told(toy) for toy in found.proved]
+    assert max(several[toy] for toy in proved) > 1, "no federation is in two tasks"
+    assert len(proved) == len(set(proved))
+    assert 0 < reached.drawn < len(proved)
+    assert found.leaves == sum(exactness(FatsUnlearning(), *toy).leaves for toy in found.proved)
 
 
 def test_a_pass_is_told_in_short_sentences():

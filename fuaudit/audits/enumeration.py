@@ -180,7 +180,8 @@ def _figures(found: Sweep, law: Law) -> tuple[Figure, ...]:
             "leaves",
             "Outcomes enumerated",
             found.leaves,
-            "counted over all federations; what the spec bounds is what a method takes that keeps what it may",
+            "counted over all federations, once for each method; what the spec bounds is what a method takes that "
+            "keeps what it may",
         ),
         Figure("law", "Law of the draws", law.name, "as the learner of the run declares it"),
     )

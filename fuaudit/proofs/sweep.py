@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -218,6 +218,16 @@ def _identity(unlearner: object) -> tuple[Any, ...]:
     return id(kind), kind.rewrite if offers(kind, "rewrite") else None, _option(unlearner)
 
 
+def _federation(toy: Toy) -> Hashable:
+    """What a federation is told by: tasks have some in common, and each is counted once."""
+    return _option(toy.law), tuple(toy.population.samples.items()), toy.requests, toy.not_before
+
+
+def _walk_of(unlearner: object, toy: Toy) -> Hashable:
+    """What a proof is told by that is made once; under a law of a stranger each is made, so each has a name."""
+    return object() if is_foreign(toy.law) else (_identity(unlearner), _federation(toy))
+
+
 def _option(value: Any) -> tuple[Any, ...]:
     """A value bit for bit, with what it holds. Of what is no plain value only the same object is the same."""
     if isinstance(value, tuple | list):
@@ -346,7 +356,8 @@ def _stopped(shapes: Sequence[Shape], law: Law) -> Iterator[list[Shape]]:
 
 def _task(made: Made, law: Law, shapes: Sequence[Shape], *steps: int, group: Hashable, alone: bool = False) -> Task:
     methods = in_turn([made[place][0] for place in steps])
-    unlearner = Succession(methods) if len(methods) > 1 else methods[0]
+    # a method after itself is that method: its proofs are those of other tasks
+    unlearner = Succession(methods) if len(set(map(_identity, methods))) > 1 else methods[0]
     words, toys = ", then ".join(map(str, shapes)), tuple(toys_like(law, shapes))
     stop = next((shape.moment for shape in shapes if shape.moment is not None), None)
     return Task(unlearner, words, toys, steps, tuple(shapes), alone, group, stop)
@@ -368,7 +379,7 @@ class Reached:
     Attributes:
         numbers: how far they go for one request, for two, and so on, after training and then during it, in words: what
             those of every method do.
-        drawn: how many federations were proved that the key of the audit drew.
+        drawn: how many federations were proved that the key of the audit drew, and that no list has.
         dear: how many of these were not walked, for the method alone draws far more on them than it needs.
         refuted: the task that ended it.
     """
@@ -381,8 +392,10 @@ class Reached:
     refuted: Task | None = None
 
 
-def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
+def walked(task: Task, leaves: int, progress: Any = None, known: Container[Hashable] = ()) -> tuple[Sweep, int]:
     """Prove exactness on the federations that :class:`Keeping` walks within so many leaves, up to the first refutation.
+
+    Leaves of proofs that are ``known`` (:func:`_walk_of`) count as taken, and not among those that were walked.
 
     Returns:
         What was found, and how many leaves are left by those that Keeping takes. One federation may take a share of
@@ -397,7 +410,8 @@ def walked(task: Task, leaves: int, progress: Any = None) -> tuple[Sweep, int]:
         if most >= 1 and _fits(Keeping(), toy, most):
             about = ceil(_once(_estimate, Keeping(), toy, most))
             one, few = _beside(task.unlearner, toy, ROOM * leaves - found.leaves, about)
-            found, left = found + one, left - few
+            again = _walk_of(task.unlearner, toy) in known
+            found, left = found + (replace(one, leaves=0) if again else one), left - few
         else:
             found += Sweep((), (), int(not task.drawn), 0)
         if progress:
@@ -412,6 +426,8 @@ def swept(
 ) -> tuple[Sweep, Reached]:
     """All tasks one after the other, up to the first refutation; each has its share of what is left to its group.
 
+    Tasks have federations in common. Each counts for all of its tasks, and once in what is found by all of them.
+
     Args:
         before: the population before the last request, which says how far the federations must go.
         made: the requests of the lineage, with their unlearners.
@@ -421,14 +437,18 @@ def swept(
     found, short, details, drawn, dear = Sweep((), (), 0, 0), list[str](), list[str](), 0, 0
     tasks, proved = tasks_of(law, made, key), dict[tuple[int, int, Hashable], list[Toy]]()
     left = {task.group: leaves // (task.more or 1) for task in tasks}
+    walks, there = set[Hashable](), set[Hashable]()
     for number, task in enumerate(tasks):
         weights = [1 + later.alone for later in tasks[number:] if later.group == task.group]
         share = left[task.group] * weights[0] // sum(weights)
-        part, rest = walked(task, share, progress)
-        found, left[task.group] = found + part, left[task.group] - share + rest
+        part, rest = walked(task, share, progress, walks)
+        walks |= {_walk_of(task.unlearner, toy) for toy in part.proved}
+        new = {_federation(toy): toy for toy in part.proved if _federation(toy) not in there}
+        there |= new.keys()
+        found, left[task.group] = found + replace(part, proved=(*new.values(),)), left[task.group] - share + rest
         if part.refuted:
             return found, Reached(tuple(short), tuple(details), refuted=task)
-        drawn += len(part.proved) * task.drawn
+        drawn += len(new) * task.drawn
         reached = Coverage.of(part.proved)
         details += _proved(task, part) or [f"{task.words}: no federation was walked"] * bool(task.more)
         # by chance one may be too large for a right method that draws more; where several are, something may be hidden
