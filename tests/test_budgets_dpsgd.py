@@ -234,6 +234,15 @@ def test_without_amplification_rates_say_nothing():
     assert "rate" not in found.as_json()["statement"]["rounds covered"]
 
 
+def test_a_statement_has_all_digits_of_what_an_epsilon_holds_at():
+    """A delta that is rounded down has no such epsilon, and noise that is rounded up is more than there is."""
+    about = account([Steps(1.2345678, 0.012345678, 100)], 0.00001234564, POISSON).as_json()["statement"]
+    assert about["delta"] == "1.234564e-05"
+    assert about["rounds covered"] == "100 steps: 100 with noise 1.2345678 and rate 0.012345678"
+    with pytest.raises(UsageError, match=r"with noise 1\.2345678 at rate 1e-12"):
+        answer(Asked(1.2345678, None, 10**6, 0.00001234564, POISSON), 1e-12)
+
+
 def test_noise_of_several_sizes_is_one_gaussian():
     found = account([Steps(3.0, 0.1, 9), Steps(4.0, 0.1, 16)], 1e-5, FIXED)
     assert found.total == pytest.approx(epsilon_of(math.sqrt(2), 1e-5), rel=1e-9)

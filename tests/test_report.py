@@ -306,6 +306,15 @@ def test_what_is_no_pass_is_never_headed_as_one(name):
     assert "This is evidence that" not in screen
 
 
+def test_what_is_not_decided_is_told_to_the_person_as_not_decided():
+    """A refutation gives no ground to say that a request was carried out; missing evidence gives none either way."""
+    told = {name: Page(render(DOCUMENTS[name], "html")).words for name in ("FAIL", "INCONCLUSIVE")}
+    refuted = "This run gives no ground to say that the request was carried out."
+    assert refuted in told["FAIL"]
+    assert refuted not in told["INCONCLUSIVE"]
+    assert "no ground to say that the request was carried out, and none to say that it was not." in told["INCONCLUSIVE"]
+
+
 def test_a_training_run_is_not_headed_as_if_something_had_been_asked():
     for form in ("html", "md"):
         text = render(DOCUMENTS["training run"], form).decode()

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from math import exp, isfinite
 
 from fuaudit.statistics.rounding import up
+from fuaudit.text import in_full
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ def epsilon_in_words(epsilon: float) -> str:
 def epsilon_at(epsilon: float, delta: float) -> str:
     """An epsilon and its delta, both rounded up."""
     return f"{epsilon_in_words(epsilon)} at delta {up(delta, 6)}"
+
+
+def delta_in_words(delta: float) -> str:
+    """A delta with all its digits: an epsilon holds at none that is smaller."""
+    return in_full(delta) if delta else "0: pure differential privacy"
 
 
 def meaning(total: float, delta: float) -> str:

@@ -319,7 +319,7 @@ def _found(contents: Contents) -> str:
     return (
         f"{begin}They could not decide it: {_why(contents)} Of {counted(len(required), 'check')} "
         f"that had to pass, {count} did. "
-        "This run gives no ground to say that the request was carried out."
+        "This page alone is no ground to say that the request was carried out, and none to say that it was not."
     )
 
 

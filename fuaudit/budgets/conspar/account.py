@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fuaudit.budgets.conspar.law import ConSpar, epsilon
 from fuaudit.budgets.conspar.printed import appendix, theorem2, theorem2_is_bound
-from fuaudit.budgets.statement import Statement, finite, version_of
+from fuaudit.budgets.statement import Statement, delta_in_words, finite, version_of
 from fuaudit.budgets.target import require_delta
 from fuaudit.errors import UsageError
-from fuaudit.text import counted, in_full
+from fuaudit.text import counted
 
 if TYPE_CHECKING:
     from fuaudit.budgets.compose import Bracket
@@ -102,7 +102,7 @@ def statement(found: ConSparAccount) -> Statement:
     """What an epsilon is about."""
     shape, sets = found.mechanism, counted(found.mechanism.differ, "element")
     return Statement(
-        delta=in_full(found.delta) if found.delta else "0: pure differential privacy",
+        delta=delta_in_words(found.delta),
         unit=f"the sets of {shape.per_client:,} top coordinates that one client has in the rounds covered",
         adjacency=f"in every round the two sets differ in at most {sets}; this is assumed, and is not checked",
         adversary="sees every set that the client sends, and knows all settings and all earlier sets; "

@@ -13,10 +13,10 @@ from fuaudit.budgets.dpsgd.composed import CELLS, bracket
 from fuaudit.budgets.dpsgd.laws import MULTISET, BatchLaw
 from fuaudit.budgets.dpsgd.steps import Steps, merged
 from fuaudit.budgets.gaussian.curve import epsilon_of
-from fuaudit.budgets.statement import Statement, finite, version_of
+from fuaudit.budgets.statement import Statement, delta_in_words, finite, version_of
 from fuaudit.budgets.target import require_delta
 from fuaudit.errors import UsageError
-from fuaudit.text import counted
+from fuaudit.text import counted, in_full
 
 NO_NOISE = "some steps have no noise, so there is no guarantee"
 NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
@@ -141,7 +141,7 @@ def statement(found: DpSgdAccount) -> Statement:
     """What an epsilon is about."""
     law = found.law
     return Statement(
-        delta=f"{found.delta:g}" if found.delta else "0: pure differential privacy",
+        delta=delta_in_words(found.delta),
         unit="one row of the training data; its gradient is clipped to a norm by itself, before gradients are added up",
         adjacency=law.adjacency + (f"; in each step it counts at most {found.times} times" if found.times > 1 else ""),
         adversary=_adversary(law),
@@ -168,9 +168,10 @@ def _adversary(law: BatchLaw) -> str:
 
 
 def _covered(found: DpSgdAccount) -> str:
-    rates = [f" and rate {each.rate:g}" if found.law.amplified else "" for each in found.steps]
+    rates = [f" and rate {in_full(each.rate)}" if found.law.amplified else "" for each in found.steps]
     kinds = [
-        f"{each.count:,} with noise {each.noise:g}{rate}" for each, rate in zip(found.steps[:8], rates, strict=False)
+        f"{each.count:,} with noise {in_full(each.noise)}{rate}"
+        for each, rate in zip(found.steps[:8], rates, strict=False)
     ]
     more = f", and {counted(len(found.steps) - 8, 'more kind')}" if len(found.steps) > 8 else ""
     return f"{counted(found.count, 'step')}: {', '.join(kinds)}{more}"

@@ -81,10 +81,10 @@ def _first(steps_with: Callable[[float], Steps], choices: Sequence[float], asked
         return steps_with(choices[found])
     least = steps_with(choices[-1])
     epsilon = account([least], asked.delta, asked.law, asked.times, COARSE).total
-    rate = f" at rate {least.rate:g}" if asked.law.amplified else ""
+    rate = f" at rate {in_full(least.rate)}" if asked.law.amplified else ""
     raise UsageError(
         f"the target is {in_full(target)}, and there is {epsilon_in_words(epsilon)} already for "
-        f"{counted(least.count, 'step')} with noise {least.noise:g}{rate}",
+        f"{counted(least.count, 'step')} with noise {in_full(least.noise)}{rate}",
         "Nothing more private is looked for. Take a larger --target, or change the other numbers.",
     )
 

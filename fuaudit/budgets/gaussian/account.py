@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuaudit.budgets.gaussian.curve import epsilon_of, mu_of
-from fuaudit.budgets.statement import Statement, finite, version_of
-from fuaudit.text import counted, in_full
+from fuaudit.budgets.statement import Statement, delta_in_words, finite, version_of
+from fuaudit.text import counted
 
 NO_NOISE = "there is no noise, so there is no guarantee"
 NO_DELTA = "delta is 0: Gaussian noise has no pure epsilon"
@@ -64,7 +64,7 @@ def account(noise: float, rounds: int, delta: float, participations: int = 1) ->
 def statement(found: GaussianAccount) -> Statement:
     """What an epsilon is about."""
     return Statement(
-        delta=in_full(found.delta) if found.delta else "0: pure differential privacy",
+        delta=delta_in_words(found.delta),
         unit="all rows of one client in the rounds covered, each clipped to a norm before noise is added",
         adjacency=f"the rows of the client count, or are zero{_at_most(found.participations)}",
         adversary=f"sees {found.seen}, of every round, and knows all settings; it does not see the noise",
