@@ -388,6 +388,21 @@ def test_what_is_told_twice_in_a_round_is_charged_once(tmp_path, monkeypatch):
     assert (found.verdict, "told several times in round 1" in found.shows) == ("INCONCLUSIVE", True)
 
 
+def telling(folder, monkeypatch, **stages):
+    monkeypatch.syspath_prepend("tests/stages")
+    tables = table(3) | {"client": [PROPOSES], "server": [{"use": "mean"}]}
+    return provenance(train(tables | stages, folder, tiny_dataset(), secret(1)))
+
+
+def test_what_another_part_tells_of_is_another_release(tmp_path, monkeypatch):
+    """A stage of the server may tell of a mechanism of its own: the run keeps to the budget of its clients."""
+    found = telling(tmp_path / "server", monkeypatch, server=[{"use": "mean"}, {"use": "test-tells"}])
+    assert found.verdict == "PASS", found.details
+    assert any("What server.1 told of acts behind the clients" in line for line in found.assumptions)
+    found = telling(tmp_path / "client", monkeypatch, client=[PROPOSES, {"use": "test-tells-at-clients"}])
+    assert (found.verdict, "client.1 told of releases" in found.shows) == ("INCONCLUSIVE", True)
+
+
 def test_without_the_library_nobody_can_tell(tmp_path, monkeypatch):
     run = train(table(3, delta=1e-3), tmp_path / "run", tiny_dataset(), secret(1))
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.common", None)

@@ -40,7 +40,12 @@ def _member(kin: Kin, parent: Kin | None) -> Member:
 
 def _told(kin: Kin) -> dict[int, tuple[Release, ...]]:
     """Round -> what a run told that it released in it."""
-    return {line["round"]: tuple(map(_release, released(line))) for line in kin.found.ledger.of_kind("round")}
+    return {line["round"]: releases_of(line) for line in kin.found.ledger.of_kind("round")}
+
+
+def releases_of(line: Mapping[str, Any]) -> tuple[Release, ...]:
+    """What parts of a round told that they released, by its line."""
+    return tuple(map(_release, released(line)))
 
 
 def _release(event: Mapping[str, Any]) -> Release:
@@ -129,7 +134,16 @@ def by_config(run: Run, distrusted: Collection[str]) -> frozenset[Release]:
     stages: tuple[Any, ...] = run.exchange.client_stages.stages
     parts = {f"client.{number}": stage for number, stage in enumerate(stages)}
     said = {part: stage for part, stage in parts.items() if part not in distrusted and says(stage, "releases")}
-    return frozenset(_release(as_table(part, released_by(stage, run.model.numel()))) for part, stage in said.items())
+    return frozenset(release_of(part, stage, run.model.numel()) for part, stage in said.items())
+
+
+def release_of(part: str, stage: Any, columns: int) -> Release:
+    """What a client stage says that it releases under in every round, over so many columns.
+
+    Raises:
+        PluginError: it answers with something that is no mechanism.
+    """
+    return _release(as_table(part, released_by(stage, columns)))
 
 
 @dataclass(frozen=True)
@@ -174,4 +188,4 @@ def unlimited(kin: Kin, shows: str, by_config: Collection[Release] = ()) -> tupl
 
 def _is_noisy(line: Mapping[str, Any], by_config: Collection[Release]) -> bool:
     """Whether all rows of a round had noise before anybody saw them."""
-    return any(one.mechanism == "gaussian" and one in by_config for one in map(_release, released(line)))
+    return any(one.mechanism == "gaussian" and one in by_config for one in releases_of(line))

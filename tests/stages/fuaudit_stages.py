@@ -42,6 +42,15 @@ class ClaimsNoise(Stateless):
 
 
 @dataclass(frozen=True)
+class TellsOfIts(Stateless):
+    """Leaves rows as they are, and tells of a mechanism that no word of it names."""
+
+    def apply(self, updates, context, state):
+        context.tell(Released("central", {"noise": 3.0}))
+        return updates, state
+
+
+@dataclass(frozen=True)
 class Memory:
     """Error feedback: what was not sent is added to the next update."""
 

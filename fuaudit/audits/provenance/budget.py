@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from fuaudit.audits.provenance.answers import CheckResult, fails, holds, name_of, unclear
@@ -10,12 +11,11 @@ from fuaudit.budgets.target import ExceededError, Target
 from fuaudit.errors import UsageError
 from fuaudit.registry import build
 from fuaudit.runs.layout import MODEL
-from fuaudit.runs.ledger import released
-from fuaudit.runs.released import asked_of_clients
+from fuaudit.runs.released import asked_of_clients, release_of, releases_of
 from fuaudit.runs.run import Run
 from fuaudit.text import counted, in_full
 from fuaudit.training.capped import capped, charged
-from fuaudit.training.releases import byzantine, no_word, released_by
+from fuaudit.training.releases import byzantine, no_word
 
 
 def budget(run: Run, target: Target) -> CheckResult:
@@ -25,14 +25,16 @@ def budget(run: Run, target: Target) -> CheckResult:
         solver = build("solvers", run.config.solver)
         found = capped(target, run.exchange, solver, run.plan.law, run.original, dimension, run.config.scaling)
         number = charged(run.exchange)
-        of_stage = released_by(run.exchange.client_stages.stages[number], dimension)
+        of_stage = release_of(f"client.{number}", run.exchange.client_stages.stages[number], dimension)
     except ExceededError as error:
         return fails(f"{name_of(run)} does not keep to its own budget: {error.args[0]}.")
     except UsageError as error:
         return unclear(f"Whether {name_of(run)} keeps to its budget cannot be computed here: {error.args[0]}.")
+    others = set[str]()
     for line in run.ledger.of_kind("round"):
-        told = [(event["mechanism"], event["parameters"]) for event in released(line)]
-        if any(one != (of_stage.mechanism, of_stage.parameters) for one in told):
+        told = [one for one in releases_of(line) if one.part == of_stage.part]
+        others |= {one.part for one in releases_of(line)} - {of_stage.part}
+        if any(one != of_stage for one in told):
             return fails(
                 f"In round {line['round']} of {name_of(run)} another mechanism was told than its budget charges."
             )
@@ -41,14 +43,29 @@ def budget(run: Run, target: Target) -> CheckResult:
                 f"The mechanism of its budget was told several times in round {line['round']} of {name_of(run)}, and "
                 "is charged once."
             )
+    if of_clients := sorted(part for part in others if part.startswith("client.")):
+        return unclear(
+            f"In {name_of(run)} {', '.join(of_clients)} told of releases that it does not say before training, so the "
+            "budget does not charge them."
+        )
     if asked := asked_of_clients(run):
         return unclear(f"Whether {name_of(run)} keeps to its budget is not known: {asked}.")
     return holds(
         f"The {counted(found.rounds, 'participation')} that a client of {name_of(run)} can have keep to the budget of "
         f"its config, epsilon {in_full(target.epsilon)} at delta {in_full(target.delta)}. What other runs of the "
         "lineage released is not counted.",
-        f"{assumed(found, target)}{_at_its_word(run, number)}{_covered(run)}",
+        f"{assumed(found, target)}{_at_its_word(run, number)}{_behind(others)}{_covered(run)}",
     )
+
+
+def _behind(others: Collection[str]) -> str:
+    """Which parts behind the clients told of releases of their own, as a sentence; empty for none.
+
+    Each has an account of its own, in ``fuaudit budget run`` too: it treats what clients have sent.
+    """
+    if not others:
+        return ""
+    return f" What {', '.join(sorted(others))} told of acts behind the clients, and the budget does not charge it."
 
 
 def _at_its_word(run: Run, number: int) -> str:
